@@ -414,6 +414,7 @@ class StompConnection(ProviderConnection):
             except InterruptedLinkError:
                 subscription.begin_epoch(0)
                 continue
+            subscription.has_been_made(epoch)
             return
 
     def unsubscribe(self, name: str) -> None:
@@ -512,9 +513,13 @@ class StompConnection(ProviderConnection):
                 self._restore_subscription(epoch, subscription)
 
     def _restore_subscription(self, epoch: Epoch, subscription: Subscription) -> None:
-        subscription.begin_epoch(epoch.number)
+        if not subscription.begin_epoch(epoch.number):
+            self.forget_subscription(subscription)
+            return
         try:
             epoch.ask(subscription.subscribing.frame())
+            subscription.has_been_made(epoch)
         except (AccessDeniedError, DestinationError) as error:
-            subscription.begin_epoch(0)
+            if not subscription.begin_epoch(0):
+                self.forget_subscription(subscription)
             self._events.on_exception(not_made_anew(subscription.request.address, error))

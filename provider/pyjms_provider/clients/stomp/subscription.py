@@ -71,8 +71,10 @@ class Subscription(ProviderConsumer):
         self._arrived_signal = Signal()
         self._stage = _Stage.OPEN
         self._is_ending = False
+        self._is_made = False
+        """Whether the broker has answered SUBSCRIBE in this epoch."""
         self.is_given_up = False
-        """Whether nobody has it, as the call that was to make it failed; the broker ends it if it has made it."""
+        """Whether nobody has it, as the call that was to make it failed, or it was closed while it was made anew; the broker ends it if it has made it."""
         self._is_interested = False
         self._epoch = 0
         self._frames: deque[tuple[int, Frame]] = deque()
@@ -138,13 +140,25 @@ class Subscription(ProviderConsumer):
 
     # What the link tells
 
-    def begin_epoch(self, number: int) -> None:
-        """Take messages of this epoch only. SUBSCRIBE follows."""
+    def begin_epoch(self, number: int) -> bool:
+        """Take messages of this epoch only. SUBSCRIBE follows, and then `has_been_made`; not if this returns False, as it was closed."""
         with self._lock:
+            if self._stage is not _Stage.OPEN:
+                return False
             self._epoch = number
+            self._is_made = False
             self._frames.clear()
             self._wider.clear()
             self._window = self._connection.window_of(self.request)
+        return True
+
+    def has_been_made(self, epoch: Epoch) -> None:
+        """Hear that the broker has it in this epoch; end it there if it was closed meanwhile."""
+        with self._lock:
+            self._is_made = True
+            is_late = self.is_given_up
+        if is_late:
+            epoch.take_back(self.subscribing.end(), partial(self._ended_late, epoch.number))
 
     def end_epoch(self) -> bool:
         """Forget what came in the epoch that has ended; return whether the consumer is to be restored in the next."""
@@ -352,6 +366,11 @@ class Subscription(ProviderConsumer):
                 return  # another thread, which settled the last message or closed it, does it
             self._is_ending = True
             epoch = self._epoch
+            if epoch and not self._is_made and self._connection.link.newest.number == epoch:
+                self.is_given_up = (
+                    True  # its UNSUBSCRIBE would overtake the SUBSCRIBE that makes it anew, and follows that
+                )
+                return
             returned = [each for each in self._returned if not each.is_settled()]
         self._connection.redeliveries.seen(returned)  # recovered and not asked for again: the broker has them unmarked
         try:

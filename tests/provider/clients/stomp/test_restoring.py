@@ -272,3 +272,97 @@ def test_at_other_brokers_a_consumer_that_is_refused_does_not_keep_the_others_fr
         assert text_of(other.poll()) == "x"
         refused.close()
         assert broker.of("UNSUBSCRIBE") == []
+
+
+# Consumers that are closed while they are made anew
+
+
+def said_of(consumer: Subscription, broker: FakeBroker) -> list[str]:
+    """Return what came on the newest connection that names the consumer, in order."""
+    newest = broker.connection_count - 1
+    named = [
+        frame for number, frame in list(broker.frames) if number == newest and frame.headers.get("id") == consumer.id
+    ]
+    return [frame.command for frame in named]
+
+
+@pytest.mark.parametrize("server", ["ActiveMQ/5.17.2", "RabbitMQ/3.10.8"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_consumer_that_is_closed_before_it_is_made_anew_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, moment: str, server: str
+) -> None:
+    with FakeBroker(server=server) as broker, connected(broker) as connection:
+        consumer = consume(connection.open_session(transacted=False))
+        begin = consumer.begin_epoch
+
+        def close_meanwhile(number: int) -> bool:
+            if moment == "before":
+                consumer.close()
+            begun = begin(number)
+            if moment == "after":
+                consumer.close()
+            return begun
+
+        monkeypatch.setattr(consumer, "begin_epoch", close_meanwhile)
+        broker.cut()
+        broker.wait_for("CONNECT", 2)
+        connection.link.current()
+        connection.flush()
+        assert said_of(consumer, broker) == ([] if moment == "before" else ["SUBSCRIBE", "UNSUBSCRIBE"])
+        assert connection._all_subscriptions() == []
+
+
+@pytest.mark.parametrize("server", ["ActiveMQ/5.17.2", "RabbitMQ/3.10.8"])
+def test_a_consumer_that_is_closed_while_it_is_made_anew_does_not_stay(server: str) -> None:
+    with FakeBroker(server=server) as broker, connected(broker) as connection:
+        consumer = consume(connection.open_session(transacted=False))
+
+        def close(number: int, frame: Frame) -> None:
+            if number == 1 and frame.command == "SUBSCRIBE" and frame.headers["id"] == consumer.id:
+                consumer.close()
+                broker.deliver(consumer.id, "a1")
+
+        broker.on_frame = close
+        broker.cut()
+        broker.wait_for("CONNECT", 2)
+        connection.link.current()
+        connection.flush()
+        assert said_of(consumer, broker) == ["SUBSCRIBE", "UNSUBSCRIBE"]
+        if server.startswith("RabbitMQ"):  # which does not take back by itself what it pushed
+            assert broker.wait_for("NACK").headers["id"].endswith("a1")
+        assert connection._all_subscriptions() == []
+
+
+def test_a_consumer_that_is_refused_and_closed_while_it_is_made_anew_is_forgotten() -> None:
+    with FakeBroker() as broker, connected(broker) as connection:
+        consumer = consume(connection.open_session(transacted=False))
+
+        def close(number: int, frame: Frame) -> None:
+            if number == 1 and frame.command == "SUBSCRIBE" and frame.headers["id"] == consumer.id:
+                consumer.close()
+                receipt = frame.headers.pop("receipt")
+                headers = {"receipt-id": receipt, "message": "User is not authorized to read from: queue://orders"}
+                broker.push(Frame("ERROR", headers))
+
+        broker.on_frame = close
+        broker.cut()
+        broker.wait_for("CONNECT", 2)
+        connection.link.current()
+        assert connection._all_subscriptions() == []
+
+
+def test_a_session_that_is_closed_while_its_consumers_are_made_anew_does_not_cost_the_connection() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        consumer_of(session)
+
+        def close(number: int, frame: Frame) -> None:
+            if number == 1 and frame.command == "SUBSCRIBE":
+                session._closed = True  # by a call on another thread, whose CLOSE came before this SUBSCRIBE
+                receipt = frame.headers.pop("receipt")
+                peer.push(Frame("ERROR", {"receipt-id": receipt, "code": "PYJMS-CLOSED", "message": "no session"}))
+
+        peer.before_answer = close
+        peer.cut()
+        peer.wait_for("START", 2)
+        assert connection.link.current().number == 2

@@ -466,6 +466,10 @@ class ProfiledConnection(ProviderConnection):
         for consumer in session.consumers():
             try:
                 epoch.ask(consumer.verb().write())
+            except ClosedError:
+                if not session.is_closed:
+                    raise
+                return  # closed meanwhile, by somebody who was heard between the two
             except (AccessDeniedError, DestinationError) as error:
                 self._events.on_exception(not_made_anew(consumer.request.address, error))
                 continue
