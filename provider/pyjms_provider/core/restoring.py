@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import InvalidSelectorError
-from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
 from pyjms_provider.core.journal import Changes, Removal
 from pyjms_provider.core.kept_queue import KeptQueue
+from pyjms_provider.core.kept_selectors import kept_selector, unreadable_selector
 from pyjms_provider.core.pipelines import FoundPipelines
 from pyjms_provider.core.policy import PolicyError, QueuePolicy
 from pyjms_provider.core.recovered_runs import RecoveredRun, RecoveredRuns
@@ -55,9 +55,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
     queues: dict[QueueNumber, Queue] = {}
     for record in recovery.queues:
         kept = KeptQueue(journal, host.clock, record.number)
-        queue = _restore_queue(host, record, kept)
-        if queue is not None:
-            queues[record.number] = queue
+        queues[record.number] = _restore_queue(host, record, kept)
     marks = {} if recovery.was_closed else {(number, priority): up_to for number, priority, up_to in recovery.marks}
     # Whoever may have been seen is counted once and for all, and the marks begin anew.
     seen = Changes(marks=[(number, priority, ReferenceId(0)) for number, priority in marks])
@@ -159,19 +157,20 @@ def _restore_policy(record: QueueRecord) -> QueuePolicy | None:
         return None
 
 
-def _restore_queue(host: VirtualHost, record: QueueRecord, kept: KeptQueue) -> Queue | None:
+def _restore_queue(host: VirtualHost, record: QueueRecord, kept: KeptQueue) -> Queue:
     key = record.subscription
     if key is None:
         return host.restore_queue(record.address, kept, _restore_policy(record))
     try:
-        selector = selector_or_none(record.selector_text)
+        selector = kept_selector(record.selector_text)
     except InvalidSelectorError as error:
         _log.error(
             "PYJMS-BROKER-10 durable subscription %r of client %r has a selector that this version does not "
-            "understand, so it gets nothing until it is made anew: %s",
+            "understand: its messages are kept, and it gets no others. Start a version that does, or have the client "
+            "subscribe with another selector, or unsubscribe, which drops them. %s",
             key.name,
             key.client_id,
             error.problem,
         )
-        return None
+        selector = unreadable_selector(record.selector_text or "")
     return host.subscriptions.restore(key, record, selector, kept)

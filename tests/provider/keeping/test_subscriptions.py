@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from pyjms.spi.errors import GoneError, ResourceError, SubscriptionInUseError, UnknownSubscriptionError
+from pyjms.spi.errors import (
+    GoneError,
+    InvalidSelectorError,
+    ResourceError,
+    SubscriptionInUseError,
+    UnknownSubscriptionError,
+)
+from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.plain_selectors import plain_selector
 from tests.provider.keeping.site import NEWS, Site, consume, take_all, text
 
 
@@ -54,6 +64,70 @@ def test_its_selector_survives(site: Site) -> None:
     site.send("here", to=NEWS, properties={"region": "EU"})
     site.send("there", to=NEWS, properties={"region": "US"})
     assert received(site, selector="region = 'EU'") == ["here"]
+
+
+def test_that_of_a_plain_client_survives_too(site: Site) -> None:
+    """Whose properties are texts: what it compares with a number counts as one."""
+    connection = site.connect("ann")
+    selector = plain_selector("cups > 1")
+    request = SubscribeRequest(address=NEWS, selector=selector, no_local=False, durable_name="all")
+    connection.open_session(transacted=False).subscribe(request, lambda: None)
+    connection.close()
+    site.send("before", to=NEWS, properties={"cups": "2"})
+    site.crash()
+    site.send("after", to=NEWS, properties={"cups": "3"})
+    site.send("too few", to=NEWS, properties={"cups": "1"})
+    connection = site.connect("ann")
+    consumer = connection.open_session(transacted=False).subscribe(request, lambda: None)
+    assert [text(each) for each in take_all(consumer)] == ["before", "after"]
+    connection.close()
+
+
+def lose_the_selector(site: Site) -> None:
+    """Have the selector be one that nobody can read, as that of a newer version may be."""
+    site.crash()
+    for number, record in site.medium.queues.items():
+        if record.subscription is not None:
+            site.medium.queues[number] = replace(record, selector_text="region SOUNDS LIKE 'EU'")
+    site.crash()
+
+
+def test_one_with_a_selector_that_cannot_be_read_keeps_its_messages(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until whoever owns it subscribes anew, or unsubscribes. It gets no others, as nobody can say which it wants."""
+    subscribe(site, selector="region = 'EU'")
+    for name in ("one", "two"):
+        site.send(name, to=NEWS, properties={"region": "EU"})
+    lose_the_selector(site)
+    assert "PYJMS-BROKER-10 durable subscription 'all' of client 'ann'" in caplog.text
+    assert "are kept" in caplog.text
+    site.send("three", to=NEWS, properties={"region": "EU"})
+    with pytest.raises(InvalidSelectorError):
+        received(site, selector="region SOUNDS LIKE 'EU'")
+    (subscription,) = site.broker.virtual_host.subscriptions.durable().values()
+    assert [each.body for each in subscription.browse()] == ["one", "two"]
+    for number, record in site.medium.queues.items():  # the newer version is there again
+        if record.subscription is not None:
+            site.medium.queues[number] = replace(record, selector_text="region = 'EU'")
+    site.crash()
+    assert received(site, selector="region = 'EU'") == ["one", "two"]
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["unsubscribe", "another selector"])
+def test_who_owns_such_a_one_ends_it(site: Site, ends: bool) -> None:
+    subscribe(site, selector="region = 'EU'")
+    site.send("one", to=NEWS, properties={"region": "EU"})
+    lose_the_selector(site)
+    if ends:
+        unsubscribe(site)
+        assert not site.broker.virtual_host.subscriptions.durable()
+    else:
+        assert received(site, selector="region = 'US'") == []
+        site.send("two", to=NEWS, properties={"region": "US"})
+        assert received(site, selector="region = 'US'") == ["two"]
+    site.crash()
+    assert len(site.broker.virtual_host.store) == 0
 
 
 def test_other_terms_make_another_subscription_for_good(site: Site) -> None:

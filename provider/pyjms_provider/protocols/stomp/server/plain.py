@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.envelope import Envelope, MessageId
 from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.provider import SubscribeRequest
+from pyjms_provider.core.plain_selectors import plain_selector
 from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.protocols.stomp.codec import encode_head
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -24,7 +25,6 @@ from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
 from pyjms_provider.protocols.stomp.server.lane import Act, Lane
 from pyjms_provider.protocols.stomp.server.plain_consumers import AckMode, PlainBrowser, PlainSubscription
-from pyjms_provider.protocols.stomp.server.plain_selectors import plain_selector
 from pyjms_provider.protocols.stomp.server.temporaries import Temporaries
 from pyjms_provider.protocols.stomp.server.transactions import Transaction
 

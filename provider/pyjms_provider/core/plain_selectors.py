@@ -30,6 +30,7 @@ from pyjms.spi.selector.nodes import (
     walk,
 )
 from pyjms.spi.selector.parse import parse
+from pyjms_provider.core.kept_selectors import PLAIN
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
@@ -38,13 +39,12 @@ if TYPE_CHECKING:
 __all__ = ["plain_selector"]
 
 _AS_NUMBER, _AS_BOOLEAN = "\0", "\1"  # before a name; no property's name begins so
-_PREFIX: Final = "convert_string_expressions:"
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
 def plain_selector(text: str | None) -> Selector | None:
     """Return the selector of a plain client, None for none. Raises `InvalidSelectorError`."""
-    return None if not text else _compile(text.removeprefix(_PREFIX))
+    return None if not text else _compile(text.removeprefix(PLAIN))
 
 
 @lru_cache(maxsize=1024)
@@ -57,7 +57,7 @@ def _compile(text: str) -> Selector:
     matches, fails = compile_condition(converted)
     # Another text, as queues remember what they know of a selector by it.
     return Selector(
-        f"{_PREFIX}{text}",
+        f"{PLAIN}{text}",
         lambda envelope: matches(_seen(envelope)),
         selector.identifiers,
         lambda envelope: fails(_seen(envelope)),
