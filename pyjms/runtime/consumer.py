@@ -136,7 +136,7 @@ class JmsMessageConsumer(MessageConsumer):
         if self.callback is None:
             self._inbox.wake()
         else:
-            self._session.wake_listener()
+            self._session.wake_listener(self)
 
     def _check_open(self) -> None:
         if self.is_closed:

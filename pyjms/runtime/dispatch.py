@@ -13,7 +13,7 @@ not be asked, which is asked again by itself.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -57,10 +57,11 @@ class Dispatcher:
 
     __slots__ = (
         "_failures",
+        "_looks_at_all",
+        "_ready",
         "_refused",
         "_rests",
         "_session",
-        "_turn",
         "_worker",
         "listening",
         "loaded",
@@ -71,9 +72,11 @@ class Dispatcher:
     def __init__(self, session: JmsSession) -> None:
         self._session = session
         self._worker: WorkThread | None = None
-        self._turn = 0
+        self._ready: OrderedDict[JmsMessageConsumer, None] = OrderedDict()
+        """Who may have something, in turn: those whom the provider has woken since they were asked in vain."""
+        self._looks_at_all = True
         self._failures = 0
-        self.listening: list[JmsMessageConsumer] = []
+        self.listening: dict[JmsMessageConsumer, None] = {}
         self.session_callback: _Callback | None = None
         """The listener of the session itself, for `run_loaded` (§8.2.4)."""
         self.loaded: deque[Delivery] = deque()
@@ -93,8 +96,15 @@ class Dispatcher:
         """Say whether the caller runs on the session's thread."""
         return self._worker is not None and self._worker.is_current()
 
-    def wake(self) -> None:
-        """Have the thread look for work. Any thread; never blocks."""
+    def look_at_all(self) -> None:
+        """Have the thread ask all consumers. Any thread; never blocks."""
+        self._looks_at_all = True
+        self.wake()
+
+    def wake(self, consumer: JmsMessageConsumer | None = None) -> None:
+        """Have the thread look for work: at `consumer`, too, for which there may be some. Any thread; never blocks."""
+        if consumer is not None:
+            self._ready[consumer] = None
         worker = self._worker
         if worker is not None:
             worker.wake()
@@ -113,11 +123,13 @@ class Dispatcher:
                 with mapped_errors:
                     worker.start()
                 self._worker = worker
-            others = [each for each in self.listening if each is not consumer]
-            self.listening = others if callback is None else [*others, consumer]
+            if callback is None:
+                self.listening.pop(consumer, None)
+            else:
+                self.listening[consumer] = None
             consumer.callback = callback
         consumer.be_interested(callback is not None)
-        self.wake()
+        self.wake(consumer)
 
     def _check_may_listen(self, consumer: JmsMessageConsumer) -> None:
         gate = self._session.gate
@@ -132,7 +144,8 @@ class Dispatcher:
     def forget(self, consumer: JmsMessageConsumer) -> None:
         """Drop a closed consumer."""
         with self._session.gate.lock:
-            self.listening = [each for each in self.listening if each is not consumer]
+            self.listening.pop(consumer, None)
+            self._ready.pop(consumer, None)
             self._rests.pop(consumer, None)
 
     def end(self) -> None:
@@ -168,7 +181,8 @@ class Dispatcher:
 
     def drop_listeners(self) -> None:
         """Hold on to no listener of a closed session, which its messages may keep alive; the gate is locked."""
-        self.listening = []
+        self.listening = {}
+        self._ready.clear()
         self.session_callback = None
 
     def _work(self) -> bool:
@@ -194,25 +208,36 @@ class Dispatcher:
             rest.tell("a listener's consumer could not be asked for messages, so it is asked again", error)
 
     def _next(self) -> tuple[JmsMessageConsumer, _Callback, Delivery] | None:
-        """Return the next delivery, beginning with the consumer after the one served last; the gate is locked."""
+        """Return the next delivery for one of those who may have something, in turn; the gate is locked."""
         if not self._session.gate.is_open or self._session.ledger.is_full:
             return None
-        consumers, first = self.listening, self._turn
-        for step in range(len(consumers)):
-            turn = (first + step) % len(consumers)
-            consumer = consumers[turn]
+        ready = self._ready
+        if self._looks_at_all:
+            self._looks_at_all = False
+            for consumer in self.listening:
+                ready.setdefault(consumer)
+        for _ in range(len(ready)):
+            consumer, _ = ready.popitem(last=False)  # before it is asked, as the provider may wake it meanwhile
             callback = consumer.callback
-            if callback is None or consumer.is_closed or (self._rests and self._is_resting(consumer)):
+            if callback is None or consumer.is_closed:
                 continue
-            self._turn = turn + 1  # whatever it raises: it must not keep the others from theirs
+            if self._rests and self._is_resting(consumer):
+                ready[consumer] = None
+                continue
             try:
                 delivery = consumer.provider.poll()
             except (ClosedError, ConnectionLostError):
+                ready[consumer] = None
                 continue  # the provider tells the connection's ExceptionListener of a lost connection by itself
             except ProviderError as error:
+                ready[consumer] = None
                 self._refused.append((self._ask_again(consumer), error))
                 continue
+            except BaseException:
+                ready[consumer] = None  # at the back: whatever it raises must not keep the others from theirs
+                raise
             if delivery is not None:
+                ready[consumer] = None
                 return consumer, callback, delivery
         return None
 

@@ -305,9 +305,9 @@ class JmsSession(SettlingSession):
     def _note_listeners(self) -> None:
         self.has_listeners = self._dispatcher.is_active or self._message_listener is not None
 
-    def wake_listener(self) -> None:
-        """Have the session's thread look for work. Any thread; never blocks."""
-        self._dispatcher.wake()
+    def wake_listener(self, consumer: JmsMessageConsumer) -> None:
+        """Have the session's thread look for work for `consumer`. Any thread; never blocks."""
+        self._dispatcher.wake(consumer)
 
     @property
     def message_listener(self) -> MessageListenerLike | None:
@@ -370,7 +370,7 @@ class JmsSession(SettlingSession):
             consumers = list(self._consumers)
         for consumer in consumers:
             consumer.wake()
-        self._dispatcher.wake()
+        self._dispatcher.look_at_all()
 
     def close(self) -> None:
         if self.gate.runs_listener_here():

@@ -426,6 +426,7 @@ class ProviderConsumer(ABC):
 
         Never waits. The message stays the consumer's until acknowledged, rejected, recovered or its session closes. After an error
         that may pass the runtime asks for a listener once more by itself, within a second: `on_ready` need not be called again.
+        After None it may ask no more before `on_ready` is called.
         """
 
     def poll_or_wait(self) -> Delivery | None:

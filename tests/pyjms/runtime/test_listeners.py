@@ -362,6 +362,30 @@ class TestTurns:
         for start in range(0, 90, 3):
             assert sorted(served[start : start + 3]) == [0, 1, 2]
 
+    def test_those_alone_are_asked_that_were_woken(self, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Else each message costs more, the more listeners a session has."""
+        connection, sending = connect(started=False), connect().create_session()
+        session, asked = connection.create_session(), Counter[int]()
+        recorders = [Recorder() for _ in range(20)]
+        for number, recorder in enumerate(recorders):
+            consumer = session.create_consumer(session.create_queue(f"orders-{number}"))
+            assert isinstance(consumer, JmsMessageConsumer)
+
+            def poll(number: int = number, before: Callable[[], Any] = consumer.provider.poll) -> Any:
+                asked[number] += 1
+                return before()
+
+            monkeypatch.setattr(consumer.provider, "poll", poll)
+            consumer.message_listener = recorder
+        connection.start()
+        for each in range(50):
+            send_texts(sending, session.create_queue("orders-7"), str(each))
+            recorders[7].wait_for(each + 1)
+        del asked[7]
+        assert max(asked.values()) <= 3, "when they were started"
+        send_texts(sending, session.create_queue("orders-8"), "another")
+        recorders[8].wait_for(1)
+
     def test_threads_are_named_and_end_with_their_session(self, connect: Connect) -> None:
         connection, threads = connect(started=False), list[Any]()
         session = connection.create_session()

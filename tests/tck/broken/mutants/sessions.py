@@ -193,7 +193,7 @@ MUTANTS = (
         edit(
             _S + "listen",
             "self.check_open()",
-            "self.check_open()\n    if self._dispatcher.listening: self._dispatcher.listening = []",
+            "self.check_open()\n    if self._dispatcher.listening: self._dispatcher.listening = {}",
         ),
     ),
     mutant(
