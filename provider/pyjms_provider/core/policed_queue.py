@@ -71,14 +71,15 @@ class PolicedQueue(BuryingQueue):
         state: ChannelState,
         clock: Clock,
         *,
-        on_due: Callable[[AsynchronousChannel, int], None] | None,
-        kept: KeptQueue | None,
-        policy: QueuePolicy,
-        on_dead: Callable[[deque[DeadEntry]], None] | None,
+        on_due: Callable[[AsynchronousChannel, int], None] | None = None,
+        kept: KeptQueue | None = None,
+        policy: QueuePolicy = WITHOUT_LIMITS,
+        on_dead: Callable[[deque[DeadEntry]], None] | None = None,
     ) -> None:
         """Make an empty queue; `on_dead` as in `BuryingQueue`. Raises `PolicyError` for a policy that asks for a disk where there is none."""
         super().__init__(name, store, state, clock, on_due=on_due, kept=kept, policy=policy, on_dead=on_dead)
-        check_disk(policy, has_disk=not store.keeps_all_in_memory)
+        self._all_in_memory = store.keeps_all_in_memory
+        check_disk(policy, has_disk=not self._all_in_memory)
         self._manager = ConsumerManager()
         self.asks_doorkeeper = False
         """Whether the policy says something of each message that comes."""
@@ -106,7 +107,7 @@ class PolicedQueue(BuryingQueue):
         Raises `DestinationInUseError` for another type, or another way to serve consumers, while the queue has messages
         or consumers; `PolicyError` as the constructor. May wait for a disk.
         """
-        check_disk(policy, has_disk=not self._store.keeps_all_in_memory)
+        check_disk(policy, has_disk=not self._all_in_memory)
         woken: Sequence[Consumer] = ()
         with self._lock:
             messages = sum(map(self._state.count, _STATES))

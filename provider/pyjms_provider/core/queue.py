@@ -21,27 +21,18 @@ from pyjms_provider.core.cursor import UNFINISHED, Cursor, Unfinished
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.policed_queue import WITHOUT_LIMITS
 from pyjms_provider.core.restorable_queue import RestorableQueue
 from pyjms_provider.core.settling_queue import SettlingQueue
 from pyjms_provider.core.store import NotAtOnceError, NotInMemoryError
 
 if TYPE_CHECKING:
-    from collections import deque
     from typing import Literal
 
-    from pyjms.spi.clock import Clock
     from pyjms.spi.selector import Selector
-    from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
-    from pyjms_provider.core.channel_state import ChannelState
     from pyjms_provider.core.consumer import Consumer
-    from pyjms_provider.core.dead_letters import DeadEntry
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.limits import RoomRequest
-    from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.reference import MessageReference, ReferenceId
-    from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
 __all__ = ["Queue"]
@@ -58,22 +49,6 @@ _NOT_COMMITTED = MessageState.NOT_COMMITTED
 
 class Queue(RestorableQueue, SettlingQueue):
     """An asynchronous channel with consumers."""
-
-    def __init__(
-        self,
-        name: str,
-        store: MessageStore,
-        state: ChannelState,
-        clock: Clock,
-        *,
-        on_due: Callable[[AsynchronousChannel, int], None] | None = None,
-        kept: KeptQueue | None = None,
-        policy: QueuePolicy = WITHOUT_LIMITS,
-        on_dead: Callable[[deque[DeadEntry]], None] | None = None,
-    ) -> None:
-        """Make an empty queue; `policy` and `on_dead` as in `PolicedQueue`."""
-        super().__init__(name, store, state, clock, on_due=on_due, kept=kept, policy=policy, on_dead=on_dead)
-        self._all_in_memory = store.keeps_all_in_memory
 
     # Messages come in
 
