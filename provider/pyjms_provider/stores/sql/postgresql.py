@@ -211,13 +211,9 @@ class PostgresqlDatabase(_Postgresql):
         force = self._forces and (force or now_ms - self._unforced_ms > _UNFORCED_MS)
         self._is_in_use = True
         try:
-            try:
-                write(connection, steps, force=force)
-            except self.errors as error:
-                if was_refused(error):
-                    self._take_back(connection)
-                    raise self.understand(error) from error
-                self._settle(batch, steps, error, force=force)
+            lost = self._write(connection, steps, force=force)
+            if lost is not None:
+                self._settle(batch, steps, lost, force=force)
             self._note_written(batch, now_ms, force=force)
             self._is_in_use = False
         except ProviderError:
@@ -304,6 +300,19 @@ class PostgresqlDatabase(_Postgresql):
         self._settled = connection
         return connection
 
+    def _write(
+        self, connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Collection[Row]]], *, force: bool
+    ) -> Exception | None:
+        """Write; return the error of a connection that was lost, perhaps after the commit. Raises `StoreError` when the server refused it."""
+        try:
+            write(connection, steps, force=force)
+        except self.errors as error:
+            if was_refused(error):
+                self._take_back(connection)
+                raise self.understand(error) from error
+            return error
+        return None
+
     def _take_back(self, connection: psycopg.Connection[Row]) -> None:
         try:
             connection.execute("ROLLBACK")
@@ -328,15 +337,9 @@ class PostgresqlDatabase(_Postgresql):
             except (*self.errors, UnavailableStoreError):
                 self._holder.release()  # who could not look does not know, whatever kept them from it
             else:
-                try:
-                    write(connection, steps, force=force)
-                except self.errors as error:
-                    if was_refused(error):
-                        self._take_back(connection)
-                        raise self.understand(error) from error
-                    self._holder.release()
-                else:
+                if self._write(connection, steps, force=force) is None:
                     return
+                self._holder.release()
             if not self._may_retry(until_ms):
                 break
         raise InDoubtError(
