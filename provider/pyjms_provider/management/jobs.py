@@ -68,7 +68,7 @@ class Jobs:
         self._threads: dict[str, Thread] = {}
 
     def start(self, what: str, who: Principal, run: Callable[[Progress], Any]) -> Job:
-        """Have `run` called on a thread of its own. Raises `JobError` when too many run."""
+        """Have `run` called on a thread of its own. Raises `JobError` when too many run, or the system has no thread to give."""
         job = Job(
             id=uuid.uuid4().hex[:12], what=what, who=who, state=JobState.RUNNING, started_ms=self._clock.time_ms()
         )
@@ -83,7 +83,12 @@ class Jobs:
                 if oldest is None:
                     break
                 del self._jobs[oldest]
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            with self._lock:
+                del self._jobs[job.id], self._threads[job.id]
+            raise JobError(f"{what} cannot be begun now: {error}; wait for other work to end, and try again") from error
         return job
 
     def get(self, job_id: str) -> Job:

@@ -28,6 +28,6 @@ class JsonFormatter(logging.Formatter):
             "thread": record.threadName,
             "code": None if code is None else code[0],
             "message": message[0 if code is None else code.end() :].lstrip(),
-            "error": None if record.exc_info is None else self.formatException(record.exc_info),
+            "error": self.formatException(record.exc_info) if record.exc_info else None,
         }
         return json.dumps({name: value for name, value in data.items() if value is not None})

@@ -14,7 +14,7 @@ from threading import Lock, Thread, current_thread
 from typing import Any, Final, Generic, TypeVar
 
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.errors import ClosedError
+from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms_provider.model.errors import ConfigurationTimeoutError
 
 __all__ = ["Call", "ConfigurationThread"]
@@ -115,23 +115,38 @@ class ConfigurationThread:
         """Run `job` on this thread, wait for it, and return its result or raise what it raised.
 
         `however_long`: wait without a time limit, as opening a large store takes what it takes. Raises `ClosedError` when
-        the thread has ended; `ConfigurationTimeoutError` when it did not come to the job in time.
+        the thread has ended; `ConfigurationTimeoutError` when it did not come to the job in time; `ResourceError` as `submit`.
         """
         return job() if self.is_current else self.wait_for(self.submit(job), however_long=however_long)
 
     def submit(self, job: Callable[[], _T]) -> Call[_T]:
-        """Have `job` run on this thread after what was submitted before, without waiting. Raises `ClosedError`."""
+        """Have `job` run on this thread after what was submitted before, without waiting.
+
+        Raises `ClosedError`, and `ResourceError` if the system has no thread to give: then nothing is changed, and the next call tries again.
+        """
         call = Call(job, is_crossing=_running() is not None)
         with self._lock:
             if self._is_stopped:
                 raise ClosedError(f"{self._name} has ended, so nothing there can be changed any more")
-            self._calls.append(call)
             if self._thread is None:
-                self._thread = Thread(target=self._run, name=f"pyjms configuration {self._name}", daemon=True)
-                _threads[self._thread] = self
-                self._thread.start()
+                self._start()
+            self._calls.append(call)
         self._signal.set()
         return call
+
+    def _start(self) -> None:
+        """Start the thread. The lock is held. Raises `ResourceError`."""
+        thread = Thread(target=self._run, name=f"pyjms configuration {self._name}", daemon=True)
+        _threads[thread] = self
+        self._thread = thread
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._thread = None
+            del _threads[thread]
+            raise ResourceError(
+                f"{self._name} cannot be changed now: {error}; end some threads, and try again"
+            ) from error
 
     def wait_for(self, call: Call[_T], *, however_long: bool = False) -> _T:
         """Wait for what was submitted, and return its result. Raises as `call`."""
@@ -185,6 +200,7 @@ class ConfigurationThread:
         try:
             while (call := self._next()) is not None:
                 call.run()
+                del call  # what it was about may be gone, and the next one come much later
         finally:
             _threads.pop(current_thread(), None)
 

@@ -84,14 +84,19 @@ class NetworkService:
     def start(self) -> None:
         """Start the thread, and wait until its loop runs. May be repeated until `stop`.
 
-        Raises `ResourceError` if the loop that was asked for is not installed, and `ClosedError` after `stop`.
+        Raises `ResourceError` if the loop that was asked for is not installed, or the system gives no thread or no file for it, and
+        `ClosedError` after `stop`.
         """
         with self._lock:
             if self._stopped is not None:
                 raise ClosedError(f"the network of {self._name} is stopped and not started again; make a new one")
             if self._thread is None:
-                self._thread = Thread(target=self._run, name=f"pyjms network {self._name}", daemon=True)
-                self._thread.start()
+                thread = Thread(target=self._run, name=f"pyjms network {self._name}", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise self._refused(error) from error
+                self._thread = thread
         self._started.result(_START_S)
 
     def open(self, settings: ListenerSettings, make_engine: EngineFactory) -> Listener:
@@ -218,14 +223,19 @@ class NetworkService:
     def _run(self) -> None:
         try:
             loop, description = self._make_loop()
-        except ProviderError as error:
-            self._started.set_exception(error)
+        except (ProviderError, OSError) as error:
+            self._started.set_exception(error if isinstance(error, ProviderError) else self._refused(error))
             return
         self._loop = loop
         loop.set_exception_handler(self._loop_failed)
         asyncio.set_event_loop(loop)
         self.scheduler = Scheduler(loop)
-        self.timers = Timers(self._name, self.clock, self.scheduler)
+        try:
+            self.timers = Timers(self._name, self.clock, self.scheduler)
+        except RuntimeError as error:
+            loop.close()
+            self._started.set_exception(self._refused(error))
+            return
         self.workers = WorkerPool(self._name, self._worker_settings, loop, self.scheduler, RareReports(self.clock))
         Report.STARTED.log("%s, on %s", self._name, description)
         loop.call_soon(self._started.set_result, None)
@@ -235,6 +245,11 @@ class NetworkService:
             self.timers.stop()
             asyncio.set_event_loop(None)
             loop.close()
+
+    def _refused(self, error: Exception) -> ResourceError:
+        return ResourceError(
+            f"the network of {self._name} cannot start: {error}; end other threads and close files, or raise their limits, and try again"
+        )
 
     def _make_loop(self) -> tuple[asyncio.AbstractEventLoop, str]:
         has_uvloop = find_spec("uvloop") is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -155,3 +155,18 @@ def test_a_selector_that_is_wrong_ends_the_job_with_that_reason(site: Site, ann:
     failed = ok(ann.get(f"{ROOT}/job/{job['id']}"))
     assert failed["state"] == "failed"
     assert "position" in failed["error"]
+
+
+def test_a_job_for_which_the_system_has_no_thread_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Jobs(VirtualClock())
+
+    def refuse(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Thread, "start", refuse)
+        for _ in range(20):
+            with pytest.raises(JobError, match="work cannot be begun now: can't start new thread"):
+                jobs.start("work", ANN, lambda _: None)
+    assert jobs.all() == []
+    assert finished(jobs, jobs.start("work", ANN, lambda _: 1).id).result == 1

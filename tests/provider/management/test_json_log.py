@@ -28,3 +28,11 @@ def test_a_record_is_one_line_with_its_code_apart() -> None:
 def test_a_record_without_a_code_or_with_an_error_is_told_too() -> None:
     assert "code" not in told("plain")
     assert told("failed", error=ValueError("inner"))["error"] == "ValueError: inner"
+
+
+def test_a_record_that_was_to_have_an_error_and_has_none_is_told_too() -> None:
+    """As ``exc_info=is_wanted`` makes one, and ``exc_info=True`` where nothing was raised."""
+    for info in (False, None, ()):
+        record = logging.LogRecord("pyjms.x", logging.WARNING, "x.py", 1, "plain", (), None)
+        record.exc_info = info  # type: ignore[assignment]
+        assert "error" not in json.loads(JsonFormatter().format(record))

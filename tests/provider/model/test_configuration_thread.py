@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Barrier, Event, current_thread
+from threading import Barrier, Event, Thread, current_thread
 
 import pytest
 
 from pyjms.spi.clock import SystemClock
-from pyjms.spi.errors import ClosedError
+from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.errors import ConfigurationTimeoutError
 
@@ -129,6 +129,24 @@ def test_the_end_of_the_thread_ends_what_waits() -> None:
         stopping.result(TIMEOUT_S)
     with pytest.raises(ClosedError, match="nothing there can be changed any more"):
         thread.call(lambda: 1)
+    thread.stop()
+
+
+def test_a_change_for_which_the_system_has_no_thread_is_refused_and_the_next_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    thread = ConfigurationThread("new", SystemClock(), patience_ms=TIMEOUT_S * 1000)
+    done: list[int] = []
+
+    def refuse(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Thread, "start", refuse)
+        with pytest.raises(ResourceError, match="new cannot be changed now: can't start new thread"):
+            thread.call(lambda: done.append(1))
+    thread.call(lambda: done.append(2))
+    assert done == [2], "what was refused is not made later"
     thread.stop()
 
 

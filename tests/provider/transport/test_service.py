@@ -185,3 +185,34 @@ def test_a_missing_library_is_named(net: Net, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "find_spec", lambda _: None)
     with pytest.raises(ResourceError, match=r"pip install pyjms\[broker\]"):
         net.service.open(ListenerSettings(kind=ListenerKind.WEB_SOCKET), Engines())
+
+
+@pytest.mark.parametrize("refused", ["pyjms network timer", "pyjms network"])
+def test_a_network_for_which_the_system_has_no_thread_says_so(refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Thread.start
+
+    def refuse(thread: Thread) -> None:
+        if thread.name.startswith(refused):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    service = NetworkService("test")
+    with monkeypatch.context() as patched:
+        patched.setattr(Thread, "start", refuse)
+        with pytest.raises(ResourceError, match="the network of test cannot start: can't start new thread"):
+            service.start()
+    service.stop()
+    assert not network_threads()
+
+
+def test_a_network_for_which_the_system_has_no_file_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_none() -> None:
+        raise OSError(24, "Too many open files")
+
+    service = NetworkService("test", event_loop=EventLoop.ASYNCIO)
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "SelectorEventLoop", open_none)
+        with pytest.raises(ResourceError, match="Too many open files; end other threads"):
+            service.start()
+    service.stop()
+    assert not network_threads()
