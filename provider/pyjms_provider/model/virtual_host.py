@@ -273,8 +273,9 @@ class VirtualHost(StoryTelling, Stoppable):
         super()._open_pending()
 
     def _on_stop(self) -> None:
-        if self._watch is not None:
-            self._watch.close()
+        watch, self._watch = self._watch, None  # it knows the broker, with all its messages
+        if watch is not None:
+            watch.close()
         broker, self._broker = self._broker, None
         if broker is not None and broker is not self._adopted:
             broker.stop()

@@ -39,9 +39,14 @@ class ManagementQueues(ConfigurationChangeListener):
             self._serve(host)
 
     def state_changed(self, managed: ManagedObject, old: State, new: State) -> None:
-        """Serve a virtual host that begins to run."""
-        if isinstance(managed, VirtualHost) and new is State.ACTIVE:
+        """Serve a virtual host that begins to run, and forget one that runs no more: its service ends by itself."""
+        if not isinstance(managed, VirtualHost):
+            return
+        if new is State.ACTIVE:
             self._serve(managed)
+        else:
+            with self._lock:
+                self._services.pop(managed.id, None)
 
     def _serve(self, host: VirtualHost) -> None:
         if host.variable(WANTED) != "true":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
@@ -86,32 +87,29 @@ class ServedBroker:
         """
         clock = clock or SystemClock()
         audit = AuditLog(clock, path=audit_file)
-        network = NetworkService(name, clock=clock, trace=trace)
-        network.start()
-        desks = _Desks(audit)
-        synthetic = EmbeddedBroker(MANAGEMENT, clock)
-        try:
+        with ExitStack() as undo:
+            undo.callback(audit.close)
+            network = NetworkService(name, clock=clock, trace=trace)
+            undo.callback(network.stop)
+            network.start()
+            desks = _Desks(audit)
+            synthetic = EmbeddedBroker(MANAGEMENT, clock)
+            undo.callback(synthetic.stop)
+            openers = {"stomp": stomp_opener(network, synthetic, desks.of), "http": _http_opener(network, desks)}
             system = SystemConfig.opened(
                 store,
                 broker={"name": name},
                 context=context,
                 secrets=secrets,
                 clock=clock,
-                services=Services(
-                    port_openers={
-                        "stomp": stomp_opener(network, synthetic, desks.of),
-                        "http": _http_opener(network, desks),
-                    }
-                ),
+                services=Services(port_openers=openers),
             )
-        except BaseException:
-            synthetic.stop()
-            network.stop()
-            audit.close()
-            raise
-        HostFailures(system.broker)
-        system.broker.add_listener(UserWatch(desks.of, synthetic), below=True)
-        return cls(system, network, desks, ManagementQueues(desks.of(system), synthetic))
+            undo.callback(system.close)
+            HostFailures(system.broker)
+            system.broker.add_listener(UserWatch(desks.of, synthetic), below=True)
+            opened = cls(system, network, desks, ManagementQueues(desks.of(system), synthetic))
+            undo.pop_all()
+        return opened
 
     @property
     def broker(self) -> Broker:

@@ -6,9 +6,11 @@ counts for new log-ins alone, as nobody tells the broker of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from pyjms_provider.model.errors import WrongStateError
 from pyjms_provider.model.listeners import ConfigurationChangeListener
 from pyjms_provider.serving.hosts import running_hosts
 
@@ -40,9 +42,14 @@ class UserWatch(ConfigurationChangeListener):
 
     def _end(self, provider: ManagedObject, user_name: str, what: str) -> None:
         self._desk(provider).end_sessions(provider.name, user_name)
-        hosts = [each.embedded for each in running_hosts(provider.root)]
-        for host in (*hosts, self._synthetic):
+        for host in (*_running(provider), self._synthetic):
             for connection_id, client in host.clients().items():
                 who = client.principal
                 if who is not None and (who.provider, who.name) == (provider.name, user_name):
                     host.end_connection(connection_id, f"the user {user_name!r} {what}")
+
+
+def _running(provider: ManagedObject) -> Iterator[EmbeddedBroker]:
+    for each in running_hosts(provider.root):
+        with suppress(WrongStateError):  # it stops at this moment, and ends all its connections
+            yield each.embedded

@@ -1,0 +1,83 @@
+"""What a served broker forgets with what has ended, and ends of itself when it could not be opened."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from weakref import ref
+
+import pytest
+
+from pyjms.spi.errors import ResourceError
+from pyjms_provider.management.messages import MessageService
+from pyjms_provider.model.errors import WrongStateError
+from pyjms_provider.model.virtual_host import VirtualHost
+from pyjms_provider.serving import user_watch
+from pyjms_provider.serving.management_queues import WANTED
+from pyjms_provider.serving.served_broker import ServedBroker
+from pyjms_provider.transport.service import NetworkService
+
+
+def test_a_deleted_host_with_a_management_queue_is_not_kept_in_memory() -> None:
+    with ServedBroker.open(context={WANTED: "true"}) as served:
+        node = served.broker.create_child("virtual_host_node", {"name": "n", "type": "memory"})
+        host = node.create_child("virtual_host", {"name": "h"})
+        assert isinstance(host, VirtualHost)
+        running, identity = ref(host.embedded), host.id
+        assert identity in served._queues._services
+        host.invoke("stop", {})
+        gc.collect()
+        assert running() is None, "who is stopped keeps no messages in memory"
+        host.delete()
+        assert identity not in served._queues._services
+        deleted = ref(host)
+        del host
+        gc.collect()
+        assert deleted() is None
+
+
+def test_a_broker_that_could_not_be_opened_leaves_no_port_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[object] = []
+    stop = NetworkService.stop
+
+    def refuse(self: MessageService, *_: object) -> None:
+        raise ResourceError("can't start new thread")
+
+    def note(self: NetworkService) -> None:
+        stop(self)
+        closed.append(self)
+
+    monkeypatch.setattr(MessageService, "__init__", refuse)
+    monkeypatch.setattr(NetworkService, "stop", note)
+    with pytest.raises(ResourceError):
+        ServedBroker.open()
+    assert len(closed) == 1
+
+
+def test_a_user_is_shut_out_of_all_hosts_though_one_of_them_stops_at_that_moment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with ServedBroker.open() as served:
+        users = served.broker.create_child(
+            "authentication_provider", {"name": "who", "type": "user-file", "path": f"{tmp_path}/users"}
+        )
+        bob = users.create_child("user", {"name": "bob", "password": "correct horse"})
+        ended: list[str] = []
+
+        class Stopped:
+            @property
+            def embedded(self) -> object:
+                raise WrongStateError("it stops at this moment")
+
+        class Running:
+            @property
+            def embedded(self) -> object:
+                return self
+
+            def clients(self) -> dict[str, object]:
+                ended.append("asked")
+                return {}
+
+        monkeypatch.setattr(user_watch, "running_hosts", lambda _: [Stopped(), Running()])
+        bob.delete()
+        assert ended == ["asked"]
