@@ -6,6 +6,7 @@ REST, `$management` and the command line bring who asks and what for, and take p
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -289,14 +290,17 @@ class Desk:
     ) -> Job:
         """Start a long operation; who asks may look at the job, and end it. Raises as `invoke`."""
         declared = self.operation(managed, name)
-        self._check_operation(caller, declared, managed, arguments)
-        declared.read_arguments(managed.path, arguments)
-        check_expected(managed, expected)
-        return self.jobs.start(
-            f"{name} of {managed.path}",
-            caller.principal,
-            lambda progress: self.invoke(caller, managed, name, arguments, progress),
-        )
+        facts = {"operation": name, "after": arguments, "secure": _secure_arguments(declared, arguments)}
+        is_noted = declared.changes
+        with self._noting(caller, AuditAction.OPERATION, _address(managed), **facts) if is_noted else nullcontext():
+            self._check_operation(caller, declared, managed, arguments)
+            declared.read_arguments(managed.path, arguments)
+            check_expected(managed, expected)
+            return self.jobs.start(
+                f"{name} of {managed.path}",
+                caller.principal,
+                lambda progress: self.invoke(caller, managed, name, arguments, progress),
+            )
 
     def describe(
         self, managed: ManagedObject, fields: Sequence[str] | None = None, *, actual: bool = False
@@ -403,6 +407,17 @@ class Desk:
         **facts: Any,
     ) -> _T:
         """Do something, and write down who did it, or tried to, and what became of it."""
+        with self._noting(caller, action, target, **facts) as note:
+            check()
+            done = act()
+        note(AuditResult.DONE)
+        return done
+
+    @contextmanager
+    def _noting(
+        self, caller: Caller, action: AuditAction, target: str, **facts: Any
+    ) -> Iterator[Callable[[AuditResult], None]]:
+        """Write down who tried something in vain; yields what writes down any result."""
 
         def note(result: AuditResult, reason: str = "") -> None:
             self._audit.write(
@@ -418,8 +433,7 @@ class Desk:
             )
 
         try:
-            check()
-            done = act()
+            yield note
         except AccessDeniedError as error:
             note(AuditResult.REFUSED, error.reason)
             raise
@@ -429,8 +443,6 @@ class Desk:
         except BaseException as error:
             note(AuditResult.FAILED, type(error).__name__)
             raise
-        note(AuditResult.DONE)
-        return done
 
     def close(self) -> None:
         """End what still runs."""

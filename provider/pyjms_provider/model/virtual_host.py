@@ -363,9 +363,11 @@ class VirtualHost(StoryTelling, Stoppable):
         self,
         transaction: Annotated[str, Field(description="Its name: FORMAT:GLOBAL:BRANCH.")],
         outcome: Annotated[Literal["commit", "rollback", "forget"], Field(description="What to do.")],
+        *,
+        by: str = "",
     ) -> None:
         """Settle it heuristically, or forget it. Raises `UnknownObjectError`, `BranchError`."""
-        self.child("transaction", transaction).invoke(outcome, {})
+        self.child("transaction", transaction).invoke(outcome, {}, by=by)
 
     # Statistics
 

@@ -223,6 +223,30 @@ def test_every_change_is_audited_with_what_came_of_it(site: Site, ann: TestClien
     assert trail.records[2]["operation"] == "purge"
 
 
+def test_a_long_operation_that_is_refused_as_a_job_is_audited_as_another_one_is(
+    site: Site, ann: TestClient, trail: AuditTrail
+) -> None:
+    site.queue("orders")
+    later = {"prefer": "respond-async"}
+    with site.client("bob") as bob:
+        error_of(bob.post(f"{ORDERS}/purge", headers=later), 403)
+    error_of(ann.post(f"{ORDERS}/move_messages", json={"target": ""}, headers=later), 422)
+    error_of(ann.post(f"{ORDERS}/purge", headers={**later, "if-match": '"another"'}), 412)
+    told = [(each["who"], each["operation"], each["result"]) for each in trail.records]
+    assert told == [("bob", "purge", "refused"), ("ann", "move_messages", "failed"), ("ann", "purge", "failed")]
+
+
+def test_who_is_refused_metrics_is_audited(trail: AuditTrail) -> None:
+    site = Site(settings=RestSettings(metrics="login"))
+    with site.client(None) as nobody:
+        assert nobody.get("/metrics", headers={"authorization": basic("ann", "guessed")}).status_code == 401
+        assert nobody.get("/metrics").status_code == 401
+    assert [(each["action"], each["result"], each["target"]) for each in trail.records] == [
+        ("log_in", "refused", "ann")
+    ]
+    site.close()
+
+
 def test_log_ins_are_audited(site: Site, trail: AuditTrail) -> None:
     with site.client(None) as client:
         client.post("/api/login", json={"user_name": "ann", "password": "wrong"})

@@ -18,6 +18,7 @@ from pyjms.types import Stored
 from pyjms_provider.broker import EmbeddedBroker, running_broker, stop_broker
 from pyjms_provider.clients.vm import VmConnection, VmProvider
 from pyjms_provider.core.dead_letters import DEAD_PREFIX
+from pyjms_provider.core.stories import ACTING
 from pyjms_provider.model.embedded import manage, managed_host
 from pyjms_provider.model.errors import NotChangeableError, ObjectInUseError, UnknownObjectError
 from pyjms_provider.model.life_cycle import State
@@ -164,6 +165,25 @@ def test_a_branch_in_doubt_is_settled(folder: Folder) -> None:
         host.invoke("settle", {"transaction": "1:67:01", "outcome": "commit"})
     assert host.child_names("transaction") == []
     assert host.child("queue", "orders").statistic_values(["waiting"]) == {"waiting": 1}
+    connection.close()
+
+
+def test_who_settles_a_branch_through_its_host_is_told_in_the_stories(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = folder.host(stored=True)
+    connection, _ = connect(host)
+    session = connection.open_session(transacted=True)
+    xid = Xid(1, b"g", b"b")
+    session.xa_start(xid)
+    session.send(make_envelope("x", persistent=True))
+    session.xa_end(xid)
+    session.xa_prepare(xid)
+    who: list[str] = []
+    branches = host.embedded.virtual_host.branches
+    monkeypatch.setattr(branches, "settle_heuristically", lambda *_, **__: who.append(ACTING.get()))
+    host.invoke("settle", {"transaction": str(xid), "outcome": "commit"}, by="ann")
+    assert who == ["ann"]
     connection.close()
 
 

@@ -143,7 +143,7 @@ class RestApi:
             except ForgedRequestError as error:
                 return secured(refuse(error))
             except AccessDeniedError as error:
-                self._note_refused(request)
+                self.note_refused(request)
                 # No WWW-Authenticate for the console: the browser would ask in its place.
                 wants_dialog = "x-requested-with" not in request.headers
                 return secured(refuse(error, status=401, headers=_CHALLENGE if wants_dialog else None))
@@ -158,7 +158,7 @@ class RestApi:
 
         return guarded
 
-    def _note_refused(self, request: Request) -> None:
+    def note_refused(self, request: Request) -> None:
         """Have it audited whose credentials were refused; who shows none has only not logged in."""
         name = offered_name(request.headers.get("authorization"))
         if name is not None:
@@ -352,7 +352,9 @@ def make_app(
     identity = Identity(authenticator, access, sessions, settings.cookie, settings.port)
     api = RestApi(desk, identity, settings)
     login = None if settings.metrics == "off" else settings.metrics == "login"
-    monitoring = monitoring_routes(desk.system, identity, login=login, queues=settings.metrics_queues)
+    monitoring = monitoring_routes(
+        desk.system, identity, login=login, queues=settings.metrics_queues, note_refused=api.note_refused
+    )
     hosts = Middleware(AllowedHosts, names=settings.allowed_hosts)
     app = Starlette(routes=[*api.routes(), *monitoring, *extra], middleware=[hosts])
     app.add_exception_handler(Exception, _fail)

@@ -42,12 +42,19 @@ def not_ready(system: SystemConfig) -> list[ManagedObject]:
     return [each for category in _NEEDED for each in collect(system, category) if each.state is not State.ACTIVE]
 
 
-def monitoring_routes(system: SystemConfig, identity: Identity, *, login: bool | None, queues: int) -> list[Route]:
+def monitoring_routes(
+    system: SystemConfig,
+    identity: Identity,
+    *,
+    login: bool | None,
+    queues: int,
+    note_refused: Callable[[Request], None],
+) -> list[Route]:
     """Return the routes.
 
     `login`: whether metrics are for those alone who may observe the broker; None: there are none. Health is for everybody, as who
-    asks for it has no password, and hears no names. `queues`: as for `Metrics`. Metrics and readiness have threads of their own each, so
-    that neither log-ins that wait for another server nor each other's keep them; that the broker is alive needs no thread.
+    asks for it has no password, and hears no names. `queues`: as for `Metrics`; `note_refused`: has it audited whose
+    credentials were refused. Metrics and readiness have threads of their own each, so that neither log-ins that wait for another server nor each other's keep them; that the broker is alive needs no thread.
     """
     metrics = Metrics(system, queues=queues)
 
@@ -58,6 +65,7 @@ def monitoring_routes(system: SystemConfig, identity: Identity, *, login: bool |
             try:
                 caller = await identity.identify(request)
             except AccessDeniedError as error:
+                note_refused(request)
                 return secured(refuse(error, status=401, headers=_CHALLENGE))
             except BusyError as error:
                 return secured(refuse(error))
