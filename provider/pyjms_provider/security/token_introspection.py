@@ -11,6 +11,7 @@ import hashlib
 import logging
 import math
 from collections import OrderedDict
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
@@ -40,6 +41,17 @@ _ATTEMPTS: Final = ThrottleSettings(burst=50, interval_ms=1_000, network_burst=5
 _TELL_MS: Final = 60_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A good answer."""
+
+    principal: Principal
+    until_ms: float
+    """By the monotonic clock, so that it counts no longer where the clock on the wall is put back."""
+    expires_ms: float
+    """When the token says that it expires, by the clock on the wall."""
+
+
 class IntrospectionAuthenticator(Authenticator):
     """Knows users by tokens, and tokens by asking."""
 
@@ -57,7 +69,7 @@ class IntrospectionAuthenticator(Authenticator):
             "Content-Type": "application/x-www-form-urlencoded",
         }
         self._throttle = Throttle(_ATTEMPTS, clock)
-        self._known: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._tell_again_ms = -math.inf
         self._lock = Lock()
 
@@ -73,11 +85,14 @@ class IntrospectionAuthenticator(Authenticator):
         except ClaimError as error:
             raise wrong_credentials() from error
         digest = hashlib.sha256(token.encode()).digest()
-        now = self._clock.time_ms()
         with self._lock:
-            until_ms, principal = self._known.get(digest, (0.0, None))
-        if principal is not None and now < until_ms:
-            return principal
+            known = self._known.get(digest)
+        if (
+            known is not None
+            and self._clock.monotonic_ms() < known.until_ms
+            and self._clock.time_ms() < known.expires_ms
+        ):
+            return known.principal
         self._throttle.peek(peer, "")
         return self._ask(token, digest, peer)
 
@@ -110,7 +125,8 @@ class IntrospectionAuthenticator(Authenticator):
             raise wrong_credentials() from error
         # The time was checked, so that it is a number.
         expires_ms = (claims.get("exp") or math.inf) * 1000
-        self._remember(digest, principal, min(now + settings.remembered_ms, expires_ms))
+        until_ms = self._clock.monotonic_ms() + settings.remembered_ms
+        self._remember(digest, _Known(principal=principal, until_ms=until_ms, expires_ms=expires_ms))
         return principal
 
     def _tell(self, error: EndpointError) -> None:
@@ -122,11 +138,11 @@ class IntrospectionAuthenticator(Authenticator):
             self._tell_again_ms = now + _TELL_MS
         _log.error("PYJMS-SECURITY-5 nobody with a token can log in: %s", error.reason)
 
-    def _remember(self, digest: bytes, principal: Principal, until_ms: float) -> None:
+    def _remember(self, digest: bytes, known: _Known) -> None:
         if self._settings.remembered == 0:
             return
         with self._lock:
-            self._known[digest] = until_ms, principal
+            self._known[digest] = known
             self._known.move_to_end(digest)
             if len(self._known) > self._settings.remembered:
                 self._known.popitem(last=False)

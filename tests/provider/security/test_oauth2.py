@@ -422,6 +422,25 @@ class TestIntrospection:
         with pytest.raises(AccessDeniedError):
             self.login(authenticator)
 
+    def test_a_revoked_token_counts_no_longer_where_the_clock_is_put_back(
+        self, server: TokenServer, chosen: IntrospectionSettings
+    ) -> None:
+        class PutBack(VirtualClock):
+            by_ms = 0
+
+            def time_ms(self) -> int:
+                return super().time_ms() - self.by_ms
+
+        clock = PutBack()
+        authenticator = IntrospectionAuthenticator(chosen, clock)
+        server.says({"active": True, "username": "alice"})
+        self.login(authenticator)
+        clock.by_ms = 3_600_000
+        clock.advance(60_000)
+        server.says({"active": False})
+        with pytest.raises(AccessDeniedError):
+            self.login(authenticator)
+
     def test_wrong_tokens_at_speed_do_not_hammer_the_server(
         self, server: TokenServer, chosen: IntrospectionSettings
     ) -> None:
