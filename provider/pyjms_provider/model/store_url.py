@@ -10,14 +10,18 @@ from pyjms_provider.model.attributes import Secret
 
 __all__ = ["has_password", "split_password", "with_password"]
 
-_IN_QUERY: Final = re.compile(r"[?&](?:password|passwd|passcode|pwd)=[^&]", re.IGNORECASE)
+_IN_QUERY: Final = re.compile(r"[?&]\w*(?:password|passwd|passcode|pwd|secret)=[^&]", re.IGNORECASE)
+"""As ``sslpassword`` of PostgreSQL, too, which opens the client's key."""
 _USER: Final = re.compile(r"^([A-Za-z0-9+.\-]+://[^/@:]*)(?::([^/@]*))?@")
+_WITH_SLASHES: Final = re.compile(r"^[A-Za-z0-9+.\-]+://[^/@:\[]*:(?!\d*/)[^@]*@")
+"""SQLAlchemy takes all to the next @ for the password, slashes too; behind a number it is a path with an @."""
 
 
 def has_password(url: str) -> bool:
     """Return whether a URL holds a password: after its user, or in its query, where drivers of databases take one, too."""
     found = _USER.match(url)
-    return (found is not None and found[2] is not None) or _IN_QUERY.search(url) is not None
+    is_after_user = (found is not None and found[2] is not None) or _WITH_SLASHES.match(url) is not None
+    return is_after_user or _IN_QUERY.search(url) is not None
 
 
 def split_password(url: str) -> tuple[str, str | None]:

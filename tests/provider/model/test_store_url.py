@@ -31,7 +31,12 @@ def test_a_password_is_split_off_and_put_back(url: str, bare: str, password: str
         ("postgresql://db/x?a=b&PWD=hush", True),
         ("postgresql://me@db/x?passfile=/home/me/.pgpass", False),
         ("postgresql://me@db/password=x?a=b", False),
+        ("postgresql://me@db/x?sslkey=k.pem&sslpassword=hush", True),
+        ("postgresql://me:hu/sh@db/x", True),
+        ("postgresql://me:4/hush@db/x", False),
+        ("stomp://host:61613/shop@home", False),
+        ("stomp://[::1]:61613/shop@home", False),
     ],
 )
-def test_a_password_in_the_query_is_found(url: str, is_found: bool) -> None:
+def test_a_password_in_the_query_or_with_slashes_is_found(url: str, is_found: bool) -> None:
     assert has_password(url) is is_found
