@@ -9,6 +9,7 @@ from pathlib import Path
 from cryptography import x509
 
 from pyjms_provider.model.attributes import Attributes, Secret, attribute
+from pyjms_provider.model.errors import InvalidAttributesError, WrongStateError
 from pyjms_provider.model.startable import Startable
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.transport.tls import why_unusable
@@ -56,16 +57,26 @@ class _Certificates(Startable):
         assert isinstance(found, (KeyStoreAttributes, TrustStoreAttributes))
         return self._read(found.certificate_file)
 
-    @statistic("Whose the certificates are.")
+    def _readable(self) -> list[x509.Certificate]:
+        """Return the certificates; none if the file cannot be read any more: lists of others must not fail by that."""
+        try:
+            return self._certificates()
+        except (InvalidAttributesError, WrongStateError):
+            return []
+
+    @statistic("Whose the certificates are; none: the file cannot be read.")
     def subjects(self) -> list[str]:
         """Whose the certificates are, as RFC 4514 writes it."""
-        return [each.subject.rfc4514_string() for each in self._certificates()]
+        return [each.subject.rfc4514_string() for each in self._readable()]
 
-    @statistic("When the first of them is no longer valid, in milliseconds since 1970 UTC.", unit="ms")
-    def expires_at_ms(self) -> int:
-        """When the first of them is no longer valid."""
-        ends = (each.not_valid_after_utc.astimezone(UTC).timestamp() for each in self._certificates())
-        return int(min(ends) * 1000)
+    @statistic(
+        "When the first of them is no longer valid, in milliseconds since 1970 UTC; none: the file cannot be read.",
+        unit="ms",
+    )
+    def expires_at_ms(self) -> int | None:
+        """When the first of them is no longer valid; None: the file cannot be read."""
+        ends = [each.not_valid_after_utc.astimezone(UTC).timestamp() for each in self._readable()]
+        return int(min(ends) * 1000) if ends else None
 
 
 class KeyStore(_Certificates):

@@ -388,6 +388,17 @@ def test_a_wrong_key_store_says_what_is_wrong(folder: Folder) -> None:
     broker.create_child("key_store", {"name": "k", "certificate_file": certificate, "key_file": key})
 
 
+def test_a_key_store_whose_file_has_gone_is_told_of_all_the_same(folder: Folder) -> None:
+    assert folder.system is not None
+    certificate, key = write_certificate(folder.path)
+    store = folder.system.broker.create_child(
+        "key_store", {"name": "k", "certificate_file": certificate, "key_file": key}
+    )
+    assert store.statistic_values()["expires_at_ms"] > 0
+    Path(certificate).unlink()
+    assert store.statistic_values() == {"subjects": [], "expires_at_ms": None}
+
+
 # Users and rules
 
 
