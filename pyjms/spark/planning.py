@@ -230,21 +230,27 @@ class GroupPlanner(Planner):
     def _place_of(self, start: Offset) -> int:
         """Return the number after which the next batch begins. Raises `DataLossError`."""
         if not self._is_ours(start):
-            self._lose(
-                f"the checkpoint is at message {start.seq} of reader group {start.group!r}, generation {start.generation}, and the "
-                f"broker has generation {self._open().group.generation} of {self._name!r}: the group was released, or the broker's "
-                "store replaced"
-            )
+            self._lose(self._foreign(start))
             return self._low
         if start.seq < self._low:
             raise old_checkpoint(start.seq, f"reader group {self._name!r}", self._low)
         if start.seq > self._high:
-            self._lose(
-                f"the checkpoint is at message {start.seq} of reader group {self._name!r}, and the broker knows {self._high}: its "
-                "store is an old copy"
-            )
+            self._lose(self._beyond(start.seq))
             return self._high
         return start.seq
+
+    def _foreign(self, offset: Offset) -> str:
+        return (
+            f"the checkpoint is at message {offset.seq} of reader group {offset.group!r}, generation {offset.generation}, and the "
+            f"broker has generation {self._open().group.generation} of {self._name!r}: the group was released, or the broker's "
+            "store replaced"
+        )
+
+    def _beyond(self, seq: int) -> str:
+        return (
+            f"the checkpoint is at message {seq} of reader group {self._name!r}, and the broker knows {self._high}: its "
+            "store is an old copy"
+        )
 
     def _lose(self, what: str) -> None:
         if self._options.fail_on_data_loss:
@@ -257,7 +263,25 @@ class GroupPlanner(Planner):
         return None if self._opened is None else self._offset(self._high)
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
-        return pieces_of_group(end.group, end.generation, between(start, end), self._options.partitions)
+        wanted = self._there(start, end)
+        return pieces_of_group(end.group, end.generation, wanted, self._options.partitions)
+
+    def _there(self, start: Offset, end: Offset) -> Range:
+        """Return what the broker has of a batch: a query that starts again comes here first, with a batch that the checkpoint has and no
+        output knows to be done. Raises `DataLossError`, as for a place in a checkpoint that has only whole batches.
+        """
+        wanted = between(start, end)
+        if not wanted:
+            return wanted
+        self._open()
+        if not self._is_ours(end):
+            self._lose(self._foreign(end))
+            return Range(after=wanted.after, upto=wanted.after)
+        if wanted.after < self._low:
+            raise old_checkpoint(wanted.after, f"reader group {self._name!r}", self._low)
+        if wanted.upto > self._high:
+            self._lose(self._beyond(end.seq))
+        return Range(after=min(wanted.after, self._high), upto=min(wanted.upto, self._high))
 
     def commit(self, end: Offset) -> None:
         if self._is_ours(end):

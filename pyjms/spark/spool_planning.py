@@ -131,13 +131,17 @@ class SpoolPlanner(Planner):
             return start.seq
         if self._is_ours(start) and start.seq < folder.marks.low:
             raise old_checkpoint(start.seq, f"the spool {self._path}", folder.marks.low)
+        self._lose(start)
+        return folder.marks.low
+
+    def _lose(self, place: Offset) -> None:
+        folder = self._folder()
         if self._options.fail_on_data_loss:
             raise DataLossError(
-                f"the checkpoint is at message {start.seq}, and the spool {self._path} has {folder.marks.low + 1} to {folder.high}"
-                f"{'' if self._is_ours(start) else ' of another generation'}: the spool is an old copy, or was replaced. Start "
+                f"the checkpoint is at message {place.seq}, and the spool {self._path} has {folder.marks.low + 1} to {folder.high}"
+                f"{'' if self._is_ours(place) else ' of another generation'}: the spool is an old copy, or was replaced. Start "
                 "the query with failOnDataLoss=false to go on with what the spool has"
             )
-        return folder.marks.low
 
     def _receive(self, limits: Limits) -> None:
         """Receive, spool and acknowledge."""
@@ -163,8 +167,21 @@ class SpoolPlanner(Planner):
         return None if self._opened is None else self._offset(self._opened.high)
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
-        spans = cut(between(start, end), self._options.partitions, processors=processors(), least=_LEAST_IN_PARTITION)
+        wanted = self._there(start, end)
+        spans = cut(wanted, self._options.partitions, processors=processors(), least=_LEAST_IN_PARTITION)
         return [SpoolPiece(folder=str(self._path.resolve()), span=span) for span in spans]
+
+    def _there(self, start: Offset, end: Offset) -> Range:
+        """Return a batch if the spool has it: a query that starts again comes here first, with one that the checkpoint has and no output knows
+        to be done. Raises `DataLossError`. Without a batch that is lost, `latest` goes on with all that the spool has.
+        """
+        wanted, folder = between(start, end), self._folder()
+        if self._is_ours(end) and wanted and wanted.after < folder.marks.low:
+            raise old_checkpoint(wanted.after, f"the spool {self._path}", folder.marks.low)
+        if wanted and not (self._is_ours(end) and wanted.upto <= folder.high):
+            self._lose(end)
+            return Range(after=wanted.after, upto=wanted.after)
+        return wanted
 
     def commit(self, end: Offset) -> None:
         if self._is_ours(end):

@@ -13,9 +13,9 @@ from pyjms.spark.batch import _reserve
 from pyjms.spark.connecting import close_links
 from pyjms.spark.errors import DataLossError, OptionError
 from pyjms.spark.jobs import acknowledge, release
-from pyjms.spark.offsets import Offset
+from pyjms.spark.offsets import Offset, between
 from pyjms.spark.options import AckOn, JmsOptions, Mode, parse_address
-from pyjms.spark.planning import GroupPiece, GroupPlanner, Limits
+from pyjms.spark.planning import GroupPiece, GroupPlanner, Limits, pieces_of_group
 from pyjms.spark.reading import pages_of_group
 from pyjms.spi.errors import FencedError, GroupError
 from tests.pyjms.spark.messages_of import fill, look, session_of, take
@@ -118,8 +118,9 @@ def test_with_commit_nothing_is_acknowledged_by_progress(options: JmsOptions, jm
     assert len(texts_of(options, planner, start, middle)) == 10
     planner.commit(middle)
     planner.commit(middle)  # Spark may say so again
+    (piece,) = pieces_of_group(middle.group, middle.generation, between(start, middle), 1)
     with pytest.raises(GroupError):
-        texts_of(options, planner, start, middle)
+        list(pages_of_group(options, piece.group, piece.generation, piece.span.after, piece.span.upto))
     assert len(texts_of(options, planner, middle, end)) == 10
 
 
@@ -185,6 +186,49 @@ def test_a_released_group_stops_the_query_or_goes_on_without_the_loss(options: J
     assert (end.seq, end.begins_after) == (10, 0)
     assert len(texts_of(options, careless, middle, through_json(end))) == 10
     assert careless.latest(end, TEN).begins_after is None
+
+
+def test_a_batch_that_was_under_way_when_its_group_was_released_stops_the_query_or_is_repeated_empty(
+    options: JmsOptions, jms_broker_url: str
+) -> None:
+    texts = fill(jms_broker_url, 20)
+    planner = GroupPlanner(options)
+    start = planner.initial()
+    end = planner.latest(start, TEN)
+    planner._link.call(lambda connection: connection.reader_groups().release("g"))
+    with pytest.raises(DataLossError, match=r"the group was released.*failOnDataLoss=false"):
+        GroupPlanner(options).pieces(start, end)
+    careless = GroupPlanner(replace(options, fail_on_data_loss=False))
+    assert careless.pieces(start, end) == []
+    after = careless.latest(end, Limits(max_messages=20))
+    assert texts_of(options, careless, end, after) == texts
+
+
+def test_of_a_batch_that_was_under_way_an_old_copy_of_the_store_has_a_part(
+    options: JmsOptions, jms_broker_url: str
+) -> None:
+    texts = fill(jms_broker_url, 20)
+    planner = GroupPlanner(options)
+    start = planner.initial()
+    end = planner.latest(start, TEN)
+    beyond = replace(end, seq=15)
+    with pytest.raises(DataLossError, match="store is an old copy"):
+        GroupPlanner(options).pieces(start, beyond)
+    careless = GroupPlanner(replace(options, fail_on_data_loss=False))
+    assert texts_of(options, careless, start, beyond) == texts[:10]
+    after = careless.latest(beyond, TEN)
+    assert texts_of(options, careless, beyond, after) == texts[10:]
+    assert careless.pieces(beyond, replace(end, seq=20, begins_after=20)) == []
+
+
+def test_a_batch_that_is_acknowledged_is_not_asked_for_again(options: JmsOptions, jms_broker_url: str) -> None:
+    fill(jms_broker_url, 20)
+    planner = GroupPlanner(options)
+    start = planner.initial()
+    middle = planner.latest(start, TEN)
+    planner.latest(middle, TEN)
+    with pytest.raises(DataLossError, match="the checkpoint is an old copy"):
+        GroupPlanner(options).pieces(start, middle)
 
 
 def test_an_old_checkpoint_is_noticed(options: JmsOptions, jms_broker_url: str) -> None:

@@ -265,6 +265,39 @@ def test_a_spool_that_was_replaced_is_noticed(options: JmsOptions, jms_broker_ur
     replaced.close()
 
 
+def test_of_a_batch_that_was_under_way_another_spool_hands_out_nothing(
+    options: JmsOptions, jms_broker_url: str, tmp_path: Path
+) -> None:
+    fill(jms_broker_url, 5)
+    planner = SpoolPlanner(options)
+    start = planner.initial()
+    end = planner.latest(start, TEN)
+    planner.close()
+    texts = fill(jms_broker_url, 5, first=100)
+    other = SpoolPlanner(replace(options, spool_dir=str(tmp_path / "other")))
+    other.latest(other.initial(), TEN)  # it has messages of the same numbers
+    with pytest.raises(DataLossError, match="another generation"):
+        other.pieces(start, end)
+    other.close()
+    careless = SpoolPlanner(replace(options, spool_dir=str(tmp_path / "other"), fail_on_data_loss=False))
+    assert careless.pieces(start, end) == []
+    assert all_of(careless, end)[0] == texts
+    careless.close()
+
+
+def test_of_a_batch_that_was_under_way_and_is_done_with_the_spool_hands_out_nothing(
+    options: JmsOptions, jms_broker_url: str
+) -> None:
+    fill(jms_broker_url, 5)
+    planner = SpoolPlanner(options)
+    start = planner.initial()
+    end = planner.latest(start, TEN)
+    planner.latest(end, TEN)
+    with pytest.raises(DataLossError, match="the checkpoint is an old copy"):
+        planner.pieces(start, end)
+    planner.close()
+
+
 def test_an_old_checkpoint_is_refused_even_if_data_may_be_lost(options: JmsOptions, jms_broker_url: str) -> None:
     fill(jms_broker_url, 5)
     careless = SpoolPlanner(replace(options, fail_on_data_loss=False))
