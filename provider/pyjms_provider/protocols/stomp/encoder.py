@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pyjms.spi.typed_json import is_unicode
 from pyjms_provider.protocols.stomp.errors import EncodingError
 from pyjms_provider.protocols.stomp.escapes import UNESCAPED_COMMANDS, escape
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import split_lines
 
-__all__ = ["encode", "encode_head"]
+__all__ = ["encode", "encode_head", "shown_id"]
 
 # Two separators that need no escape keep names and values apart while what needs one is replaced in all at once.
 _WITHIN, _BETWEEN = "\x01", "\0"
@@ -81,3 +82,13 @@ def _join_slowly(pairs: tuple[tuple[str, str], ...], version: Version | None) ->
             raise EncodingError(f"STOMP cannot write the header {name!r} in this frame: nothing is escaped in it")
         lines.append(f"{name}:{value}\n")
     return "".join(lines)
+
+
+def shown_id(message_id: str | None, number: str) -> str:
+    """Return the header message-id of a MESSAGE: the JMSMessageID; or `number`, where there is none, or none that a header can carry.
+
+    Whoever kept the headers of another message may have given it a NUL or half of a surrogate pair. The header of the profile has it in any case.
+    """
+    if not message_id or "\0" in message_id or not is_unicode(message_id):
+        return number
+    return message_id

@@ -17,7 +17,7 @@ from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, Rol
 from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.plain_selectors import plain_selector
 from pyjms_provider.core.policed_queue import QueueFullError
-from pyjms_provider.protocols.stomp.codec import encode_head
+from pyjms_provider.protocols.stomp.codec import encode_head, shown_id
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import SequenceError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
@@ -321,7 +321,7 @@ class PlainDialogue(Dialogue):
             headers["destination"] = shown
         if envelope.reply_to is not None and envelope.reply_to.temporary:
             headers["reply-to"] = self._temporaries.shown(envelope.reply_to)
-        headers["message-id"] = number if self._version is not Version.V1_2 else str(envelope.message_id or number)
+        headers["message-id"] = number if self._version is not Version.V1_2 else shown_id(envelope.message_id, number)
         headers["subscription"] = self._shown_name(name)
         if self._version is Version.V1_2:
             headers["ack"] = number

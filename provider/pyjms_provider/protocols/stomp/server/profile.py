@@ -23,7 +23,7 @@ from pyjms.spi.xid import BranchFailure
 from pyjms_provider.core.temporaries import TemporaryEndedError
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Greeting, Prepared, Recovered, Sent, receipt_frame
-from pyjms_provider.protocols.stomp.codec import encode_head
+from pyjms_provider.protocols.stomp.codec import encode_head, shown_id
 from pyjms_provider.protocols.stomp.delivery_ids import named, read_delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
@@ -467,7 +467,7 @@ class ProfileDialogue(Dialogue):
             number = next(self._delivery_numbers)
             consumer.session.unsettled[number] = delivery
             headers["ack"] = str(number)
-        headers["message-id"] = delivery.envelope.message_id or headers.get("ack", "0")
+        headers["message-id"] = shown_id(delivery.envelope.message_id, headers.get("ack", "0"))
         headers["delivery-count"] = str(delivery.count)
         headers["redelivered"] = "true" if delivery.redelivered else "false"
         return encode_head(frame, Version.V1_2), bytes(frame.body), _END

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyjms.spi.errors import AccessDeniedError, GroupError
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup
 from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp.codec import shown_id
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.pipeline_answers import (
@@ -177,7 +178,7 @@ def _message(message: ReservedMessage, name: str) -> Frame:
     headers = frame.headers
     headers["subscription"] = name
     headers["ack"] = str(message.number)  # a name that no property has on a wire
-    headers["message-id"] = message.envelope.message_id or str(message.number)
+    headers["message-id"] = shown_id(message.envelope.message_id, str(message.number))
     headers["delivery-count"] = str(message.count)
     headers["redelivered"] = "true" if message.redelivered else "false"
     return frame

@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyjms.spi.envelope import Address, AddressKind, Envelope
+from pyjms.spi.envelope import Address, AddressKind, Envelope, MessageId
 from pyjms.spi.errors import AccessDeniedError, ClosedError, DestinationError, ProviderError, RolledBackError
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.codec import encode as encode_frame
 from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
+from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.packed import LENGTH, PACKED_HEADER, PACKED_VERSION, Arrived, unpack_deliveries
+from pyjms_provider.protocols.stomp.profile import from_frame
 from pyjms_provider.protocols.stomp.wire_errors import error_of, is_closing
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
@@ -229,6 +231,26 @@ def test_nothing_of_a_transaction_is_there_before_its_commit(bench: Bench) -> No
     assert other.texts() == []
     client.do(verbs.CommitTransaction(session="a"))
     assert other.texts() == ["a", "b"]
+
+
+@pytest.mark.parametrize("unfit", ["ID:\0", "ID:\ud800"])
+def test_a_message_comes_to_all_though_no_header_can_carry_its_id(bench: Bench, unfit: str) -> None:
+    sender = packed(bench)
+    sender.tell(sends(replace(message("a"), message_id=MessageId(unfit))))
+    sender.client.settle()
+    looking = PyjmsClient(bench)
+    looking.session()
+    looking.tell(verbs.Browse(session="a", id="b", address=ORDERS))
+    looking.tell(verbs.Credit(subscription="b", credit=9))
+    seen, end = looking.messages()
+    assert (from_frame(seen, PYJMS).message_id, end.headers["browser"]) == (unfit, "end")
+    plain = bench.connect()
+    plain.send("SUBSCRIBE", id="s", destination="/queue/orders", browser="true")
+    seen, end = plain.all()
+    assert (bytes(seen.body), end.headers["browser"]) == (b"a", "end")
+    assert seen.headers["message-id"] == seen.headers["ack"]
+    (came,) = ready(bench).messages()
+    assert from_frame(came, PYJMS).message_id == unfit
 
 
 @pytest.mark.parametrize("transacted", [False, True])
