@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pyjms.spark.columns import COLUMNS
 from pyjms.spark.errors import RowError
+from pyjms.spark.messages import row_told
 from pyjms.spark.property_columns import Run, property_columns
 from pyjms.spark.schema import column_values
 from pyjms.spi.replay import ReservedMessage
@@ -122,7 +123,33 @@ def tuples(
 
 
 def column_lists(batch: pa.RecordBatch) -> Iterable[list[Any]]:
-    """Return each column of a batch as Python values, as `pyjms.spark.messages` reads them."""
+    """Return each column of a batch as Python values, as `pyjms.spark.messages` reads them. Raises `RowError` for text that is none."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         plain = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()) if name in _TIMES else column
-        yield plain.to_pylist()
+        try:
+            yield plain.to_pylist()
+        except UnicodeDecodeError as error:  # Spark makes text of any bytes, as by cast(bytes AS STRING)
+            raise RowError(
+                f"column {name!r} has text that is no UTF-8, as no message has it: write such bytes in the column bytes; the row has "
+                f"{_first_undecodable(batch, name)}"
+            ) from error
+
+
+def _first_undecodable(batch: pa.RecordBatch, name: str) -> str:
+    place = next(place for place, value in enumerate(batch.column(name)) if _value_of(value) is _NO_TEXT)
+    return row_told({each: _value_of(batch.column(each)[place]) for each in batch.schema.names})
+
+
+def _value_of(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        return _NO_TEXT
+
+
+class _NoText:
+    def __repr__(self) -> str:
+        return "(no UTF-8)"
+
+
+_NO_TEXT = _NoText()

@@ -17,7 +17,7 @@ from pyjms.spi.typed_json import read_map, read_stream
 from pyjms.spi.typed_values import READERS
 from pyjms.types import Stored
 
-__all__ = ["ARTEMIS_DUPLICATE", "EnvelopeMaker", "check_sink_columns", "envelope_of"]
+__all__ = ["ARTEMIS_DUPLICATE", "EnvelopeMaker", "check_sink_columns", "envelope_of", "row_told"]
 
 ARTEMIS_DUPLICATE = "_AMQ_DUPL_ID"
 """The property by which ActiveMQ Artemis knows duplicates."""
@@ -58,9 +58,14 @@ class EnvelopeMaker:
         self._keeps = keeps_headers
 
     def envelopes(self, names: Sequence[str], columns: Sequence[Sequence[Any]]) -> Iterator[Envelope]:
-        """Yield one message for each row of a table that is given by the column. Raises `RowError`."""
+        """Yield one message for each row of a table that is given by the column. Raises `RowError`, which says which row."""
         for values in zip(*columns, strict=True):
-            yield self.envelope(dict(zip(names, values, strict=True)))
+            row = dict(zip(names, values, strict=True))
+            try:
+                made = self.envelope(row)
+            except RowError as error:
+                raise RowError(f"{error.reason}; the row has {row_told(row)}") from error
+            yield made
 
     def envelope(self, row: Mapping[str, Any]) -> Envelope:
         """Return the message of one row. Raises `RowError`."""
@@ -74,6 +79,22 @@ class EnvelopeMaker:
             message_id=self._next_id() if "message_id" not in row and kept.message_id is None else kept.message_id,
             timestamp_ms=self._now_ms() if "timestamp" not in row and not kept.timestamp_ms else kept.timestamp_ms,
         )
+
+
+def row_told(row: Mapping[str, Any]) -> str:
+    """Return by what a person finds a row again: columns that are filled, each cut, those first that tell rows apart."""
+    names = sorted(row, key=_TELLING.__contains__, reverse=True)
+    filled = [(name, row[name]) for name in names if row[name] is not None]
+    return ", ".join(f"{name}={_cut(value)}" for name, value in filled[:_TOLD_MOST]) or "nothing in any column"
+
+
+def _cut(value: Any) -> str:
+    told = repr(value[:_TOLD_LONGEST] if isinstance(value, (str, bytes)) else value)
+    return told if len(told) <= _TOLD_LONGEST else f"{told[:_TOLD_LONGEST]}…"
+
+
+_TELLING = frozenset({"seq", "message_id", "correlation_id", DEDUP_ID})
+_TOLD_MOST, _TOLD_LONGEST = 8, 60
 
 
 def envelope_of(
@@ -91,12 +112,12 @@ def envelope_of(
         message_id = unfit.get("JMSMessageID", row.get("message_id"))
         stamp = (
             None if message_id is None else MessageId(message_id),
-            _moment(unfit.get("JMSTimestamp"), row.get("timestamp")),
+            _timestamp(unfit.get("JMSTimestamp"), row.get("timestamp")),
         )
     return Envelope(
         _destination(unfit.get("JMSDestination", row.get("destination")), destination),
         *stamp,
-        _moment(unfit.get("JMSExpiration"), row.get("expiration")),
+        _expiration(unfit.get("JMSExpiration"), row.get("expiration")),
         _mode(row.get("delivery_mode")),
         _priority(row.get("priority")),
         unfit.get("JMSCorrelationID", row.get("correlation_id")),
@@ -129,10 +150,19 @@ def _address(text: str, column: str) -> Address:
         raise RowError(f"column {error.reason}") from None
 
 
-def _moment(unfit_ms: Any, micros: int | None) -> int:
+def _timestamp(unfit_ms: Any, micros: int | None) -> int:
     if unfit_ms is not None:
         return int(unfit_ms)
-    return 0 if micros is None else max(0, micros // 1000)
+    if micros is not None and micros < 0:
+        raise RowError("column timestamp has a moment before 1970, where JMSTimestamp begins (JMS 1.1 §3.4.4)")
+    return 0 if micros is None else micros // 1000
+
+
+def _expiration(unfit_ms: Any, micros: int | None) -> int:
+    """Return JMSExpiration in milliseconds. A moment that is long past is not 0, by which a message never expires (JMS 1.1 §3.4.9)."""
+    if unfit_ms is not None:
+        return int(unfit_ms)
+    return 0 if micros is None else max(1, micros // 1000)
 
 
 def _mode(text: str | None) -> int:
@@ -171,6 +201,11 @@ def _properties(texts: Any, types: Any) -> tuple[dict[str, Stored], dict[str, An
     for name, text in _pairs(texts):
         letter = letters.get(name, "T")
         if name in HEADERS and letter != "T":
+            if letter not in _HEADER_LETTERS.get(name, "U"):
+                raise RowError(
+                    f"column property_types has {letter!r} for {name}, a header field that stands among the properties: write U (a text in "
+                    "Base64), J (a moment in milliseconds), or X (a JMSCorrelationID of bytes)"
+                )
             unfit[name] = _value(name, text, letter)
         elif letter == "N":
             properties[_name(name)] = None
@@ -181,6 +216,7 @@ def _properties(texts: Any, types: Any) -> tuple[dict[str, Stored], dict[str, An
     return properties, unfit
 
 
+_HEADER_LETTERS: Mapping[str, str] = {"JMSTimestamp": "J", "JMSExpiration": "J", "JMSCorrelationID": "UX"}
 _LETTERS_TOLD = "Z B S I J F D (Java's types), T (String) or N (null)"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -153,11 +154,57 @@ def test_one_column_decides_the_body(row: dict[str, Any], kind: BodyKind, body: 
         ({"text": "a", "properties": {"JMS_pyjms_x_%ff": "1"}}, "no UTF-8, percent-encoded"),
         ({"text": "a", "properties": {"n": "x"}, "property_types": {"n": "I"}}, "is no 'I'"),
         ({"text": "a", "properties": {"n": "x"}, "property_types": {"n": "Q"}}, "properties have Z B S I J F D"),
+        ({"text": "a", "timestamp": -1}, "before 1970, where JMSTimestamp begins"),
+        *[
+            (
+                {"text": "a", "properties": {name: text}, "property_types": {name: letter}},
+                f"has '{letter}' for {name}, a header field",
+            )
+            for name, letter, text in (
+                ("JMSType", "I", "5"),
+                ("JMSMessageID", "X", "AP8="),
+                ("JMSCorrelationID", "J", "5"),
+                ("JMSDestination", "J", "5"),
+                ("JMSReplyTo", "X", "AP8="),
+                ("JMSTimestamp", "D", "NaN"),
+                ("JMSExpiration", "U", "7aCA"),
+            )
+        ],
     ],
 )
 def test_a_row_that_is_no_message_is_refused_with_what_to_do(row: dict[str, Any], told: str) -> None:
     with pytest.raises(RowError, match=told.replace("(", r"\(")):
         envelope_of(row, None if "destination" in row else QUEUE)
+
+
+def test_a_time_to_live_that_was_over_before_1970_is_over() -> None:
+    for micros in (-62_135_596_800_000_000, -1, 0, 999):
+        assert envelope_of({"text": "a", "expiration": micros}, QUEUE).expiration_ms == 1
+    assert envelope_of({"text": "a", "expiration": 2_500}, QUEUE).expiration_ms == 2
+    assert envelope_of({"text": "a", "expiration": None}, QUEUE).expiration_ms == 0
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_of_many_rows_the_one_that_is_no_message_is_told(keeps: bool) -> None:
+    maker = EnvelopeMaker(
+        destination=QUEUE, next_id=lambda: MessageId("ID:new"), now_ms=lambda: 777, keeps_headers=keeps
+    )
+    columns: list[list[Any]] = [["a", "b" * 99, None], [4, 12, 4], ["c1", "c2", None], [1, 2, None]]
+    made = maker.envelopes(["text", "priority", "correlation_id", "seq"], columns)
+    assert next(made).body == "a"
+    with pytest.raises(RowError) as caught:
+        next(made)
+    told = "; the row has correlation_id='c2', seq=2, text='" + "b" * 59 + "…, priority=12"
+    assert caught.value.reason.endswith(told)
+    with pytest.raises(RowError, match=r"no kind that says what else it is.*; the row has nothing in any column$"):
+        list(maker.envelopes(["text"], [[None]]))
+
+
+def test_text_that_is_no_utf_8_is_told_with_its_row() -> None:
+    texts = pa.array([b"a", b"a\xed\xa0\x80"], pa.binary()).view(pa.string())
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 2]), texts], ["seq", "text"])
+    with pytest.raises(RowError, match=r"column 'text' has text that is no UTF-8.*has seq=2, text=\(no UTF-8\)$"):
+        list(column_lists(batch))
 
 
 @pytest.mark.parametrize(
