@@ -282,6 +282,8 @@ def _announce(broker: ServedBroker) -> None:
         note(f"{each.path} is in error: {each.snapshot.error or ''}", style="red")
     for each in broker.objects_in(State.STOPPED):
         note(f"{each.path} is stopped{_stopped_by(each)}, and stays so until its operation start", style="yellow")
+    for text in _serving_nobody(broker):
+        note(text, style="yellow")
     addresses = broker.addresses()
     if not addresses:
         stop(
@@ -290,6 +292,24 @@ def _announce(broker: ServedBroker) -> None:
     for address in addresses:
         typer.echo(f"listening {address}")
     sys.stdout.flush()
+
+
+def _serving_nobody(broker: ServedBroker) -> Iterator[str]:
+    """Yield what is in order, and yet can be of use to nobody, as what has lost its file: that is made anew, and empty."""
+    from pyjms_provider.model.life_cycle import State
+
+    for node in broker.broker.children("virtual_host_node"):
+        if node.state is State.ACTIVE and not tuple(node.child_names("virtual_host")):
+            yield (
+                f"{node.path} has no virtual host, so clients find none there: put back what it was kept in, or write one with "
+                f"`pyjms manage create URL virtual_host {node.name}/NAME`"
+            )
+    for provider in broker.broker.children("authentication_provider"):
+        if provider.state is not State.ACTIVE or tuple(provider.child_names("user")):
+            continue
+        path = provider.attribute_values().get("path")
+        if path:  # it is of those that keep users in a file
+            yield f"{provider.path} has no users, so nobody comes in by it: pyjms broker user add {path} NAME"
 
 
 def _stopped_by(managed: ManagedObject) -> str:

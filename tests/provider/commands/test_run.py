@@ -118,6 +118,25 @@ def test_two_objects_of_one_name_are_refused_before_a_port_opens(
     assert "give one of them another name" in told
 
 
+def test_what_has_lost_its_file_is_told_when_the_broker_starts(
+    run_pyjms: Run, start_broker: Start, password: str, tmp_path: Path
+) -> None:
+    file = _initial(run_pyjms, tmp_path)
+    whole = start_broker(str(file))
+    whole.announced("stomp")
+    assert whole.end() == 0
+    assert "has no" not in whole.log
+    (file.parent / "data" / "default.json").unlink()
+    users = file.parent / "data" / "users"
+    users.write_text("")
+    broker = start_broker(str(file))
+    broker.announced("stomp")
+    assert (
+        "virtual_host_node default has no virtual host, so clients find none there: put back what it was" in broker.log
+    )
+    assert f"users has no users, so nobody comes in by it: pyjms broker user add {users} NAME" in broker.log
+
+
 def test_what_an_operator_has_stopped_is_told_when_the_broker_starts(
     run_pyjms: Run, start_broker: Start, password: str, tmp_path: Path
 ) -> None:
