@@ -99,9 +99,7 @@ def _check(file: _FlowFile, picture: _Picture = None, as_json: AsJson = False) -
 
 def _run(
     url: BrokerUrl,
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Definitions to deploy before.", metavar="[FILE]...")
-    ] = None,
+    files: Annotated[list[Path] | None, typer.Argument(help="Definitions to deploy before.", metavar="FILE")] = None,
     store: _Store = "sqlite:///flows.db",
     events: _Events = EVENTS,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is left to do now.")] = False,
@@ -130,7 +128,7 @@ def _run(
 def _start(
     url: BrokerUrl,
     flow: Annotated[str, typer.Argument(help="The definition's name.", metavar="FLOW")],
-    data: Annotated[str, typer.Argument(help="What the steps are told, as a JSON object.", metavar="[JSON]")] = "{}",
+    data: Annotated[str, typer.Argument(help="What the steps are told, as a JSON object.", metavar="JSON")] = "{}",
     instance: Annotated[
         str | None,
         typer.Option("--id", help="An id of your own: the same one twice begins one instance.", show_default=False),

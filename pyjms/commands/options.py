@@ -45,5 +45,6 @@ Idle: TypeAlias = Annotated[
     int, typer.Option(help="End when nothing has come for so long; 0: never.", metavar="SPAN", parser=span_ms)
 ]
 Every: TypeAlias = Annotated[
-    int, typer.Option(help="With --json: tell how it goes so often.", metavar="SPAN", parser=span_ms)
+    int,
+    typer.Option(help="With --json: tell how it goes so often.", metavar="SPAN", parser=span_ms, show_default="10s"),
 ]

@@ -28,7 +28,7 @@ EXAMPLES: Final = (
 def stats(
     url: BrokerUrl,
     names: Annotated[
-        list[str] | None, typer.Argument(help="Queues to count.", metavar="[QUEUE]...", show_default=False)
+        list[str] | None, typer.Argument(help="Queues to count.", metavar="QUEUE", show_default=False)
     ] = None,
     selector: Selector = None,
     user: UserName = None,

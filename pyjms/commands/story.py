@@ -42,7 +42,7 @@ _Property: TypeAlias = Annotated[
 
 def story(
     message_id: Annotated[
-        str | None, typer.Argument(help="The message's JMSMessageID.", metavar="[ID]", show_default=False)
+        str | None, typer.Argument(help="The message's JMSMessageID.", metavar="ID", show_default=False)
     ] = None,
     url: Annotated[
         str, typer.Option("--url", "--broker", help="A pyjms broker's http port.", metavar="URL")

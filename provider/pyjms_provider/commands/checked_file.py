@@ -28,7 +28,7 @@ def context_of(file: Path) -> dict[str, str]:
 
 
 def check(
-    file: Annotated[Path, typer.Argument(help="The configuration.", metavar="[FILE]")] = DEFAULT_FILE,
+    file: Annotated[Path, typer.Argument(help="The configuration.", metavar="FILE")] = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
     """Validate a configuration without opening ports or stores, and tell all that is wrong.

@@ -94,7 +94,7 @@ access_control = "access"
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(help="Where to; it is made if need be.", metavar="[DIRECTORY]")] = Path(),
+    directory: Annotated[Path, typer.Argument(help="Where to; it is made if need be.", metavar="DIRECTORY")] = Path(),
     user: Annotated[
         str | None,
         typer.Option(

@@ -84,7 +84,7 @@ _Values: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(
         help="NAME=VALUE; NAME:=JSON; NAME=@FILE for the text of a file; NAME=? to be asked without being seen.",
-        metavar="[NAME=VALUE]...",
+        metavar="NAME=VALUE",
         show_default=False,
     ),
 ]

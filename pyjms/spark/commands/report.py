@@ -31,7 +31,7 @@ EXAMPLES: Final = (
 
 _Histories: TypeAlias = Annotated[
     list[str] | None,
-    typer.Argument(help="Directories of recorded histories, or URLs that Spark reads.", metavar="[DIR]..."),
+    typer.Argument(help="Directories of recorded histories, or URLs that Spark reads.", metavar="DIR"),
 ]
 _Archives: TypeAlias = Annotated[
     list[str] | None,

@@ -1,0 +1,32 @@
+"""What the help of commands shows: arguments as they are typed, and times with their unit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pyjms.demo.command_line import Run
+
+
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("stats", "[QUEUE]..."),
+        ("story", "[ID]"),
+        ("flow run", "[FILE]..."),
+        ("flow start", "[JSON]"),
+        ("broker init", "[DIRECTORY]"),
+        ("broker check", "[FILE]"),
+        ("manage create", "[NAME=VALUE]..."),
+        ("pipeline report", "[DIR]..."),
+    ],
+)
+def test_what_may_be_left_out_stands_in_one_pair_of_brackets(run_pyjms: Run, command: str, usage: str) -> None:
+    code, out, _ = run_pyjms(*command.split(), "--help")
+    line = " ".join(out.partition("\n\n")[0].split())
+    assert (code, usage in line, "[[" in line) == (0, True, False), line
+
+
+@pytest.mark.parametrize("command", ["forward", "route run"])
+def test_a_time_that_is_not_given_is_shown_with_its_unit(run_pyjms: Run, command: str) -> None:
+    out = " ".join(run_pyjms(*command.split(), "--help")[1].split())
+    assert "tell how it goes so often. [default: (10s)]" in out
