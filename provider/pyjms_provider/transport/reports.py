@@ -9,11 +9,11 @@ import logging
 from enum import Enum
 
 from pyjms.spi.clock import Clock
+from pyjms_provider.protocols.rare_lines import RareLines
 
 __all__ = ["RareReports", "Report"]
 
 _log = logging.getLogger("pyjms.network")
-_SILENCE_MS = 5_000
 
 
 class Report(Enum):
@@ -54,16 +54,10 @@ class RareReports:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._quiet: dict[Report, tuple[float, int]] = {}
+        self._lines = RareLines()
 
     def log(self, report: Report, detail: str, *arguments: object) -> None:
         """Write the line, or count it."""
-        now_ms = self._clock.monotonic_ms()
-        until_ms, missed = self._quiet.get(report, (now_ms, 0))
-        if now_ms < until_ms:
-            self._quiet[report] = (until_ms, missed + 1)
-            return
-        self._quiet[report] = (now_ms + _SILENCE_MS, 0)
-        if missed:
-            detail, arguments = f"{detail} (and %d more since the last such line)", (*arguments, missed)
-        report.log(detail, *arguments)
+        missed = self._lines.missed(report, self._clock.monotonic_ms())
+        if missed is not None:
+            report.log(f"{detail}%s", *arguments, missed)

@@ -88,7 +88,7 @@ class StompServerEngine(ProtocolEngine):
 
     def _refuse_tls(self) -> None:
         problem = "this port has no TLS, and the client begins with it: it must write stomp://, or the port needs a certificate"
-        _log.warning("PYJMS-STOMP-6 connection from %s ends: %s", self.conduit.peer.address, problem)
+        self._log_rarely(logging.WARNING, "PYJMS-STOMP-6 connection from %s ends: %s", problem)
         self.refuse(None, StompError(problem))
 
     def _read(self) -> None:
@@ -189,7 +189,7 @@ class StompServerEngine(ProtocolEngine):
             return
         problem = self._silence.look(self._clock.monotonic_ms(), self.conduit.heard_ms)
         if problem is not None:
-            _log.info("PYJMS-STOMP-2 connection from %s ends: %s", self.conduit.peer.address, problem)
+            self._log_rarely(logging.INFO, "PYJMS-STOMP-2 connection from %s ends: %s", problem)
             self.refuse(None, StompError(problem))
         self.conduit.wake()
 
@@ -266,7 +266,7 @@ class StompServerEngine(ProtocolEngine):
             return
         if error is not None:
             if isinstance(error, AccessDeniedError):
-                _log.warning("PYJMS-STOMP-1 login refused for %s: %s", self.conduit.peer.address, error.reason)
+                self._log_rarely(logging.WARNING, "PYJMS-STOMP-1 login refused for %s: %s", error.reason)
             self.refuse(frame, error)
             return
         assert dialogue is not None
@@ -333,6 +333,12 @@ class StompServerEngine(ProtocolEngine):
         """End because the client wants it: what there is to say is still said."""
         self._end(ServerEvent.END)
         self.conduit.wake()
+
+    def _log_rarely(self, level: int, text: str, reason: str) -> None:
+        """Write a line about this peer, or count it: who tells lies at speed must not fill the disk. The audit log counts log-ins."""
+        missed = self.service.rare_lines.missed(text, self._clock.monotonic_ms())
+        if missed is not None:
+            _log.log(level, f"{text}%s", self.conduit.peer.address, reason, missed)
 
     def _move(self, event: ServerEvent) -> None:
         """Go to the next state. Raises `SequenceError`."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyjms_provider.protocols.rare_lines import RareLines
 from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
 from pyjms_provider.protocols.stomp.server.handing_over import HandingOver
 from pyjms_provider.protocols.stomp.server.plain import PlainDialogue
@@ -40,6 +41,8 @@ class StompService:
     note_login: NoteLogin = field(default=lambda *_: None)
     handing_over: HandingOver = field(default_factory=HandingOver)
     """All connections of a service are on one loop."""
+    rare_lines: RareLines = field(default_factory=RareLines)
+    """Of the log, which strangers can cause."""
 
     def engine(self, conduit: Conduit) -> StompServerEngine:
         """Return the engine of a new connection."""

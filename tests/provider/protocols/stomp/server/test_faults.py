@@ -167,6 +167,31 @@ def test_who_took_too_long_to_log_in_is_not_greeted_afterwards(bench: Bench) -> 
     bench.connect(client_id="c")  # what the late login had made has ended
 
 
+def test_strangers_do_not_fill_the_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    def come_badly() -> None:
+        Client(bench).feed(b"\x16\x03\x01\x02")
+        guesser, sleeper = Client(bench), Client(bench)
+        guesser.log_in(login="a", passcode="guessed")
+        bench.clock.now_ms += StompSettings().login_timeout_ms + 1
+        sleeper.engine.tick()
+        bench.clock.now_ms -= StompSettings().login_timeout_ms + 1
+
+    caplog.set_level("INFO", "pyjms_provider.protocols.stomp")
+    for _ in range(4):
+        come_badly()
+    assert sorted(record.getMessage()[:13] for record in caplog.records) == [
+        "PYJMS-STOMP-1",
+        "PYJMS-STOMP-2",
+        "PYJMS-STOMP-6",
+    ]
+    caplog.clear()
+    bench.clock.now_ms += 20_000
+    come_badly()
+    assert [record.getMessage().partition(" (")[2] for record in caplog.records] == [
+        "and 3 more since the last such line)"
+    ] * 3
+
+
 # Threads
 
 
