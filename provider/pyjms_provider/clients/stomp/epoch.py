@@ -25,6 +25,7 @@ __all__ = [
     "Epoch",
     "EpochEvents",
     "InterruptedLinkError",
+    "Question",
     "Said",
     "UnansweredError",
     "UnsentLinkError",
@@ -113,6 +114,23 @@ class _Answer:
         self.frame: Frame | None = None
         self.error: ProviderError | None = None
         self.is_interrupted = False
+
+
+class Question(Said):
+    """What is asked of an epoch and must not be done twice: who was interrupted, or has waited too long, may wait for the answer once more."""
+
+    __slots__ = ("answer", "epoch", "what")
+
+    def __init__(self, epoch: Epoch, what: object) -> None:
+        super().__init__()
+        self.epoch = epoch
+        self.what = what
+        """Compared with what is asked next."""
+        self.answer = _Answer()
+
+    def is_about(self, epoch: Epoch, what: object) -> bool:
+        """Return whether it asks just that."""
+        return self.epoch is epoch and self.what == what
 
 
 class Epoch:
@@ -228,6 +246,26 @@ class Epoch:
             if answer.error is not None:  # who asked was interrupted before it heard
                 self._events.on_broker_error(answer.error)
             raise
+        if answer.frame is not None:  # without a call, in which an interrupt could hide it from `late`
+            return answer.frame
+        return self._heard(answer, frames[-1].command, limit_ms)
+
+    def ask_once(self, question: Question, frame: Frame) -> Frame:
+        """Ask as `ask` does, or wait for the answer if `question` has been asked. Not on the I/O thread. Raises as `ask`."""
+        answer = question.answer
+        if not question.is_said:
+            frame.headers["receipt"] = receipt = f"r{next(self._receipts)}"
+            with self._lock:
+                if self.has_ended:
+                    raise UnsentLinkError(self.reason)
+                self._answers[receipt] = answer
+            self.post(frame, said=question)
+        limit_ms = self._settings.timeout_ms
+        self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
+        return self._heard(answer, frame.command, limit_ms)
+
+    def _heard(self, answer: _Answer, command: str, limit_ms: int) -> Frame:
+        """Return, or raise, what came in `limit_ms`."""
         if answer.frame is not None:
             return answer.frame
         if answer.error is not None:
@@ -236,7 +274,7 @@ class Epoch:
             raise InterruptedLinkError(self.reason)
         self._is_silent = True
         raise UnansweredError(
-            f"the broker has not answered {frames[-1].command} for {limit_ms} ms, so it is not known whether it did it: "
+            f"the broker has not answered {command} for {limit_ms} ms, so it is not known whether it did it: "
             "look what holds it up, or raise timeout_ms"
         )
 

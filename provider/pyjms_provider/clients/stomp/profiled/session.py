@@ -24,6 +24,7 @@ from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import (
     InterruptedLinkError,
+    Question,
     UnansweredError,
     UnsentLinkError,
     lost_while_sent,
@@ -78,6 +79,8 @@ class ProfiledSession(ProviderSession):
         """Where the open transaction, or the branch, has begun: what is said of it elsewhere would be half of it."""
         self._is_doomed = False
         """Whether the transaction has acknowledged a message of a lost connection, which comes again."""
+        self._question: Question | None = None
+        """The last call about a branch, if its answer was not heard."""
         self._timeout_s = 0
         self._closed = False
         self._ending = Ending()
@@ -398,8 +401,12 @@ class ProfiledSession(ProviderSession):
         self._check_open()
         epoch = self.connection.link.current()
         verb = verbs.BeginBranch(session=self.name, xid=xid, mode=mode, timeout_s=self._timeout_s)
-        self._branch(verb, epoch, late=lambda _: self._started_late(epoch, verb))
-        self._unit = epoch
+        self._question = None
+        try:
+            epoch.ask(verb.write(), late=lambda _: self._started_late(epoch, verb))
+        except (InterruptedLinkError, UnansweredError) as error:
+            raise _unreachable(error) from error
+        self._unit, self._is_doomed = epoch, False
 
     def _started_late(self, epoch: Epoch, verb: verbs.BeginBranch) -> None:
         """Leave a branch that nobody here believes to work in; a new one ends, any other is as it was. Any thread."""
@@ -411,14 +418,21 @@ class ProfiledSession(ProviderSession):
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         if suspend and fail:
             raise BranchError("work is suspended or has failed, not both", BranchFailure.INVALID)
-        self._unit = None
-        is_doomed, self._is_doomed = self._is_doomed, False
-        fails = fail or is_doomed
+        fails = (
+            fail or self._is_doomed
+        )  # which it stays until the broker has answered: an interrupted call may be made again
         mode = verbs.EndMode.FAIL if fails else verbs.EndMode.SUSPEND if suspend else verbs.EndMode.SUCCESS
-        self._branch(verbs.EndBranch(session=self.name, xid=xid, mode=mode))
+        try:
+            self._branch(verbs.EndBranch(session=self.name, xid=xid, mode=mode))
+        except BranchError:
+            if self._question is None:  # it was answered, or the connection is gone
+                self._unit, self._is_doomed = None, False
+            raise
+        self._unit, self._is_doomed = None, False
 
     def xa_prepare(self, xid: Xid) -> bool:
-        return Prepared.read(self._branch(verbs.PrepareBranch(session=self.name, xid=xid)).headers).needs_commit
+        verb = verbs.PrepareBranch(session=self.name, xid=xid)
+        return self._branch(verb, lambda answer: Prepared.read(answer.headers).needs_commit)
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         self._branch(verbs.CommitBranch(session=self.name, xid=xid, one_phase=one_phase))
@@ -427,7 +441,12 @@ class ProfiledSession(ProviderSession):
         self._branch(verbs.RollbackBranch(session=self.name, xid=xid))
 
     def xa_recover(self) -> Sequence[Xid]:
-        return Recovered.read(self._branch(verbs.RecoverBranches(session=self.name)).headers).xids
+        self._check_open()
+        try:
+            answer = self.connection.link.current().ask(verbs.RecoverBranches(session=self.name).write())
+        except (InterruptedLinkError, UnansweredError) as error:
+            raise _unreachable(error) from error
+        return Recovered.read(answer.headers).xids
 
     def xa_forget(self, xid: Xid) -> None:
         self._branch(verbs.ForgetBranch(session=self.name, xid=xid))
@@ -439,19 +458,24 @@ class ProfiledSession(ProviderSession):
     def xa_get_timeout(self) -> int:
         return self._timeout_s or self.connection.transaction_timeout_s
 
-    def _branch(
-        self, verb: verbs.Verb, epoch: Epoch | None = None, late: Callable[[Frame], None] | None = None
-    ) -> Frame:
+    def _branch(self, verb: verbs.Verb, read: Callable[[Frame], bool] = lambda _: True) -> bool:
+        """Ask what changes a branch; return what the answer says. If the last call asked the same and did not hear that, it is waited for: it is done once."""
         self._check_open()
+        epoch, question = self.connection.link.current(), self._question
+        if question is None or not question.is_about(epoch, verb):
+            question = self._question = Question(epoch, verb)
         try:
-            return (epoch or self.connection.link.current()).ask(verb.write(), late=late)
-        except InterruptedLinkError as error:
-            raise BranchError(
-                f"the connection was lost ({error}): it is not known what became of the branch",
-                BranchFailure.UNREACHABLE,
-            ) from error
+            said = read(epoch.ask_once(question, verb.write()))
         except UnansweredError as error:
-            raise BranchError(error.reason, BranchFailure.UNREACHABLE) from error
+            raise _unreachable(error) from error
+        except InterruptedLinkError as error:
+            self._question = None
+            raise _unreachable(error) from error
+        except ProviderError:
+            self._question = None
+            raise
+        self._question = None
+        return said
 
     # Asking
 
@@ -516,6 +540,16 @@ class ProfiledSession(ProviderSession):
         if self._closed:
             raise ClosedError(f"session {self.name} is closed")
         self.connection.link.check_open()
+
+
+def _unreachable(error: InterruptedLinkError | UnansweredError) -> BranchError:
+    """Return how XA says that nobody knows what became of a branch."""
+    reason = (
+        error.reason
+        if isinstance(error, UnansweredError)
+        else f"the connection was lost ({error}): it is not known what became of the branch"
+    )
+    return BranchError(reason, BranchFailure.UNREACHABLE)
 
 
 def _ids(received: Sequence[ReceivedMessage]) -> DeliveryIds:

@@ -1,0 +1,115 @@
+"""What is asked of a branch, and not answered in time or interrupted, is done once when it is asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import BranchError
+from pyjms.spi.xid import BranchFailure, Xid
+from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
+from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
+from pyjms_provider.protocols.stomp.answers import Prepared
+from pyjms_provider.protocols.stomp.frames import Frame
+from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, linked
+from tests.provider.clients.stomp.world import Events, hasten
+from tests.provider.helpers import make_envelope
+from tests.provider.interruptions import Interruption, each_interruption
+
+XID, OTHER = Xid(1, b"g", b"b"), Xid(1, b"g", b"c")
+FILES = (
+    "clients/stomp/profiled/session.py",
+    "clients/stomp/epoch.py",
+    "clients/stomp/wire.py",
+    "clients/stomp/outbox.py",
+)
+CALLS: dict[str, Callable[[ProfiledSession], object]] = {
+    "END": lambda session: session.xa_end(XID),
+    "PREPARE": lambda session: session.xa_prepare(XID),
+    "COMMIT": lambda session: session.xa_commit(XID),
+    "ABORT": lambda session: session.xa_rollback(XID),
+    "FORGET": lambda session: session.xa_forget(XID),
+}
+
+
+def answer(peer: Peer, frame: Frame) -> None:
+    said = Prepared(needs_commit=True).headers() if frame.command == "PREPARE" else {}
+    peer.push(Frame("RECEIPT", {"receipt-id": frame.headers["receipt"], **said}))
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_what_is_answered_late_is_not_asked_twice(command: str) -> None:
+    with Peer(unanswered={command}) as peer, linked(peer, options=NO_BEATS) as connection:
+        session = connection.open_session(transacted=True)
+        session.xa_start(XID)
+        hasten(connection.link, timeout_ms=1)
+        with pytest.raises(BranchError) as raised:
+            CALLS[command](session)
+        assert raised.value.failure is BranchFailure.UNREACHABLE
+        hasten(connection.link, timeout_ms=10_000)
+        answer(peer, peer.wait_for(command))
+        CALLS[command](session)
+        assert len(peer.of(command)) == 1
+
+
+@pytest.mark.parametrize("command", ["END", "PREPARE"])
+def test_what_is_interrupted_is_not_asked_twice(command: str) -> None:
+    def attempt(interruption: Interruption) -> None:
+        with Peer(unanswered={"PREPARE"}) as peer, linked(peer) as connection:
+            peer.before_answer = lambda _, frame: answer(peer, frame) if frame.command == "PREPARE" else None
+            session = connection.open_session(transacted=True)
+            session.xa_start(XID)
+            epoch = connection.link.current()
+            with suppress(KeyboardInterrupt), interruption():
+                CALLS[command](session)
+            with suppress(BranchError):
+                CALLS[command](session)
+            if connection.link.current() is epoch:
+                assert len(peer.of(command)) == 1 or interruption.where is None, interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def test_an_error_that_came_after_the_wait_is_what_the_next_call_tells() -> None:
+    events = Events()
+    with Peer(unanswered={"PREPARE"}) as peer, linked(peer, events, options=NO_BEATS) as connection:
+        session = connection.open_session(transacted=True)
+        hasten(connection.link, timeout_ms=1)
+        with pytest.raises(BranchError):
+            session.xa_prepare(XID)
+        hasten(connection.link, timeout_ms=10_000)
+        receipt = peer.wait_for("PREPARE").headers["receipt"]
+        headers = {"receipt-id": receipt, "code": "PYJMS-XA", "failure": "rolled-back", "message": "it is over"}
+        peer.push(Frame("ERROR", headers))
+        with pytest.raises(BranchError, match="it is over"):
+            session.xa_prepare(XID)
+        assert events.errors == []
+        peer.before_answer = lambda _, frame: answer(peer, frame) if frame.command == "PREPARE" else None
+        assert session.xa_prepare(XID)  # which is asked for anew
+        assert len(peer.of("PREPARE")) == 2
+
+
+def test_another_question_is_asked() -> None:
+    with Peer(unanswered={"END"}) as peer, linked(peer, options=NO_BEATS) as connection:
+        session = connection.open_session(transacted=True)
+        hasten(connection.link, timeout_ms=1)
+        for xid in (XID, OTHER):
+            with pytest.raises(BranchError):
+                session.xa_end(xid)
+        assert peer.wait_for("END", 2).headers["xid"] != peer.of("END")[0].headers["xid"]
+
+
+def test_a_branch_that_has_acknowledged_what_comes_again_fails_also_when_its_end_is_asked_for_twice() -> None:
+    with Peer(unanswered={"END"}) as peer, linked(peer, options=NO_BEATS) as connection:
+        session = connection.open_session(transacted=True)
+        session.xa_start(XID)
+        lost = ReceivedMessage(1, object(), True)  # type: ignore[arg-type]  # of no epoch of this connection
+        session.acknowledge([Delivery(make_envelope("a"), 1, False, lost)])
+        hasten(connection.link, timeout_ms=1)
+        for _ in range(2):
+            with pytest.raises(BranchError):
+                session.xa_end(XID)
+        assert [frame.headers["mode"] for frame in peer.of("END")] == ["fail"]
