@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pyjms_provider.core.whereabouts import channel_named, whereabouts
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
-from pyjms_provider.model.operations import operation
+from pyjms_provider.model.operations import EVERYTHING, Permits, operation
+from pyjms_provider.model.sight import Sight
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.stories.reading import Found, Story, Wanted, find_stories
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
@@ -118,6 +119,8 @@ class StoryTelling:
     if TYPE_CHECKING:
 
         @property
+        def name(self) -> str: ...
+        @property
         def embedded(self) -> EmbeddedBroker: ...
         @property
         def path(self) -> str: ...
@@ -136,8 +139,13 @@ class StoryTelling:
             Field(max_length=10_000, description="Instead: NAME=VALUE, of those that story_properties names."),
         ] = None,
         most: Annotated[int, Field(ge=1, le=100, description="So many messages at most.")] = 20,
+        *,
+        permits: Permits = EVERYTHING,
     ) -> StoriesView:
-        """Tell it, as far as it was written down. Raises `InvalidArgumentsError`, `WrongStateError`."""
+        """Tell it, as far as it was written down, and as its caller may observe the queues and subscriptions where it happened.
+
+        Raises `InvalidArgumentsError`, `WrongStateError`.
+        """
         given = [each for each in (id, correlation_id, property) if each]
         if len(given) != 1:
             told = Problem(name="id", text="say which message: one of id, correlation_id and property")
@@ -147,10 +155,10 @@ class StoryTelling:
             told = Problem(name="property", text="is NAME=VALUE")
             raise InvalidArgumentsError(f"story of {self.path}", (told,))
         wanted = Wanted(message_id=id, correlation_id=correlation_id, property=(name, value) if property else None)
-        return _tell(self.embedded, wanted, most)
+        return _tell(self.embedded, wanted, most, Sight(permits, self.name))
 
 
-def _tell(broker: EmbeddedBroker, wanted: Wanted, most: int) -> StoriesView:
+def _tell(broker: EmbeddedBroker, wanted: Wanted, most: int, sight: Sight) -> StoriesView:
     log = broker.stories
     if log is None:
         found = Found(stories=(), missing=0, since_ms=None, is_cut=False)
@@ -161,9 +169,9 @@ def _tell(broker: EmbeddedBroker, wanted: Wanted, most: int) -> StoriesView:
     if wanted.message_id is not None and not stories:
         stories = [Story(message_id=wanted.message_id, correlation_id=None)]
     now = _now(broker, stories)
-    views = [_view(each, now.get(each.message_id or "", [])) for each in stories]
+    views = [_view(each, now.get(each.message_id or "", []), sight) for each in stories]
     return StoriesView(
-        stories=[each for each in views if each.steps or each.now],
+        stories=[each for each in views if each is not None],
         level=StoryLevel.OFF.value if log is None else log.settings.level.value,
         since_ms=found.since_ms,
         missing=found.missing,
@@ -203,7 +211,13 @@ def _now(broker: EmbeddedBroker, stories: list[Story]) -> dict[str, list[StoryPl
     }
 
 
-def _view(story: Story, now: list[StoryPlace]) -> StoryView:
+def _view(story: Story, now: list[StoryPlace], sight: Sight) -> StoryView | None:
+    """Return what somebody may see of a message; None: it was never where they may look, or nothing is known."""
+    events = [each for each in story.events if not each.where or sight.covers(each.where)]
+    places = [each for each in now if sight.covers(each.where)]
+    is_hidden = len(events) < len(story.events) or len(places) < len(now)
+    if not places and not (any(each.where for each in events) if is_hidden else events):
+        return None
     return StoryView(
         message_id=story.message_id,
         correlation_id=story.correlation_id,
@@ -216,7 +230,7 @@ def _view(story: Story, now: list[StoryPlace]) -> StoryView:
                 text=in_words(each),
                 facts=each.facts,
             )
-            for each in story.events
+            for each in map(sight.seen, events)
         ],
-        now=now,
+        now=places,
     )

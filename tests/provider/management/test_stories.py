@@ -10,16 +10,26 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.model.errors import InvalidArgumentsError
 from pyjms_provider.model.stories import StoryAttributes, story_settings
+from pyjms_provider.model.virtual_host import VirtualHost
+from tests.provider.helpers import CONNECTION, make_envelope
 from tests.provider.management.world import ROOT, Site, error_of, ok
+from tests.provider.management.world import RULES as WORLDS_RULES
 
 STORY = f"{ROOT}/virtual_host/second/told/story"
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site()
+def rules() -> str:
+    return WORLDS_RULES
+
+
+@pytest.fixture
+def site(tmp_path: Path, rules: str) -> Iterator[Site]:
+    site = Site(rules=rules)
     node = site.system.broker.create_child("virtual_host_node", {"name": "second", "type": "memory"})
     host = node.create_child(
         "virtual_host",
@@ -103,6 +113,70 @@ def test_what_makes_no_sense_is_refused(site: Site, arguments: dict[str, str]) -
 def test_who_may_not_observe_the_virtual_host_hears_no_story(site: Site) -> None:
     message_id = publish(site.client())
     error_of(site.client("bob").get(STORY, params={"id": message_id}), 403)
+
+
+RULES = """
+allow group:admins all *
+allow user:bob observe virtual_host:told
+allow user:bob observe queue:orders
+allow user:bob observe topic:news
+allow user:bob observe subscription:ann:reader
+"""
+
+
+class TestWhoMayNotSeeAll:
+    """Bob may observe the virtual host, and in it one queue, a topic and one of its durable subscriptions."""
+
+    @pytest.fixture
+    def rules(self) -> str:
+        return RULES
+
+    def told(self, site: Site, user: str, **wanted: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = ok(site.client(user).get(STORY, params=wanted))["result"]["stories"]
+        return found
+
+    def test_a_queue_is_not_named_where_a_message_has_gone(self, site: Site) -> None:
+        ann = site.client()
+        message_id = publish(ann)
+        ok(ann.post(f"{ROOT}/queue/second/told/orders/move_messages", json={"target": "later"}))
+        ok(ann.post(f"{ROOT}/queue/second/told/later/move_messages", json={"target": "orders"}))
+        ok(ann.post(f"{ROOT}/queue/second/told/orders/move_messages", json={"target": "later"}))
+        assert "queue://later" in json.dumps(self.told(site, "ann", id=message_id))
+        (story,) = self.told(site, "bob", id=message_id)
+        assert "later" not in json.dumps(story)
+        assert [(each["what"], each["where"]) for each in story["steps"]] == [
+            ("accepted", "queue://orders"),
+            ("moved", "queue://orders"),
+            ("accepted", "queue://orders"),
+            ("moved", "queue://orders"),
+        ]
+        assert story["steps"][1]["text"] == "moved to where you may not look by operator ann"
+        assert story["now"] == []
+
+    def test_a_message_that_was_elsewhere_only_has_no_story(self, site: Site) -> None:
+        message_id = publish(site.client(), "later", correlation_id="A-1")
+        assert self.told(site, "ann", id=message_id)
+        assert self.told(site, "bob", id=message_id) == []
+        assert self.told(site, "bob", correlation_id="A-1") == []
+
+    def test_subscriptions_are_seen_by_the_rules_of_their_own(self, site: Site) -> None:
+        host = site.system.broker.child("virtual_host_node", "second").child("virtual_host", "told")
+        assert isinstance(host, VirtualHost)
+        running = host.embedded.virtual_host
+        news = Address(AddressKind.TOPIC, "news")
+        for name in ("reader", "other", None):
+            running.subscriptions.subscribe(
+                SubscribeRequest(address=news, selector=None, no_local=False, durable_name=name), CONNECTION, "ann"
+            )
+        message = make_envelope(destination=news)
+        running.route(message, CONNECTION, None)
+        everything = {"topic://news#ann/reader", "topic://news#ann/other", "topic://news#1"}
+        for user, expected in (("ann", everything), ("bob", everything - {"topic://news#ann/other"})):
+            (story,) = self.told(site, user, id=str(message.message_id))
+            assert {each["where"] for each in story["steps"]} == expected
+            assert {each["where"] for each in story["now"]} == {
+                each for each in expected if "/r" in each or "/o" in each
+            }
 
 
 @pytest.mark.parametrize(("name", "folder"), [("shop", "shop"), ("a/b", "a%2Fb"), ("..", "%2E%2E"), ("a.b", "a.b")])
