@@ -3,7 +3,8 @@ branches of distributed transactions whose time is over.
 
 The thread starts when the first of them arrives, waits by the broker's clock until the next one is due,
 and ends with the broker. Times are by the clock on the wall, which may be set forward while the thread waits, or go on while the
-machine sleeps: it looks again every few seconds.
+machine sleeps: it looks again every few seconds. Where it was put back, all are visited once, as those who come each few seconds
+would else come no more until it has caught up.
 """
 
 from __future__ import annotations
@@ -110,7 +111,11 @@ class Housekeeper:
             thread.join()
 
     def _run(self) -> None:
+        seen_ms = self._clock.time_ms()
         while True:
+            before_ms, seen_ms = seen_ms, self._clock.time_ms()
+            if seen_ms < before_ms - _LOOK_MS:
+                self._visit(seen_ms, is_everybody=True)
             with self._lock:
                 if self._stopped:
                     return
@@ -125,11 +130,11 @@ class Housekeeper:
                 self._clock.wait(self._signal, now_ms + min(remaining_ms, _LOOK_MS))
             self._visit(self._clock.time_ms())
 
-    def _visit(self, now_ms: int) -> None:
-        """Visit all that are due at `now_ms`."""
+    def _visit(self, now_ms: int, *, is_everybody: bool = False) -> None:
+        """Visit all that are due at `now_ms`, or everybody."""
         due: dict[HasTimes, None] = {}
         with self._lock:
-            while self._visits and self._visits[0][0] <= now_ms:
+            while self._visits and (is_everybody or self._visits[0][0] <= now_ms):
                 at_ms, _, key = heappop(self._visits)
                 if self._planned.get(key) != at_ms:
                     continue  # it was asked to come earlier

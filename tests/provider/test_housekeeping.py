@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from gc import collect
+from queue import Queue
 from threading import Event, Thread
 from threading import enumerate as all_threads
 from weakref import ReferenceType, ref
@@ -108,6 +109,31 @@ def test_a_clock_that_is_set_forward_is_seen_within_seconds() -> None:
         wait_until(lambda: len(broker.virtual_host.store) == 0)
     finally:
         broker.stop()
+
+
+def test_a_clock_that_is_put_back_keeps_nobody_away_who_comes_each_few_seconds() -> None:
+    clock, visits = SetClock(), Queue[int]()
+
+    class EachTenSeconds:
+        def do_what_is_due(self, now_ms: int) -> int | None:
+            visits.put(now_ms)
+            return now_ms + 10_000
+
+    regular, hour_ms = EachTenSeconds(), 3_600_000
+    housekeeper = Housekeeper("back", clock)
+    try:
+        housekeeper.ask(regular, clock.time_ms() + 10_000)
+        for _ in range(2):
+            clock.await_wait(10_000)
+            clock.advance(10_000)
+            visits.get(timeout=10)
+        clock.ahead_ms = -hour_ms
+        for _ in range(2):
+            clock.await_wait(10_000)
+            clock.advance(10_000)
+            assert visits.get(timeout=10) == clock.time_ms()
+    finally:
+        housekeeper.stop()
 
 
 def test_a_fault_in_one_channel_stops_no_other(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:

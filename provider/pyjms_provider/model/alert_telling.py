@@ -66,7 +66,7 @@ class AlertTeller:
         if news.telling is Telling.RAISED:
             _log.warning("PYJMS-ALERT-1 queue %s: %s; the limit is %d", queue, what, alert.limit)
         elif news.telling is Telling.REPEATED:
-            minutes = (news.at_ms - alert.since_ms) // 60_000
+            minutes = max(0, news.at_ms - alert.since_ms) // 60_000  # the clock may have been put back
             _log.warning(
                 "PYJMS-ALERT-2 queue %s: still %s; the limit is %d, for %d min", queue, what, alert.limit, minutes
             )

@@ -133,6 +133,7 @@ class HostWatch:
         """Return how many messages a second came to each queue since the last look, and left it; none at the first look."""
         seconds = (now_ms - self._looked_ms) / 1000
         is_first = not self._looked_ms or seconds <= 0  # the system's clock may have been put back
+        seconds = seconds or 1.0  # rates of no time are not told, and not divided by it
         before, now = self._before, {name: (counts.accepted, counts.departed) for name, _, counts in counted}
         self._before = now
         traffic = {name: value * _FADING for name, value in self._traffic.items() if name in now and value > _IDLE}

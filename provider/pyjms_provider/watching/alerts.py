@@ -127,6 +127,8 @@ class AlertBook:
     def _telling(self, key: tuple[str, AlertKind], old: Alert | None, gap_ms: int, now_ms: int) -> Telling | None:
         """Return whether, and as what, an alert that holds is told now."""
         told_ms, again_ms = self._told.get(key, (0, 0))
+        if told_ms > now_ms:  # the clock was put back; the gap begins anew, and does not wait until it has caught up
+            told_ms, again_ms = self._told[key] = now_ms, now_ms + gap_ms
         is_new = old is None or not old.is_told
         if not (now_ms >= again_ms if is_new else gap_ms and now_ms >= told_ms + gap_ms):
             return None

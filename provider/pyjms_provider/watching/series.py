@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from math import isnan, nan
 from threading import Lock
 from typing import Final
@@ -65,6 +66,8 @@ class History:
         Things that are not named have none any more.
         """
         with self._lock:
+            if self._step >= 0 and self._times[self._step % POINTS] >= now_ms:
+                self._forget_from(now_ms)
             self._step += 1
             at = self._step % POINTS
             self._times[at] = now_ms
@@ -75,6 +78,12 @@ class History:
                 if series is None:
                     series = self._series[name] = _Series(len(self._names))
                 series.put(at, row)
+
+    def _forget_from(self, now_ms: int) -> None:
+        """Forget what has times that are still to come, as the clock was put back. The lock is held."""
+        for at in (at for at in range(POINTS) if self._times[at] >= now_ms):
+            for series in self._series.values():
+                series.put(at, repeat(nan, len(self._names)))
 
     def read(self, name: str, since_ms: int = 0) -> Past | None:
         """Return what was noted after `since_ms`, in milliseconds since 1970 UTC; None: nothing is noted of that thing."""

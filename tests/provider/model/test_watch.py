@@ -274,7 +274,10 @@ def test_a_clock_that_is_put_back_makes_no_rates(host: VirtualHost, clock: HandC
     look(host, clock, -60_000)
     look(host, clock)
     for past in (queue.invoke("history", {}), host.invoke("history", {})):
-        assert past["columns"]["arrival_rate"] == [None, None, 0]
+        assert past["columns"]["arrival_rate"] == [None, 0], "and what has a time that is still to come is forgotten"
+    publish(queue, "b")
+    look(host, clock, 0)
+    assert host.invoke("history", {})["columns"]["arrival_rate"] == [None, None], "nobody divides by no time"
 
 
 def test_a_queue_made_anew_begins_at_nothing(host: VirtualHost, clock: HandClock) -> None:

@@ -49,6 +49,14 @@ def test_one_that_was_kept_quiet_is_told_when_the_gap_is_over() -> None:
     assert told(book, 10, 1_000) == [Telling.RAISED]
 
 
+def test_a_clock_that_is_put_back_keeps_nothing_quiet_for_longer_than_the_gap() -> None:
+    book, hour_ms = AlertBook(), 3_600_000
+    assert told(book, 10, hour_ms) == [Telling.RAISED]
+    assert told(book, 10, 0) == []
+    assert told(book, 10, 1_000) == [Telling.REPEATED]
+    assert told(book, 0, 1_010) == [Telling.CLEARED]
+
+
 def test_without_a_gap_nothing_is_repeated() -> None:
     book, limits = AlertBook(), AlertLimits(messages=10)
     assert told(book, 10, 0, limits) == [Telling.RAISED]

@@ -41,3 +41,13 @@ def test_what_is_not_noted_any_more_has_no_past_and_begins_anew() -> None:
     past = history.read("a")
     assert past is not None
     assert list(past.times_ms) == [3], "it begins when it is noted again"
+
+
+def test_what_a_clock_that_was_put_back_has_still_to_reach_is_forgotten() -> None:
+    history = History(("depth",))
+    for at_ms in (100, 200, 300):
+        history.note(at_ms, {"a": (at_ms,)})
+    history.note(150, {"a": (150,)})
+    past = history.read("a")
+    assert past is not None
+    assert (list(past.times_ms), past.columns) == ([100, 150], {"depth": [100, 150]})
