@@ -117,9 +117,8 @@ class StoryTelling:
     """The operation of a virtual host."""
 
     if TYPE_CHECKING:
+        name: str
 
-        @property
-        def name(self) -> str: ...
         @property
         def embedded(self) -> EmbeddedBroker: ...
         @property
