@@ -247,6 +247,27 @@ def test_who_is_refused_metrics_is_audited(trail: AuditTrail) -> None:
     site.close()
 
 
+def test_a_log_in_does_not_end_in_a_session_when_the_user_is_shut_out_meanwhile(
+    site: Site, trail: AuditTrail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authenticate = site.people.authenticate
+
+    def shut_out_meanwhile(*arguments: Any, **options: Any) -> Any:
+        principal = authenticate(*arguments, **options)
+        site.desk.end_sessions("people", "ann")
+        return principal
+
+    body = {"user_name": "ann", "password": "ann's-password"}
+    with site.client(None) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(site.people, "authenticate", shut_out_meanwhile)
+            answer = client.post("/api/login", json=body)
+            assert answer.status_code == 401
+            assert "set-cookie" not in answer.headers
+        ok(client.post("/api/login", json=body))
+    assert [each["result"] for each in trail.records] == ["refused", "done"]
+
+
 def test_log_ins_are_audited(site: Site, trail: AuditTrail) -> None:
     with site.client(None) as client:
         client.post("/api/login", json={"user_name": "ann", "password": "wrong"})

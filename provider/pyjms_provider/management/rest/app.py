@@ -182,13 +182,14 @@ class RestApi:
         peer = peer_of(request)
         credentials = PasswordCredentials(user_name=user_name, password=password)
         try:
+            mark = self._identity.sessions.mark
             authenticate = partial(self._identity.authenticator.authenticate, credentials, peer=peer)
             principal = await self._identity.log_ins.run(peer, authenticate)
+            cookie, session = self._identity.sessions.begin(principal, mark)
         except AccessDeniedError as error:
             self._desk.note_login(None, user_name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
             return refuse(error, status=401)
         self._desk.note_login(principal, user_name, peer, AuditAction.LOG_IN, AuditResult.DONE)
-        cookie, session = self._identity.sessions.begin(principal)
         response = JSONResponse(_who(session))
         name, is_secure = self._settings.cookie, self._settings.is_secure
         response.set_cookie(name, cookie, httponly=True, samesite="strict", secure=is_secure, path="/")
