@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -97,8 +97,12 @@ class ConfiguredObject(ManagedObject):
         self._above.configuration_thread.call(lambda: self._in_thread(lambda: self._delete(by)))
 
     def close(self) -> None:
-        for each in reversed(self._below()):
-            each.close()
+        with ExitStack() as ends:  # one that fails to end keeps no other one open
+            ends.callback(self._close_itself)
+            for each in self._below():
+                ends.callback(each.close)
+
+    def _close_itself(self) -> None:
         if self.state not in _GONE:
             self._in_thread(lambda: self._end(Event.CLOSE))
 
@@ -398,9 +402,11 @@ class ConfiguredObject(ManagedObject):
         self._step(Event.DELETE)
 
     def _end(self, event: Event) -> None:
-        if self.state is State.ACTIVE:
-            self._on_stop()
-        self._step(event)
+        try:
+            if self.state is State.ACTIVE:
+                self._on_stop()
+        finally:
+            self._step(event)
 
     def _check_there(self) -> None:
         if self.state is State.DELETED:

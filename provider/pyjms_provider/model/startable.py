@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 
 from pyjms.spi.errors import ProviderError
@@ -64,14 +65,17 @@ class Stoppable(Startable):
         new = next_state(self.state, Event.STOP, self.path)
         self._set_stopped(stopped=True, by=by)
         if new is not self.state:
-            self._put_children_away()
-            self._end(Event.STOP)
+            try:
+                self._put_children_away()
+            finally:
+                self._end(Event.STOP)
 
     def _put_children_away(self) -> None:
         """Close all below it; what is durable is opened again with it."""
         below = [each for each in self._subtree() if each is not self]
         waiting = [record for each in below for record in (each.snapshot.record, *each.pending) if each.is_durable]
-        for each in reversed(self._below()):
-            each.close()
-            self._unregister(each)
         self.pending = tuple(waiting)
+        with ExitStack() as ends:  # one that fails to end keeps no other one here
+            for each in self._below():
+                ends.callback(self._unregister, each)
+                ends.callback(each.close)

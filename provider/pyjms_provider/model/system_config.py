@@ -113,6 +113,8 @@ class SystemConfig(ManagingObject):
 
     def close(self) -> None:
         """End the broker and all below it, and its configuration thread. May be repeated."""
-        if self.state is not State.CLOSED:
-            super().close()
-        self._thread.stop()
+        try:
+            if self.state is not State.CLOSED:
+                super().close()
+        finally:
+            self._thread.stop()

@@ -281,8 +281,10 @@ class VirtualHost(StoryTelling, Stoppable):
             broker.stop()
 
     def _put_children_away(self) -> None:
-        super()._put_children_away()
-        self.pending = (*self.pending, *self.queues.put_away())
+        try:
+            super()._put_children_away()
+        finally:
+            self.pending = (*self.pending, *self.queues.put_away())
 
     def kept_below(self) -> Sequence[ObjectRecord]:
         return (*self.pending, *self.queues.kept_records())
@@ -304,8 +306,10 @@ class VirtualHost(StoryTelling, Stoppable):
     def close(self) -> None:
         self._failure_level = logging.INFO  # who is not open yet is given up, which is no failure
         self._cancelled.set()  # it may be waiting for another broker to let go of the store
-        super().close()
-        self._thread.stop()
+        try:
+            super().close()
+        finally:
+            self._thread.stop()
 
     # Watching
 

@@ -136,10 +136,11 @@ class ServedBroker:
 
     def close(self) -> None:
         """End connections, ports, virtual hosts and the network, in this order. May be repeated."""
-        self._queues.close()
-        self._desks.close()
-        self.system.close()
-        self.network.stop()
+        with ExitStack() as ends:  # the last of these first; one that fails to end keeps no other one open
+            ends.callback(self.network.stop)
+            ends.callback(self.system.close)
+            ends.callback(self._desks.close)
+            ends.callback(self._queues.close)
 
     def __enter__(self) -> Self:
         return self

@@ -15,6 +15,36 @@ from pyjms_provider.stores.errors import StoreError
 from tests.provider.model.world import Folder
 
 
+@pytest.mark.parametrize("end", ["close", "stop"])
+def test_one_that_fails_to_end_keeps_no_other_one_open(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    host = folder.host(stored=True)
+    assert folder.system is not None
+    node = folder.system.broker.create_child("virtual_host_node", {"name": "other", "type": "json"})
+    other = node.create_child("virtual_host", {"name": "other"})
+    routes = [
+        host.create_child("route", {"name": name, "source": name, "targets": [{"queue": "c"}]}) for name in ("a", "b")
+    ]
+
+    def fail() -> None:
+        raise StoreError("no")
+
+    monkeypatch.setattr(routes[1], "_on_stop", fail)
+    with pytest.raises(StoreError):
+        folder.system.close() if end == "close" else host.invoke("stop", {})
+    assert {each.state for each in routes} == {State.CLOSED}
+    assert not host.is_running
+    if end == "stop":
+        assert host.state is State.STOPPED
+        host.invoke("start", {})
+        assert host.child_names("route") == ["a", "b"]
+    else:
+        assert other.state is State.CLOSED
+        folder.open()
+        assert folder.found_host().state is State.ACTIVE
+
+
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_deleted_host_leaves_nothing_of_its_queues_in_the_nodes_file(folder: Folder, *, is_stopped: bool) -> None:
     host = folder.host()
