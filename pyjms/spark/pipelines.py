@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyjms.spark.archives import check_form, read_archive
 from pyjms.spark.asking import check_every, check_job
-from pyjms.spark.columns import COLUMNS, SCHEMA
+from pyjms.spark.columns import COLUMNS
 from pyjms.spark.contents import mark_of
 from pyjms.spark.errors import OptionError
 from pyjms.spark.file_sink import check_place
@@ -131,7 +131,8 @@ def replay(
             note_terms(job, terms, **known)
         yield Replayed(messages=total, of=total, epoch=0, is_new=done is None)
         return
-    numbered = ordered.rdd.zipWithIndex().map(_with_place).toDF(f"{SCHEMA}, place bigint").cache()
+    placed = _in_micros(ordered).rdd.zipWithIndex().map(_with_place).toDF(f"{_SCHEMA_IN_MICROS}, place bigint")
+    numbered = _of_micros(placed, "place").cache()
     try:
         for epoch in range(-(-total // per_second)):
             first = epoch * per_second
@@ -272,11 +273,19 @@ def _routed(
     batch: DataFrame, rules: RulesText, unwanted: str, count: Callable[[int], object] | None = None
 ) -> DataFrame:
     """Return the rows of what the rules make of `batch`; `count` hears how many, by and by."""
-    rows = batch.selectExpr(*(_MICROS_OF.get(name, f"`{name}`") for name in COLUMNS))
-    made = rows.rdd.mapPartitions(routing_function(rules, unwanted, count))
+    made = _in_micros(batch).rdd.mapPartitions(routing_function(rules, unwanted, count))
     # Not verified: `row_of` makes the types that the columns have, and looking at each value again is a third of the work of routing.
     table = batch.sparkSession.createDataFrame(made, _SCHEMA_IN_MICROS, verifySchema=False)
-    return table.selectExpr(*(_OF_MICROS.get(name, f"`{name}`") for name in COLUMNS))
+    return _of_micros(table)
+
+
+def _in_micros(rows: DataFrame) -> DataFrame:
+    """Return `rows` as Python is to have them: it would take moments for local time, which an hour of each autumn has twice."""
+    return rows.selectExpr(*(_MICROS_OF.get(name, f"`{name}`") for name in COLUMNS))
+
+
+def _of_micros(rows: DataFrame, *more: str) -> DataFrame:
+    return rows.selectExpr(*(_OF_MICROS.get(name, f"`{name}`") for name in COLUMNS), *more)
 
 
 def _texts(options: Mapping[str, object]) -> dict[str, str]:

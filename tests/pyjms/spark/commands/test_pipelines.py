@@ -219,6 +219,32 @@ def test_a_replay_counts_what_it_sends_and_keeps_to_what_it_was_begun_with(
     assert look_at_texts(broker.url, "slow") == ["a1", "b1", "c1", "a2", "b2", "c2"]
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_replay_by_portions_keeps_moments_that_are_no_local_times_of_their_own(
+    spark: SparkSession, broker: ServedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(spark.sparkContext.environment, "TZ", "Europe/Berlin")
+    moments = [1_761_438_600_123, 1_761_442_200_123, 253_402_300_799_999]  # half past two, again, and the year 10000
+    found = [
+        ReservedMessage(
+            number=number, envelope=replace(make_envelope(), timestamp_ms=moment), count=1, redelivered=False
+        )
+        for number, moment in enumerate(moments, 1)
+    ]
+    day = tmp_path / "autumn" / "day=2025-10-26"
+    day.mkdir(parents=True)
+    pq.write_table(pa.Table.from_batches([record_batch(found, full_schema())]), day / "part-0.parquet")
+    told_of = pipelines.replay(
+        spark, str(day.parent), url=broker.url, job="autumn", destination="queue:autumn", per_second=2
+    )
+    assert [each.messages for each in told_of] == [2, 3]
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        seen = [message.jms_timestamp for message in session.create_browser(session.create_queue("autumn"))]
+    assert seen == moments
+
+
 @pytest.mark.parametrize("rules", ["", "[[rule]]", "nonsense"])
 def test_rules_that_are_wrong_are_told_before_anything_starts(tmp_path: Path, rules: str) -> None:
     path = tmp_path / "rules.toml"
