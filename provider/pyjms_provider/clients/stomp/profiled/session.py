@@ -418,14 +418,19 @@ class ProfiledSession(ProviderSession):
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         if suspend and fail:
             raise BranchError("work is suspended or has failed, not both", BranchFailure.INVALID)
-        fails = (
-            fail or self._is_doomed
-        )  # which it stays until the broker has answered: an interrupted call may be made again
+        if (
+            self._unit is not None and self._unit.has_ended
+        ):  # in the next one the broker knows of no work in it that could end
+            raise BranchError(
+                "the branch can only be rolled back, as the connection was lost in it", BranchFailure.ROLLED_BACK
+            )
+        # It stays doomed until the broker has answered: an interrupted call may be made again.
+        fails = fail or self._is_doomed
         mode = verbs.EndMode.FAIL if fails else verbs.EndMode.SUSPEND if suspend else verbs.EndMode.SUCCESS
         try:
             self._branch(verbs.EndBranch(session=self.name, xid=xid, mode=mode))
-        except BranchError:
-            if self._question is None:  # it was answered, or the connection is gone
+        except BranchError as error:
+            if error.failure is not BranchFailure.UNREACHABLE:
                 self._unit, self._is_doomed = None, False
             raise
         self._unit, self._is_doomed = None, False

@@ -113,3 +113,34 @@ def test_a_branch_that_has_acknowledged_what_comes_again_fails_also_when_its_end
             with pytest.raises(BranchError):
                 session.xa_end(XID)
         assert [frame.headers["mode"] for frame in peer.of("END")] == ["fail"]
+
+
+def test_the_end_of_a_branch_whose_connection_was_lost_is_a_rollback() -> None:
+    """And no call at a wrong time (XAER_PROTO): the transaction manager has done nothing wrong."""
+    events = Events()
+    with Peer() as peer, linked(peer, events) as connection:
+        session = connection.open_session(transacted=True)
+        session.xa_start(XID)
+        peer.cut()
+        events.wait_for(1)
+        for _ in range(2):
+            with pytest.raises(BranchError, match="connection was lost") as raised:
+                session.xa_end(XID)
+            assert raised.value.failure is BranchFailure.ROLLED_BACK
+        session.xa_rollback(XID)
+        session.xa_start(OTHER)
+        session.xa_end(OTHER)
+        assert [frame.headers["xid"] for frame in peer.of("END")] == ["1:67:63"]
+
+
+def test_an_end_that_was_lost_is_a_rollback_when_it_is_asked_for_again() -> None:
+    with Peer(cut_before=("END", 1)) as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=True)
+        session.xa_start(XID)
+        failures = []
+        for _ in range(2):
+            with pytest.raises(BranchError) as raised:
+                session.xa_end(XID)
+            failures.append(raised.value.failure)
+        assert failures == [BranchFailure.UNREACHABLE, BranchFailure.ROLLED_BACK]
+        assert len(peer.of("END")) == 1

@@ -171,7 +171,9 @@ def test_work_for_a_branch_is_not_done_outside_of_it_after_a_loss() -> None:
         peer.wait_for("SESSION", 2)
         connection.link.current()
         session.send(make_envelope("x"))
-        session.xa_end(Xid(1, b"g", b"b"))
+        with pytest.raises(BranchError) as raised:
+            session.xa_end(Xid(1, b"g", b"b"))
+        assert raised.value.failure is BranchFailure.ROLLED_BACK
         assert peer.of("SEND") == []
 
 
