@@ -210,9 +210,11 @@ def test_who_waits_for_the_end_of_a_broker_whose_stop_is_interrupted_goes_on(mon
             assert waiting.wait(PATIENCE_S)
             sys.settrace(tracer)
 
-        broker._running["interrupted"].cancelled.ring = find_meanwhile
+        cancelled = broker._running["interrupted"].cancelled
+        cancelled.ring = find_meanwhile
         with suppress(KeyboardInterrupt), interruption():
             stop_broker("interrupted")
+        cancelled.ring = None  # else the next stop would start another one
         for found in finding:
             with suppress(TimeoutError):
                 found.result(5)
