@@ -42,16 +42,13 @@ class Selector:
     """The names of the header fields and properties that the selector reads."""
     _fails: Callable[[Envelope], bool] = field(compare=False)
     _root: Node = field(compare=False)
+    equalities: Equalities = field(default=(), compare=False)
+    """What identifiers must equal for a message to be wanted, for who looks for such messages. (): the selector does not say, or reads messages in another way."""
 
     @property
     def root(self) -> Node:
         """The syntax tree, for who must write the condition in another way."""
         return self._root
-
-    @property
-    def equalities(self) -> Equalities:
-        """What identifiers must equal for a message to be wanted, for who looks for such messages; () if the selector does not say."""
-        return equalities_in(self._root)
 
     def evaluate(self, envelope: Envelope) -> bool | None:
         """Return the value of the condition for a message: True, False, or None for unknown (§3.8.1.2)."""
@@ -102,7 +99,7 @@ def _compile(text: str) -> Selector:
     except RecursionError:
         # Far from the limit on nesting, but the caller's own calls have left too little of Python's stack.
         raise InvalidSelectorError("too little stack is left to compile the selector", text, 0) from None
-    return Selector(text, matches, frozenset(names_in(root)), fails, root)
+    return Selector(text, matches, frozenset(names_in(root)), fails, root, equalities_in(root))
 
 
 _cached = lru_cache(maxsize=_CACHE_SIZE)(_compile)

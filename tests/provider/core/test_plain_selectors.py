@@ -10,7 +10,7 @@ from pyjms.spi.errors import InvalidSelectorError
 from pyjms.spi.selector import compile_selector
 from pyjms.types import Stored
 from pyjms_provider.core.plain_selectors import plain_selector
-from tests.provider.helpers import make_envelope
+from tests.provider.helpers import QueueWorld, make_envelope
 
 
 def chooses(selector: str, **properties: Stored) -> bool:
@@ -70,3 +70,16 @@ def test_it_is_never_taken_for_the_selector_of_a_jms_client() -> None:
 def test_a_number_in_a_text_is_compared_as_the_number(value: int, limit: int, operator: str) -> None:
     text = f"n {operator} {limit}"
     assert chooses(text, n=str(value)) is compile_selector(text).matches(make_envelope(properties={"n": value}))
+
+
+@pytest.mark.parametrize("text", ["cups = {}", "{} = cups AND jar IS NULL"])
+def test_many_that_wait_for_numbers_get_what_they_wait_for(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not found by a value, as it is another one that the message says."""
+    monkeypatch.setattr("tests.provider.helpers.compile_selector", plain_selector)
+    world = QueueWorld()
+    early = [world.reader(selector=text.format(number), interested=True) for number in range(10)]
+    for number in range(20):
+        world.send(str(number), properties={"cups": f"{number}"})
+    assert [reader.texts() for reader in early] == [[str(number)] for number in range(10)]
+    late = [world.reader(selector=text.format(number)) for number in range(10, 20)]
+    assert [reader.texts() for reader in late] == [[str(number)] for number in range(10, 20)]
