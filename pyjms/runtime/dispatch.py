@@ -195,11 +195,17 @@ class Dispatcher:
                 session.gate.enter(found[0])
         if found is not None:
             consumer, callback, delivery = found
-            if self._process(delivery, callback, consumer) and (rest := self._rests.pop(consumer, None)) is not None:
-                rest.end()
+            if self._process(delivery, callback, consumer) and self._rests:
+                self._end_rest(consumer)
         if self._refused:
             self._tell_refused()
         return found is not None
+
+    def _end_rest(self, consumer: JmsMessageConsumer) -> None:
+        """Have a consumer that got a message rest no more, if it did."""
+        rest = self._rests.pop(consumer, None)
+        if rest is not None:
+            rest.end()
 
     def _tell_refused(self) -> None:
         """Tell the log of consumers that could not be asked; without the gate's lock, as a log may be slow."""
