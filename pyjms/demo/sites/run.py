@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pyjms import ConnectionFactory, Session
 from pyjms.demo.books import OtherRunError
@@ -127,11 +127,16 @@ class Run:
     # The sheet
 
     def _open_sheet(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            sheet = json.loads(self._sheet.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            sheet = None
+            self.folder.mkdir(parents=True, exist_ok=True)
+            sheet = self._read_sheet()
+            others = {each.name for each in self.folder.iterdir()} - {
+                self._new_sheet.name
+            }  # left by a death in the first write
+        except OSError as error:
+            raise SiteError(
+                f"{self.folder} cannot be used: {error.strerror}; name a folder that is yours to write, or a new one"
+            ) from error
         if sheet is not None and not sheet["finished"]:
             if sheet["plan"] != self.plan.fingerprint:
                 raise OtherRunError(
@@ -140,23 +145,39 @@ class Run:
                 )
             self.is_resumed = True
             return
-        if sheet is None and any(self.folder.iterdir()):
-            raise OtherRunError(
-                f"{self.folder} holds files of somebody else; name a folder that is empty, or a new one."
-            )
+        if sheet is None and others:
+            raise self._others_folder()
         for name in SITES:
             shutil.rmtree(self.folder / name.lower(), ignore_errors=True)
         self._write_sheet(is_finished=False)
+
+    def _read_sheet(self) -> dict[str, Any] | None:
+        """Return what is written of a run in the folder, None: there is none."""
+        try:
+            sheet = json.loads(self._sheet.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise self._others_folder() from error
+        if not isinstance(sheet, dict) or not {"plan", "title", "finished"} <= sheet.keys():
+            raise self._others_folder()
+        return sheet
+
+    def _others_folder(self) -> OtherRunError:
+        return OtherRunError(f"{self.folder} holds files of somebody else; name a folder that is empty, or a new one.")
 
     @property
     def _sheet(self) -> Path:
         return self.folder / "run.json"
 
+    @property
+    def _new_sheet(self) -> Path:
+        return self.folder / "run.json.new"
+
     def _write_sheet(self, *, is_finished: bool) -> None:
         sheet = {"plan": self.plan.fingerprint, "title": self.plan.title, "finished": is_finished}
-        written = self.folder / "run.json.new"
-        written.write_text(json.dumps(sheet), encoding="utf-8")
-        written.replace(self._sheet)
+        self._new_sheet.write_text(json.dumps(sheet), encoding="utf-8")
+        self._new_sheet.replace(self._sheet)
 
     # The work
 

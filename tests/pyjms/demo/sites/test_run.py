@@ -85,6 +85,9 @@ def test_a_demo_that_was_killed_goes_on_kills_a_site_and_adds_up(
         ),
         (("--folder", "HERE"), "holds files of somebody else"),
         (("--folder", "OTHER"), "holds a run that is not finished: other.csv"),
+        (("--folder", "TORN"), "holds files of somebody else"),
+        (("--folder", "FOREIGN"), "holds files of somebody else"),
+        (("--folder", "BELOW A FILE"), "below cannot be used: Not a directory; name a folder that is yours to write"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_the_reason(
@@ -93,10 +96,22 @@ def test_what_cannot_be_used_is_refused_with_the_reason(
     other = tmp_path / "other"
     other.mkdir()
     (other / "run.json").write_text('{"plan": "another", "title": "other.csv", "finished": false}')
-    places = {"HERE": str(tmp_path), "OTHER": str(other)}
+    places = {"HERE": str(tmp_path), "OTHER": str(other), "BELOW A FILE": str(file / "below")}
+    for name, text in (("TORN", "{"), ("FOREIGN", "[1]")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(text)
+        places[name] = str(tmp_path / name)
     code, _, err = run_pyjms("demo", str(file), *(places.get(each, each) for each in arguments))
     assert code == 2
     assert reason in err
+
+
+def test_a_demo_that_was_killed_in_its_first_write_begins(run_pyjms: RunPyjms, file: Path, tmp_path: Path) -> None:
+    """It writes a new file first, and then puts it in place."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json.new").write_text('{"pl')
+    code, out, err = run_pyjms("demo", str(file), "--folder", str(tmp_path / "run"), "--limit", "3", "--kills", "0")
+    assert (code, "It adds up" in out) == (0, True), err
 
 
 class Ending(Run):
