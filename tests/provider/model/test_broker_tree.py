@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from pyjms.spi.errors import AccessDeniedError, ClosedError, ResourceError
 from pyjms_provider.core.policy import QueuePolicy
@@ -36,29 +30,8 @@ from pyjms_provider.security.composite import CompositeAuthenticator
 from pyjms_provider.security.contracts import Operation, PasswordCredentials, Principal, Target, TargetKind
 from pyjms_provider.stores.errors import HeldStoreError
 from pyjms_provider.transport.settings import ClientCertificates, ListenerKind
+from tests.provider.model.certificates import write_certificate
 from tests.provider.model.world import Folder, Recorder
-
-
-def write_certificate(folder: Path, name: str = "server", password: bytes | None = None) -> tuple[str, str]:
-    """Make a self-signed certificate, and return the files of the certificate and the key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
-        .not_valid_after(datetime(2020, 1, 1, tzinfo=UTC) + timedelta(days=36500))
-        .sign(key, hashes.SHA256())
-    )
-    encryption = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
-    certificate_file, key_file = folder / f"{name}.pem", folder / f"{name}.key"
-    certificate_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption))
-    return str(certificate_file), str(key_file)
-
 
 # Virtual hosts
 
@@ -345,58 +318,6 @@ def test_the_secrets_of_an_object_of_an_unknown_type_are_not_shown(folder: Folde
     provider = folder.open().broker.child("authentication_provider", "p")
     assert provider.state is State.ERRORED
     assert provider.attribute_values() == {"name": "p", "type": "introspektion", "client_secret": MASK}
-
-
-def test_a_wrong_key_store_says_what_is_wrong(folder: Folder) -> None:
-    assert folder.system is not None
-    broker = folder.system.broker
-    certificate, key = write_certificate(folder.path)
-    _, other = write_certificate(folder.path, "other")
-    (folder.path / "empty").write_text("")
-    its, sealed = write_certificate(folder.path, "sealed", b"secret")
-    what_to_do = "must be PEM, belong to that certificate, and be readable by the broker; an encrypted one needs its key_password"
-    for attributes, says in (
-        (
-            {"certificate_file": "/nowhere"},
-            "certificate_file: /nowhere cannot be read: No such file or directory; name a file that",
-        ),
-        ({"certificate_file": str(folder.path / "empty")}, "certificate_file: .*empty has no certificates"),
-        ({"certificate_file": key}, "certificate_file: .* has no certificates in PEM form, with BEGIN CERTIFICATE; is"),
-        (
-            {"certificate_file": certificate, "key_file": other},
-            f"key_file: {other} cannot be used as the .*: the key belongs to another certificate; it {what_to_do}",
-        ),
-        (
-            {"certificate_file": certificate, "key_file": "/nokey"},
-            f"key_file: /nokey cannot be used as the .*: No such file or directory; it {what_to_do}",
-        ),
-        (
-            {"certificate_file": its, "key_file": sealed},
-            f"key_file: {sealed} cannot be used as the .*: it is no PEM, or encrypted with .*; it {what_to_do}",
-        ),
-        (
-            {"certificate_file": its, "key_file": sealed, "key_password": "wrong"},
-            f"key_file: {sealed} cannot be used as the .*; it {what_to_do}",
-        ),
-        (
-            {"certificate_file": certificate},
-            f"key_file: {certificate} cannot be used as the private key of {certificate}",
-        ),
-    ):
-        with pytest.raises(InvalidAttributesError, match=says):
-            broker.create_child("key_store", {"name": "k", **attributes})
-    broker.create_child("key_store", {"name": "k", "certificate_file": certificate, "key_file": key})
-
-
-def test_a_key_store_whose_file_has_gone_is_told_of_all_the_same(folder: Folder) -> None:
-    assert folder.system is not None
-    certificate, key = write_certificate(folder.path)
-    store = folder.system.broker.create_child(
-        "key_store", {"name": "k", "certificate_file": certificate, "key_file": key}
-    )
-    assert store.statistic_values()["expires_at_ms"] > 0
-    Path(certificate).unlink()
-    assert store.statistic_values() == {"subjects": [], "expires_at_ms": None}
 
 
 # Users and rules

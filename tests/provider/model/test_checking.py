@@ -14,7 +14,7 @@ import pytest
 from pyjms_provider.model.checking import check_configuration
 from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.security.secrets import SecretBox
-from tests.provider.model.test_broker_tree import write_certificate
+from tests.provider.model.certificates import write_certificate
 
 
 def record(category: str, parent: ObjectRecord | None, **attributes: Any) -> ObjectRecord:
