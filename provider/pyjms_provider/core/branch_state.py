@@ -108,13 +108,15 @@ _HEURISTIC: Mapping[BranchState, BranchFailure] = MappingProxyType(
     }
 )
 _DECISIONS = frozenset({_EVENT.SETTLE, _EVENT.ROLLBACK, _EVENT.COMMIT_AT_ONCE})
+_BEING_WRITTEN = frozenset({_STATE.PREPARING, _STATE.COMMITTING, _STATE.SETTLING})
 
 
 def next_branch_state(state: BranchState, event: BranchEvent) -> BranchState:
     """Return the state after `event`.
 
     Raises `BranchError` for a pair that may not be: heuristically committed or rolled back when a coordinator decides
-    about a branch that an operator has settled, else PROTOCOL.
+    about a branch that an operator has settled; UNREACHABLE when it calls again while its earlier call is being written, of which it may
+    know nothing as the connection was lost; else PROTOCOL.
     """
     after = BRANCH_TRANSITIONS.get((state, event))
     if after is not None:
@@ -122,4 +124,8 @@ def next_branch_state(state: BranchState, event: BranchEvent) -> BranchState:
     failure = _HEURISTIC.get(state) if event in _DECISIONS else None
     if failure is not None:
         raise BranchError(f"{state.value}: call forget when that is noted", failure)
+    if state in _BEING_WRITTEN and (event in _DECISIONS or event is _EVENT.PREPARE):
+        raise BranchError(
+            f"{state.value}, as an earlier call asked: wait a moment, and call again", BranchFailure.UNREACHABLE
+        )
     raise BranchError(f"the call came at a wrong time: {event.value}, but {state.value}", BranchFailure.PROTOCOL)

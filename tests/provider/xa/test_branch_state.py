@@ -13,6 +13,7 @@ from pyjms_provider.core.branch_state import BRANCH_TRANSITIONS, BranchEvent, Br
 S, E = BranchState, BranchEvent
 OVER = {S.COMMITTED, S.ROLLED_BACK, S.FORGOTTEN, S.LOST}
 DECISIONS = {E.SETTLE, E.ROLLBACK, E.COMMIT_AT_ONCE}
+BEING_WRITTEN = {S.PREPARING, S.COMMITTING, S.SETTLING}
 HEURISTIC = {
     S.HEURISTICALLY_COMMITTED: BranchFailure.HEURISTICALLY_COMMITTED,
     S.HEURISTICALLY_ROLLED_BACK: BranchFailure.HEURISTICALLY_ROLLED_BACK,
@@ -28,6 +29,8 @@ def test_each_pair_is_in_the_table_or_refused_with_its_code(state: BranchState, 
     with pytest.raises(BranchError) as caught:
         next_branch_state(state, event)
     expected = HEURISTIC.get(state, BranchFailure.PROTOCOL) if event in DECISIONS else BranchFailure.PROTOCOL
+    if state in BEING_WRITTEN and event in {*DECISIONS, E.PREPARE}:
+        expected = BranchFailure.UNREACHABLE  # an earlier call has not ended, whose caller lost its connection perhaps
     assert caught.value.failure is expected
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from threading import Event, Thread
@@ -9,7 +10,7 @@ from threading import Event, Thread
 import pytest
 
 from pyjms.spi.errors import BranchError, ClosedError
-from pyjms.spi.xid import Xid
+from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.journal import Changes
 from pyjms_tck.spi.environment import Threads
@@ -118,3 +119,39 @@ def test_a_stop_waits_for_what_a_coordinator_has_written(site: XaSite, one_phase
     stopping.join()
     site.start()
     assert (site.drain(), site.drain(BILLS)) == ([], [("bill", 1)])
+
+
+@pytest.mark.parametrize("call", ["prepare", "commit", "commit at once"])
+def test_a_coordinator_that_calls_again_while_its_call_is_being_written_is_to_try_again(
+    site: XaSite, call: str
+) -> None:
+    """Its first call went with a connection that was lost; to hear XAER_PROTO it has done nothing wrong."""
+    site.send("order")
+    party = site.party()
+    party.prepare() if call == "commit" else party.work()
+    other = site.session(transacted=True)
+    heard: list[BranchFailure] = []
+
+    def call_again(point: str, changes: Changes) -> None:
+        if point != "before write":
+            return
+        site.trap = None
+        calls: tuple[Callable[[Xid], object], ...] = (
+            other.xa_prepare if call == "prepare" else other.xa_commit,
+            other.xa_rollback,
+        )
+        for again in calls:
+            with pytest.raises(BranchError) as raised:
+                again(ONE)
+            heard.append(raised.value.failure)
+
+    site.trap = call_again
+    if call == "prepare":
+        party.session.xa_prepare(ONE)
+    else:
+        party.session.xa_commit(ONE, one_phase=call == "commit at once")
+    assert heard == [BranchFailure.UNREACHABLE] * 2
+    if call == "prepare":
+        other.xa_rollback(ONE)
+    expected = ([("order", 2)], []) if call == "prepare" else ([], [("bill", 1)])
+    assert (site.drain(), site.drain(BILLS)) == expected
