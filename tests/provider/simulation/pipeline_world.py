@@ -15,7 +15,7 @@ from random import Random
 from typing import Final
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
+from pyjms.spi.errors import GroupError, InDoubtError, ProviderError, ResourceError
 from pyjms.spi.replay import GroupRequest, OpenGroup, StageName
 from pyjms.testing import VirtualClock
 from pyjms_provider.core.journal import Changes
@@ -194,15 +194,17 @@ class PipelineWorld:
         except InDoubtError:
             self._is_perhaps_released = True
             raise
+        else:
+            self._is_perhaps_released = False
         finally:
             self._is_busy = False
 
     def _release_again(self) -> None:
+        """Be the operator who was not answered, and asks again; who has the group open is told that it has gone."""
         if self._is_perhaps_released:
-            self._is_perhaps_released = False
-            groups = self.site.connect().reader_groups()
-            if groups.groups():
-                groups.release("g")
+            self._opened = None
+            with suppress(GroupError):  # it was released
+                self._release()
 
     # The pipeline
 
