@@ -344,9 +344,10 @@ class Ordering:
             return self._mask != 0
         if cursor.index is not None:
             return cursor in cursor.index.ready or cursor.index.lags
-        passed = cursor.passed
-        return bool(cursor.behind or cursor.matched) or any(
-            lane.live and lane.sequences[-1] > passed[priority] for priority, lane in enumerate(self._lanes)
+        passed, behind, matched = cursor.passed, cursor.behind, cursor.matched
+        return any(
+            lane.live and (priority in behind or priority in matched or lane.sequences[-1] > passed[priority])
+            for priority, lane in enumerate(self._lanes)
         )
 
     def is_wanted(self, cursor: Cursor, entry: QueueEntry) -> bool:

@@ -312,6 +312,18 @@ def test_a_mismatch_that_is_noted_is_not_evaluated_again(orders: Orders) -> None
     assert orders.ordering.may_have(cursor), "what stands before it has not been evaluated"
 
 
+def test_notes_of_a_priority_that_has_nothing_any_more_wake_nobody(orders: Orders) -> None:
+    cursor = orders.cursor("a")
+    urgent = orders.add("b1", priority=9)
+    assert orders.take(cursor) is None
+    orders.ordering.discard(urgent)
+    orders.ordering.restore([urgent])
+    orders.ordering.discard(urgent)
+    orders.add("b2")
+    assert orders.take(cursor) is None
+    assert not orders.ordering.may_have(cursor)
+
+
 def test_a_browser_sees_each_message_once(orders: Orders) -> None:
     for name in ["a", "b"]:
         orders.add(name)
