@@ -201,10 +201,10 @@ def _properties(texts: Any, types: Any) -> tuple[dict[str, Stored], dict[str, An
     for name, text in _pairs(texts):
         letter = letters.get(name, "T")
         if name in HEADERS and letter != "T":
-            if letter not in _HEADER_LETTERS.get(name, "U"):
+            if text is None or letter not in tuple(_HEADER_LETTERS.get(name, "U")):
                 raise RowError(
                     f"column property_types has {letter!r} for {name}, a header field that stands among the properties: write U (a text in "
-                    "Base64), J (a moment in milliseconds), or X (a JMSCorrelationID of bytes)"
+                    "Base64), J (a moment in milliseconds), or X (a JMSCorrelationID of bytes), and a text"
                 )
             unfit[name] = _value(name, text, letter)
         elif letter == "N":

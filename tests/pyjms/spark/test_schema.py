@@ -158,9 +158,13 @@ def test_one_column_decides_the_body(row: dict[str, Any], kind: BodyKind, body: 
         *[
             (
                 {"text": "a", "properties": {name: text}, "property_types": {name: letter}},
-                f"has '{letter}' for {name}, a header field",
+                f"has {letter!r} for {name}, a header field",
             )
             for name, letter, text in (
+                ("JMSType", None, "5"),
+                ("JMSType", "", "5"),
+                ("JMSCorrelationID", "UX", "5"),
+                ("JMSType", "U", None),
                 ("JMSType", "I", "5"),
                 ("JMSMessageID", "X", "AP8="),
                 ("JMSCorrelationID", "J", "5"),
