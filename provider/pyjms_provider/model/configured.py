@@ -94,7 +94,7 @@ class ConfiguredObject(ManagedObject):
 
     def delete(self, *, by: str = "") -> None:
         # Its own thread, too, if it has one: whoever made something below it meanwhile would leave that in the store, without it.
-        self._above.configuration_thread.call(lambda: self._in_thread(lambda: self._delete(by)))
+        self._above.configuration_thread.call(lambda: self._begin_deletion(by))
 
     def close(self) -> None:
         with ExitStack() as ends:  # one that fails to end keeps no other one open
@@ -368,6 +368,10 @@ class ConfiguredObject(ManagedObject):
             else:
                 actual[name] = value
         return actual
+
+    def _begin_deletion(self, by: str) -> None:
+        self._check_there()  # first: the thread of what has been deleted has ended
+        self._in_thread(lambda: self._delete(by))
 
     def _delete(self, by: str) -> None:
         self._check_there()

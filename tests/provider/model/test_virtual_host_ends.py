@@ -9,6 +9,7 @@ import pytest
 
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
+from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.stores.errors import StoreError
@@ -119,3 +120,10 @@ def test_a_memory_node_that_was_stopped_has_its_host_again(folder: Folder) -> No
     found = folder.found_host()
     assert found.attribute_values(["branch_timeout_ms"]) == {"branch_timeout_ms": 7}
     assert found.child("queue", "q").attribute_values(["max_messages"]) == {"max_messages": 5}
+
+
+def test_one_that_is_deleted_again_is_not_there(folder: Folder) -> None:
+    host = folder.host(stored=True)
+    host.delete()
+    with pytest.raises(UnknownObjectError):
+        host.delete()
