@@ -74,7 +74,8 @@ class Interruption:
                     raise KeyboardInterrupt
         elif event == "return":
             caller = frame.f_back
-            if caller is not None and caller in self._last:
+            # A call with *arguments is one of the interpreter, also of a function of Python's: it looks for signals after it.
+            if caller in self._last and dis.opname[caller.f_code.co_code[caller.f_lasti]] != "CALL_FUNCTION_EX":
                 self._last[caller] = _NOWHERE
             self._last.pop(frame, None)
         return self._step

@@ -30,9 +30,8 @@ Equalities: TypeAlias = tuple[tuple[str, str | int | float], ...]
 UNKNOWN_KEY: Final = 0x6A6D73  # whatever number: who has it by chance is asked in vain
 """The key of messages for which all selectors must be asked."""
 
-_SINGLE = (
-    2.0**24
-)  # from here on a float, and from the other a double, is not only equal to whole numbers that are itself
+# From here on a float, and from the other a double, is not only equal to whole numbers that are itself.
+_SINGLE = 2.0**24
 _DOUBLE = 2.0**53
 
 

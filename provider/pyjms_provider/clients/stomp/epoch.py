@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.errors import ConnectionLostError, InDoubtError, ProviderError, ResourceError
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
+from pyjms_provider.clients.stomp.outbox import Said
 from pyjms_provider.clients.stomp.refusals import refusal
 from pyjms_provider.clients.stomp.wire import UnsentError, Wire, WireEndedError
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -55,15 +56,6 @@ def lost_while_sent(error: InterruptedLinkError) -> ProviderError:
     return InDoubtError(
         f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
     )
-
-
-class Said:
-    """Whether frames are on their way for certain: who was interrupted while it said them must not say them again."""
-
-    __slots__ = ("is_said",)
-
-    def __init__(self) -> None:
-        self.is_said = False
 
 
 def may_be_made(error: BaseException) -> bool:
@@ -114,6 +106,11 @@ class _Answer:
         self.frame: Frame | None = None
         self.error: ProviderError | None = None
         self.is_interrupted = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has come, or will not."""
+        return self.frame is not None or self.error is not None or self.is_interrupted
 
 
 class Question(Said):
@@ -178,9 +175,7 @@ class Epoch:
         Raises `ProviderError`, `InterruptedLinkError`.
         """
         try:
-            self.wire.send(*frames, needs_room=needs_room)
-            if said is not None:
-                said.is_said = True  # no call stands between, so Python looks for no signal
+            self.wire.send(*frames, needs_room=needs_room, said=said)
         except WireEndedError as error:
             raise _interrupted(error) from error
 
@@ -261,7 +256,8 @@ class Epoch:
                 self._answers[receipt] = answer
             self.post(frame, said=question)
         limit_ms = self._settings.timeout_ms
-        self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
+        if not answer.is_there:  # else the call that was interrupted may have lowered the signal
+            self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
         return self._heard(answer, frame.command, limit_ms)
 
     def _heard(self, answer: _Answer, command: str, limit_ms: int) -> Frame:

@@ -18,7 +18,7 @@ from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, FRAME_MESSAGES_MAX, LENGTH
 
-__all__ = ["Outbox", "OutboxClosedError"]
+__all__ = ["Outbox", "OutboxClosedError", "Said"]
 
 _CLOCK: Final = SystemClock()
 _BATCH = 256 * 1024
@@ -29,6 +29,15 @@ _PARTS_MAX = FRAME_MESSAGES_MAX  # two of a message, so half of what a broker ta
 
 class OutboxClosedError(Exception):
     """The connection has ended; what was put in last may or may not have been written."""
+
+
+class Said:
+    """Whether frames are on their way for certain: who was interrupted while it said them must not say them again."""
+
+    __slots__ = ("is_said",)
+
+    def __init__(self) -> None:
+        self.is_said = False
 
 
 class Outbox:
@@ -85,10 +94,10 @@ class Outbox:
         """Whether the I/O thread has something to write."""
         return self._is_handed_over
 
-    def put(self, data: bytes, *, corked: bool = False, needs_room: bool = True) -> None:
+    def put(self, data: bytes, *, corked: bool = False, needs_room: bool = True, said: Said | None = None) -> None:
         """Have `data` written after all that came before; wait for room, if it `needs_room`.
 
-        `corked`: not yet, but together with what comes, or when `uncork` is called, or when there is much of it.
+        `corked`: not yet, but together with what comes, or when `uncork` is called, or when there is much of it. `said` is told as soon as that is certain.
 
         Raises `ResourceError` when there was none, `OutboxClosedError`.
         """
@@ -99,6 +108,8 @@ class Outbox:
             with self._lock:
                 self._check_open()
                 is_whole = False
+                if said is not None:
+                    said.is_said = True  # from here on it gets in, or whoever is interrupted ends the connection
                 if self._is_open:
                     self._seal()
                 if corked or self._size or self._write_here is None:

@@ -252,12 +252,13 @@ class StompSession(ProviderSession):
             return  # lost at this very moment
         settlement = _begin_settlement(fresh)
         try:
-            if not self._connection.settings.confirm_acknowledge:
+            if self._connection.settings.confirm_acknowledge:
+                if frames:
+                    epoch.ask(*frames, said=settlement)
+                else:
+                    flush(epoch)
+            elif frames:  # else there is nothing to say: over WebSocket it would be an empty message
                 epoch.post(*frames, said=settlement)
-            elif frames:
-                epoch.ask(*frames, said=settlement)
-            else:
-                flush(epoch)
         except InterruptedLinkError:
             self._connection.redeliveries.acknowledged(held)  # if they come again, they are settled again
         except UnansweredError:
@@ -325,8 +326,11 @@ class StompSession(ProviderSession):
         with self._lock:
             self._closed = True
             held, subscriptions = list(self._held), list(self._subscriptions)
-        if self._transaction is not None:
-            self._transaction.abort()
+        transaction = self._transaction  # once: a commit on another thread takes it away
+        if transaction is not None:
+            if not transaction.has_ended:
+                transaction.doom("the session was closed meanwhile")  # first: no COMMIT may follow the ABORT
+            transaction.abort()
         steps: list[Callable[[], None]] = [subscription.close for subscription in subscriptions]
         steps.append(partial(self._give_back, held))
         for step in steps:

@@ -367,9 +367,7 @@ class Subscription(ProviderConsumer):
             self._is_ending = True
             epoch = self._epoch
             if epoch and not self._is_made and self._connection.link.newest.number == epoch:
-                self.is_given_up = (
-                    True  # its UNSUBSCRIBE would overtake the SUBSCRIBE that makes it anew, and follows that
-                )
+                self.is_given_up = True  # its UNSUBSCRIBE would overtake the SUBSCRIBE that makes it anew: it follows
                 return
             returned = [each for each in self._returned if not each.is_settled()]
         self._connection.redeliveries.seen(returned)  # recovered and not asked for again: the broker has them unmarked

@@ -29,6 +29,8 @@ class Transaction:
         """What its commit settles."""
         self._commit = Said()
         self._abort = Said()
+        self._is_refused = False
+        """Whether the broker has refused COMMIT: what was acknowledged in it is not settled."""
         self._failure: str | None = None
         epoch.post(Frame("BEGIN", {"transaction": name}))
 
@@ -45,8 +47,8 @@ class Transaction:
 
     @property
     def has_committed(self) -> bool:
-        """Whether COMMIT was said, whatever the broker answered."""
-        return self._commit.is_said
+        """Whether COMMIT was said, and not refused as far as is known."""
+        return self._commit.is_said and not self._is_refused
 
     @property
     def has_ended(self) -> bool:
@@ -82,6 +84,7 @@ class Transaction:
                 f"the broker did not answer COMMIT ({error}): it is not known whether the transaction was committed"
             ) from error
         except ProviderError as error:
+            self._is_refused = True
             raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
 
     def _hear_commit(self) -> None:
@@ -94,6 +97,7 @@ class Transaction:
                 "transaction was committed"
             ) from error
         if self._failure is not None:
+            self._is_refused = True
             raise RolledBackError(f"the transaction was rolled back: {self._failure}")
 
     def abort(self) -> None:

@@ -28,7 +28,7 @@ from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms_provider.clients.stomp.connecting import connect
 from pyjms_provider.clients.stomp.heart_beat import HeartBeat
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
-from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError
+from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError, Said
 from pyjms_provider.clients.stomp.reading import TICK_S, InterruptedReadError, Reading, Watch
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, Limits, encode
 from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
@@ -165,14 +165,14 @@ class Wire:
             raise ResourceError(f"{self.endpoint} speaks STOMP {answer.headers.get('version', '1.0')}; this needs 1.2")
         return answer
 
-    def send(self, *frames: Frame, needs_room: bool = True) -> None:
+    def send(self, *frames: Frame, needs_room: bool = True, said: Said | None = None) -> None:
         """Have `frames` written, one after the other. Returns before they are.
 
         needs_room: False for what is small, and said a few times at most before the broker has read it: it gets in though much
         waits to be written. Raises `ProviderError` for a frame that cannot be written (nothing of it is), `ResourceError` when the broker does not
         read, `WireEndedError`.
         """
-        self._put(self._channel.frame(self._encoded(frames)), needs_room=needs_room)
+        self._put(self._channel.frame(self._encoded(frames)), needs_room=needs_room, said=said)
 
     def _encoded(self, frames: Sequence[Frame]) -> bytes:
         try:
@@ -222,9 +222,9 @@ class Wire:
             self._wake()
             raise
 
-    def _put(self, data: bytes, *, corked: bool = False, needs_room: bool = True) -> None:
+    def _put(self, data: bytes, *, corked: bool = False, needs_room: bool = True, said: Said | None = None) -> None:
         try:
-            self._outbox.put(data, corked=corked, needs_room=needs_room)
+            self._outbox.put(data, corked=corked, needs_room=needs_room, said=said)
         except (OutboxClosedError, OSError) as error:
             raise self._ended(error) from error
 

@@ -17,6 +17,7 @@ from tests.provider.clients.stomp.fake_broker import FakeBroker
 from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connected, consume, hasten
 from tests.provider.helpers import make_envelope
 from tests.provider.interruptions import Interruption, each_interruption
+from tests.pyjms.runtime.helpers import Call
 
 FILES = tuple(
     f"clients/stomp/{name}.py" for name in ("session", "epoch", "transactions", "held_message", "wire", "outbox")
@@ -118,6 +119,47 @@ def test_what_the_broker_refuses_may_be_said_again() -> None:
             with pytest.raises(ProviderError, match="not now"):
                 session.acknowledge(deliveries)
         assert settled(broker) == {("a0", ""): 2}
+
+
+def test_what_a_refused_commit_acknowledged_is_said_again_in_the_next_transaction() -> None:
+    with FakeBroker(refused={"COMMIT": "disk full"}) as broker, connected(broker) as connection:
+        session, told = connection.open_session(transacted=True), Told()
+        consumer = consume(session, told=told)
+        broker.deliver(consumer.id, "a0")
+        told.wait(1)
+        delivery = consumer.poll()
+        assert delivery is not None
+        session.acknowledge([delivery])
+        with pytest.raises(RolledBackError, match="disk full"):
+            session.commit()
+        session.rollback()
+        session.recover([delivery])
+        broker.refused.clear()
+        again = consumer.poll()
+        assert again is not None
+        session.acknowledge([again])
+        session.commit()
+        assert [each for each, _ in settled(broker)] == ["a0", "a0"]
+        consumer.close()
+        connection.flush()
+        assert len(broker.of("UNSUBSCRIBE")) == 1
+
+
+def test_no_commit_follows_the_abort_of_a_session_that_is_closed_meanwhile() -> None:
+    closing: list[Call[None]] = []
+
+    def close(_: int, frame: Frame) -> None:
+        if frame.command == "ABORT" and frame.headers["transaction"] == "flush" and not closing:
+            closing.append(Call(session.close))
+            closing[0].is_blocked()
+
+    with FakeBroker(on_frame=close) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        with pytest.raises(ProviderError):
+            session.commit()
+        closing[0].result()
+        assert broker.of("COMMIT") == []
 
 
 def ends() -> dict[str, Callable[[StompSession], None]]:

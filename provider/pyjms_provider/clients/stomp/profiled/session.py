@@ -418,9 +418,8 @@ class ProfiledSession(ProviderSession):
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         if suspend and fail:
             raise BranchError("work is suspended or has failed, not both", BranchFailure.INVALID)
-        if (
-            self._unit is not None and self._unit.has_ended
-        ):  # in the next one the broker knows of no work in it that could end
+        if self._unit is not None and self._unit.has_ended:
+            # In the next connection the broker knows of no work in the branch that could end.
             raise BranchError(
                 "the branch can only be rolled back, as the connection was lost in it", BranchFailure.ROLLED_BACK
             )

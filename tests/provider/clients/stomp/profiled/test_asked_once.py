@@ -73,6 +73,27 @@ def test_what_is_interrupted_is_not_asked_twice(command: str) -> None:
     assert each_interruption(attempt, *FILES) > 10
 
 
+def test_an_answer_that_was_there_when_the_call_was_interrupted_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
+        session = connection.open_session(transacted=True)
+        session.xa_start(XID)
+        epoch = connection.link.current()
+
+        def interrupted(*_: object) -> Frame:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(epoch, "_heard", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.xa_end(XID)
+        monkeypatch.setattr(epoch.wire, "wait", lambda *_: pytest.fail("it waits for what is there"))
+        session.xa_end(XID)
+        monkeypatch.undo()
+        assert len(peer.of("END")) == 1
+
+
 def test_an_error_that_came_after_the_wait_is_what_the_next_call_tells() -> None:
     events = Events()
     with Peer(unanswered={"PREPARE"}) as peer, linked(peer, events, options=NO_BEATS) as connection:
