@@ -60,6 +60,17 @@ _LEFT_AS: Final = {
 }
 
 
+def _why_not_committed(error: InterruptedLinkError | UnansweredError) -> ProviderError:
+    """Return what the client hears of a commit that was answered so."""
+    if isinstance(error, UnsentLinkError):
+        return RolledBackError(
+            f"the transaction was rolled back, as the connection was lost before the commit was sent: {error}"
+        )
+    if isinstance(error, InterruptedLinkError):
+        return InDoubtError(f"the connection was lost during the commit ({error}): it is not known whether it was done")
+    return InDoubtError(error.reason)
+
+
 class ProfiledSession(ProviderSession):
     """A session of a `ProfiledConnection`."""
 
@@ -79,6 +90,8 @@ class ProfiledSession(ProviderSession):
         """Where the open transaction, or the branch, has begun: what is said of it elsewhere would be half of it."""
         self._is_doomed = False
         """Whether the transaction has acknowledged a message of a lost connection, which comes again."""
+        self._committing: Question | None = None
+        """COMMIT of the open transaction, if whoever asked for that was interrupted."""
         self._question: Question | None = None
         """The last call about a branch, if its answer was not heard."""
         self._timeout_s = 0
@@ -106,8 +119,9 @@ class ProfiledSession(ProviderSession):
         try:
             if self.transacted:
                 epoch = self._unit
-                if epoch is None:
-                    epoch = self._unit = self.connection.link.current()
+                if epoch is None or self._committing is not None:
+                    self._forget_commit()
+                    epoch = self._enter_unit(self._unit or self.connection.link.current())
                 self._send_in_unit(epoch, envelope)
             else:
                 self._send(envelope)
@@ -168,31 +182,42 @@ class ProfiledSession(ProviderSession):
             self._unit = epoch
         return self._unit
 
+    def _forget_commit(self) -> None:
+        """Go on with something else than to ask again what became of an interrupted commit: if it was said, it has ended the transaction."""
+        if self._committing is not None:
+            if self._committing.is_said:
+                self._leave_unit()
+            self._committing = None
+
+    def _leave_unit(self) -> None:
+        """Have no open transaction any more. Whoever is interrupted before this calls again, and it goes on from there."""
+        self._committing = self._unit = None
+        self._is_doomed = False
+
     def commit(self) -> None:
         self._check_transacted()
-        epoch, self._unit = self._unit, None
-        is_doomed, self._is_doomed = self._is_doomed, False
-        if is_doomed or (epoch is not None and epoch.has_ended):
-            if epoch is not None:
-                self._tell(epoch, verbs.AbortTransaction(session=self.name))
+        epoch, question = self._unit, self._committing
+        is_said = question is not None and question.is_said
+        if not is_said and (self._is_doomed or (epoch is not None and epoch.has_ended)):
+            self.rollback()
             raise RolledBackError("the transaction was rolled back, as the connection was lost in it")
         if epoch is None:
             return
+        if question is None:
+            question = self._committing = Question(epoch, verbs.CommitTransaction)
         try:
-            epoch.ask(verbs.CommitTransaction(session=self.name).write())
-        except UnsentLinkError as error:
-            raise RolledBackError(
-                f"the transaction was rolled back, as the connection was lost before the commit was sent: {error}"
-            ) from error
-        except InterruptedLinkError as error:
-            raise InDoubtError(
-                f"the connection was lost during the commit ({error}): it is not known whether it was done"
-            ) from error
-        except UnansweredError as error:
-            raise InDoubtError(error.reason) from error
+            epoch.ask_once(question, verbs.CommitTransaction(session=self.name).write())
+        except (InterruptedLinkError, UnansweredError) as error:
+            self._leave_unit()
+            raise _why_not_committed(error) from error
+        except ProviderError:
+            self._leave_unit()
+            raise
+        self._leave_unit()
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         self._check_transacted()
+        self._forget_commit()
         epoch = self._enter_unit(self._unit or self.connection.link.current())
         if self._is_doomed or epoch.has_ended:
             self.commit()  # which says why it cannot be done
@@ -215,10 +240,10 @@ class ProfiledSession(ProviderSession):
 
     def rollback(self) -> None:
         self._check_transacted()
-        epoch, self._unit = self._unit, None
-        self._is_doomed = False
-        if epoch is not None:
+        epoch, question = self._unit, self._committing
+        if epoch is not None and not (question is not None and question.is_said):
             self._tell(epoch, verbs.AbortTransaction(session=self.name))
+        self._leave_unit()
 
     def _check_transacted(self) -> None:
         self._check_open()
@@ -319,6 +344,7 @@ class ProfiledSession(ProviderSession):
 
     def _acknowledge_in_unit(self, epoch: Epoch | None, live: Sequence[ReceivedMessage], *, are_all: bool) -> None:
         """Have them settled by the commit. What was sent because of messages that come again must not be committed."""
+        self._forget_commit()
         self._is_doomed = self._is_doomed or not are_all
         if epoch is not None and self._enter_unit(epoch) is epoch:  # else the transaction is lost: the commit tells
             self._post(epoch, verbs.Acknowledge(session=self.name, ids=_ids(live)))

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import BranchError
+from pyjms.spi.errors import BranchError, InDoubtError, RolledBackError
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
@@ -165,3 +165,61 @@ def test_an_end_that_was_lost_is_a_rollback_when_it_is_asked_for_again() -> None
             failures.append(raised.value.failure)
         assert failures == [BranchFailure.UNREACHABLE, BranchFailure.ROLLED_BACK]
         assert len(peer.of("END")) == 1
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_transaction_whose_end_was_interrupted_is_ended_by_the_next_call(end: str) -> None:
+    def attempt(interruption: Interruption) -> None:
+        with Peer() as peer, linked(peer) as connection:
+            session = connection.open_session(transacted=True)
+            session.send(make_envelope("a"))
+            epoch = connection.link.current()
+            with suppress(KeyboardInterrupt), interruption():
+                getattr(session, end)()
+            try:
+                getattr(session, end)()
+            except (RolledBackError, InDoubtError):
+                assert connection.link.current() is not epoch, interruption.where
+            if connection.link.current() is epoch:
+                said = peer.of("COMMIT" if end == "commit" else "ABORT")
+                assert len(said) == 1 or (said and end == "rollback"), interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def test_what_is_sent_after_an_interrupted_commit_is_committed_by_the_next_one() -> None:
+    def attempt(interruption: Interruption) -> None:
+        with Peer() as peer, linked(peer) as connection:
+            session = connection.open_session(transacted=True)
+            session.send(make_envelope("a"))
+            epoch = connection.link.current()
+            with suppress(KeyboardInterrupt), interruption():
+                session.commit()
+            with suppress(RolledBackError):  # the connection ended with the interrupt
+                session.send(make_envelope("b"))
+                session.commit()
+            if connection.link.current() is epoch:
+                assert peer.frames[-1][1].command == "COMMIT", interruption.where
+                assert len(peer.of("COMMIT")) in {1, 2}, interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def test_a_commit_that_was_said_and_lost_its_connection_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer(unanswered={"COMMIT"}) as peer, linked(peer, options=NO_BEATS) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        epoch = connection.link.current()
+
+        def interrupted(*_: object) -> Frame:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(epoch.wire, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.commit()
+        peer.wait_for("COMMIT")
+        peer.cut()
+        with pytest.raises(InDoubtError):
+            session.commit()
+        session.commit()
