@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -263,9 +263,10 @@ class VirtualHost(StoryTelling, Stoppable):
         """Be ERRORED, as its broker has lost its store; who starts it takes the store again, or waits for it."""
         if self._broker is not broker or self.state is not State.ACTIVE:
             return  # it was stopped meanwhile, and perhaps started again
-        self._put_children_away()
-        self._on_stop()
-        self._fail(error, "has lost its store")
+        with ExitStack() as ends:  # whatever fails to end, the broker must not serve any more
+            ends.callback(self._fail, error, "has lost its store")
+            ends.callback(self._on_stop)
+            self._put_children_away()
 
     def _open_pending(self) -> None:
         self.queues.restore([record for record in self.pending if record.category == "queue"])

@@ -127,3 +127,20 @@ def test_one_that_is_deleted_again_is_not_there(folder: Folder) -> None:
     host.delete()
     with pytest.raises(UnknownObjectError):
         host.delete()
+
+
+def test_one_that_has_lost_its_store_serves_no_more_though_a_child_fails_to_end(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = folder.host(stored=True)
+    route = host.create_child("route", {"name": "a", "source": "b", "targets": [{"queue": "c"}]})
+    broker = host.embedded
+
+    def fail() -> None:
+        raise StoreError("no")
+
+    monkeypatch.setattr(route, "_on_stop", fail)
+    with pytest.raises(StoreError):
+        host._lose(broker, ResourceError("another broker has it"))
+    assert host.state is State.ERRORED
+    assert broker.has_stopped
