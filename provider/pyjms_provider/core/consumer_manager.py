@@ -176,8 +176,8 @@ class _Crowd:
                     yield next(iter(self.by_cursor[each]))
 
 
-class _Question:
-    """Who wants one message, each selector evaluated once however many consumers share it."""
+class _Choice:
+    """The choice of who is to be woken for one message, each selector evaluated once however many consumers share it."""
 
     __slots__ = ("_entry", "_keys", "_mismatch", "known")
 
@@ -242,14 +242,14 @@ class PriorityGroup:
         """Whether no consumer has this priority."""
         return not any(self.lists.values())
 
-    def first(self, question: _Question) -> Consumer | None:
+    def first(self, choice: _Choice) -> Consumer | None:
         """Return the first in Interested that wants a message.
 
         Where many have the same selector, or an index says who may want it, the others are passed over together.
         """
         interested = self.lists[_INTERESTED]
         crowd = self.crowd
-        wants = question.wants
+        wants = choice.wants
         if crowd is not None:
             if len(interested) <= _MANY:
                 self.crowd = crowd = None
@@ -257,7 +257,7 @@ class PriorityGroup:
                 first = next(iter(interested))
                 if wants(first):
                     return first  # mostly: no need to ask all the others
-                wanting = [each for each in crowd.firsts(question.cursors_of) if wants(each)]
+                wanting = [each for each in crowd.firsts(choice.cursors_of) if wants(each)]
                 return min(wanting, key=_by_turn, default=None)
         found: Consumer | None = None
         steps = 0
@@ -266,7 +266,7 @@ class PriorityGroup:
                 found = consumer
                 break
             steps += 1
-        if crowd is None and steps > _MANY and steps >= len(question.known) * _ALIKE:
+        if crowd is None and steps > _MANY and steps >= len(choice.known) * _ALIKE:
             self.crowd = _Crowd(interested)
         return found
 
@@ -354,9 +354,8 @@ class ConsumerManager:
         assert group is not None, "it has one from ADD on"
         lists, crowd = group.lists, group.crowd
         group.crowd = None  # until it agrees again: who is interrupted leaves it to be made anew
-        if (
-            before is not _REMOVED
-        ):  # with no call from here on, at which Python could interrupt the thread, until all is done
+        # With no call from here on, at which Python could interrupt the thread, until the place is noted.
+        if before is not _REMOVED:
             del lists[before][consumer]
         if after is not _REMOVED:
             lists[after][consumer] = None
@@ -406,13 +405,13 @@ class ConsumerManager:
             if consumer is not None and consumer.cursor is None:
                 self._move(consumer, _NOTIFY)  # no priorities and no selector: nothing to weigh
                 return consumer
-        question = _Question(entry, mismatch)
+        choice = _Choice(entry, mismatch)
         for group in self._groups:
-            found = group.first(question)
+            found = group.first(choice)
             if found is not None:
                 self._move(found, _NOTIFY)
                 return found
-            if self.has_priorities and any(map(question.wants, group.lists[_NOTIFIED])):
+            if self.has_priorities and any(map(choice.wants, group.lists[_NOTIFIED])):
                 return None  # a woken consumer of higher priority than the rest is going to take it
         return None
 

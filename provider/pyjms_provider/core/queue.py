@@ -236,9 +236,9 @@ class Queue(RestorableQueue, SettlingQueue):
         """Hand the next message that `consumer` would and may take to its session; None when there is none now.
 
         A woken consumer stays woken while this succeeds; when it yields nothing, it waits for the next wake-up. With `or_wait`, interest begins when
-        this yields nothing, and ends when it succeeds. With `at_once` it reads nothing from a disk, and evaluates a selector some thousand times at
-        most: then it raises `NotAtOnceError`, and the consumer is as it was. It gives up, as if there were none, where it depends on consumers of
-        higher priority which have not looked yet, and on more messages than fit into memory: they will look, and then others are woken. Raises `ResourceError`.
+        this yields nothing, and ends when it succeeds. With `at_once` it reads nothing from a disk, and evaluates a selector some thousand times at most: then it
+        raises `NotAtOnceError`, and the consumer is as it was. It gives up, as if there were none, where it depends on consumers of higher
+        priority which have not looked yet, and on more messages than fit into memory: they will look, and others are woken. Raises `ResourceError`.
         """
         delivery: Delivery | None = None
         woken: Sequence[Consumer] = ()
