@@ -344,6 +344,8 @@ class ProfiledSession(ProviderSession):
 
     def _acknowledge_in_unit(self, epoch: Epoch | None, live: Sequence[ReceivedMessage], *, are_all: bool) -> None:
         """Have them settled by the commit. What was sent because of messages that come again must not be committed."""
+        if are_all and not live:
+            return  # a commit that is made again has nothing more to acknowledge
         self._forget_commit()
         self._is_doomed = self._is_doomed or not are_all
         if epoch is not None and self._enter_unit(epoch) is epoch:  # else the transaction is lost: the commit tells
