@@ -233,7 +233,7 @@ class Epoch:
                 self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
             finally:
                 with self._lock:
-                    if self._answers.pop(receipt, None) is not None and late is not None:
+                    if self._answers.pop(receipt, None) is not None and late is not None and not answer.is_there:
                         self._late[receipt] = late
         except BaseException:
             if late is not None:
@@ -344,12 +344,13 @@ class Epoch:
         elif frame.command == "RECEIPT":
             receipt = frame.headers.get("receipt-id", "")
             with self._lock:
-                answer = self._answers.pop(receipt, None)
+                answer = self._answers.get(receipt)
                 late = self._late.pop(receipt, None)
                 if answer is not None:  # now: who gives up waiting finds it, or is found in `late`
                     answer.frame = frame
             if answer is not None:
                 answer.signal.set()
+                self._answers.pop(receipt, None)  # last: whoever is interrupted before ends the epoch, which tells those that are here
             elif late is not None:
                 late(frame)
             elif (done := self._take_expected(frame.headers.get("receipt-id"))) is not None:
@@ -371,17 +372,16 @@ class Epoch:
             return
         with self._lock:
             self._late.pop(receipt or "", None)
-            if receipt is not None:
-                awaited = [answer for answer in (self._answers.pop(receipt, None),) if answer is not None]
-            elif self.error_names_receipt:
-                awaited = []
-            else:
-                awaited = list(self._answers.values())
-                self._answers.clear()
-            for answer in awaited:  # now: who gives up waiting finds it
+            awaited = {
+                awaiting: answer
+                for awaiting, answer in self._answers.items()
+                if awaiting == receipt or (receipt is None and not self.error_names_receipt)
+            }
+            for answer in awaited.values():  # now: who gives up waiting finds it
                 answer.error = error
-        for answer in awaited:
+        for awaiting, answer in awaited.items():
             answer.signal.set()
+            self._answers.pop(awaiting, None)  # as in `on_frame`
         if not awaited:
             self._events.on_broker_error(error)
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from threading import Event
 
 import pytest
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import BranchError, InDoubtError, RolledBackError
+from pyjms.spi.errors import BranchError, InDoubtError, ProviderError, RolledBackError
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
 from pyjms_provider.protocols.stomp.answers import Prepared
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, linked
+from tests.provider.clients.stomp.test_interrupted import when_read
+from tests.provider.clients.stomp.test_reading import come_back
 from tests.provider.clients.stomp.world import Events, hasten
 from tests.provider.helpers import make_envelope
 from tests.provider.interruptions import Interruption, each_interruption
@@ -225,3 +228,37 @@ def test_a_commit_that_was_said_and_lost_its_connection_is_in_doubt(monkeypatch:
         with pytest.raises(InDoubtError):
             session.commit()
         session.commit()
+
+
+@pytest.mark.parametrize("refuses", [False, True], ids=["committed", "refused"])
+def test_an_answer_is_not_waited_for_that_an_interrupted_thread_was_reading(*, refuses: bool) -> None:
+    """It is known, or lost with the connection."""
+
+    def attempt(interruption: Interruption) -> None:
+        is_over = Event()
+
+        def reply(_: int, frame: Frame) -> None:
+            if frame.command == "COMMIT":
+                when_read(epoch.wire, is_over, int)
+                headers = {"receipt-id": frame.headers["receipt"], "message": "the disk is full"}
+                with suppress(OSError):  # the connection has ended, as it may
+                    peer.push(Frame("ERROR" if refuses else "RECEIPT", headers))
+
+        with Peer(unanswered={"COMMIT"}) as peer, linked(peer, options=NO_BEATS) as connection:
+            session = connection.open_session(transacted=True)
+            session.send(make_envelope("a"))
+            epoch = connection.link.current()
+            peer.before_answer = reply
+            come_back(epoch.wire)
+            with suppress(KeyboardInterrupt, ProviderError), interruption():
+                session.commit()
+            is_over.set()
+            hasten(connection.link, timeout_ms=5_000)
+            session.acknowledge(())  # as the runtime does before each commit
+            with suppress(ProviderError):
+                try:
+                    session.commit()
+                except InDoubtError as error:
+                    assert "has not answered" not in str(error), interruption.where
+
+    assert each_interruption(attempt, "clients/stomp/epoch.py") > 10
