@@ -141,6 +141,8 @@ class VmSession(VmTransactions):
                     raise self._closed_error()
             return
         if self._transacted:
+            if not deliveries:
+                return  # as before a commit that is made again
             unit = self._open_unit()
             for queue, received in by_queue(deliveries).items():
                 if not queue.settle_in(unit, received, session) and self._closed:

@@ -9,13 +9,14 @@ from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pyjms.spi.errors import BranchError, CapabilityError, ClosedError, ProviderError
+from pyjms.spi.errors import BranchError, CapabilityError, ClosedError, InDoubtError, ProviderError, RolledBackError
 from pyjms.spi.provider import ProviderSession
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.core.consumer import ConsumerSession
 from pyjms_provider.core.host_policy import ExpiredInTransaction
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
+from pyjms_provider.core.unit_state import UnitState
 
 if TYPE_CHECKING:
     from pyjms_provider.core.branch import Branch
@@ -40,6 +41,8 @@ class VmTransactions(ProviderSession):
         self._lock = Lock()
         self._closed = False
         self._unit: UnitOfWork | None = None
+        self._interrupted: UnitOfWork | None = None
+        """What a commit may have done, or undone, that was interrupted: the next one tells, if nothing else was done before."""
         self._limit = host.time_limit if transacted and host.time_limit.timeout_ms else None
         self._timed: OpenTransaction | None = None
         self._was_too_long = False
@@ -83,32 +86,67 @@ class VmTransactions(ProviderSession):
                 joined.commit()
             else:
                 self._host.finish_joined(unit, joined)
-        except BaseException:
-            if unit is not None:
+        except BaseException as error:
+            if unit is None:
+                raise
+            if join is None and not isinstance(error, ProviderError):
+                self._leave(unit)
+            else:
                 unit.end_unwritten()
             raise
 
     def _begin_commit(self, *, for_stage: bool = False) -> UnitOfWork | None:
-        """Return what is to be committed, or staged, which nobody else can end any more. Raises `RolledBackError`."""
+        """Return what is to be committed, or staged, which nobody else can end any more. Raises `RolledBackError`, `InDoubtError`."""
         unit: UnitOfWork | None = None
         try:
             with self._lock:
                 self._check_local()
-                unit, was_too_long = self._unit, self._was_too_long
+                unit = self._unit
                 self._take_unit()
-                self._was_too_long = False
-                if unit is not None and not was_too_long:
+                if unit is not None and not self._was_too_long:
                     unit.begin_commit(self._host.clock.time_ms(), for_stage=for_stage)
-        except BaseException:
-            if unit is not None and unit is not self._unit:  # the thread was interrupted, or it was rolled back
+        except BaseException as error:
+            if unit is not None and not isinstance(error, ProviderError):
+                self._leave(unit)
+            elif unit is not None and unit is not self._unit:  # it was rolled back
                 unit.rollback()
                 unit.end_unwritten()
             raise
-        if was_too_long:
+        if self._was_too_long:
             if unit is not None:
                 unit.rollback()
-            raise self._host.time_limit.exceeded()
+            exceeded = self._host.time_limit.exceeded()
+            self._was_too_long = False
+            raise exceeded
+        if unit is None:
+            self._tell_interrupted()
+        self._interrupted = None
         return unit
+
+    def _leave(self, unit: UnitOfWork) -> None:
+        """Have an interrupted commit done by the next one, or at least told: nobody says that it was done."""
+        with self._lock:
+            is_open = not self._closed and unit.go_on()
+            if is_open:
+                self._unit = unit
+                self._begin_time()
+        if not is_open:
+            unit.rollback()
+            unit.end_unwritten()
+            self._interrupted = unit
+
+    def _tell_interrupted(self) -> None:
+        """Raise what became of an interrupted commit, unless it was done. Raises `RolledBackError`, `InDoubtError`."""
+        unit = self._interrupted
+        if unit is None or unit.state is UnitState.COMMITTED:
+            return
+        is_undone = unit.state is UnitState.ROLLED_BACK
+        self._interrupted = None
+        if is_undone:
+            raise RolledBackError(f"{unit} was rolled back, as the thread that committed it was interrupted")
+        raise InDoubtError(
+            f"{unit} was being written when the thread that committed it was interrupted: it is not known whether that was done"
+        )
 
     def commit_with(self, transaction: object) -> None:
         """Commit together with `transaction`, an SQLAlchemy connection with an open transaction in the store's database."""
@@ -118,8 +156,16 @@ class VmTransactions(ProviderSession):
         if not self._transacted:
             raise CapabilityError("the session is not transacted")
         self._check_local()
-        begin = partial(self._begin_commit, for_stage=True)
-        return self._host.pipelines.stages.stage(name, keep_s, self._open_unit, begin)
+        if self._unit is None:
+            self._tell_interrupted()
+        unit, begin = self._open_unit(), partial(self._begin_commit, for_stage=True)
+        try:
+            return self._host.pipelines.stages.stage(name, keep_s, unit, begin)
+        except ProviderError:
+            raise
+        except BaseException:
+            self._leave(unit)
+            raise
 
     def rollback(self) -> None:
         unit: UnitOfWork | None = None
@@ -129,6 +175,7 @@ class VmTransactions(ProviderSession):
                 unit = self._unit
                 self._take_unit()
                 self._was_too_long = False
+            self._interrupted = None
             if unit is not None:
                 unit.rollback()
         except BaseException:

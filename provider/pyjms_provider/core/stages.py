@@ -57,8 +57,8 @@ class _Sink:
         self.marker: int | None = None
         self.turn = WritingTurn()
         self.staged: dict[StageName, _Staged] = {}
-        self.claimed: set[StageName] = set()
-        """Names of units that are being staged."""
+        self.claimed: dict[StageName, UnitOfWork] = {}
+        """Units that are being staged."""
         self.doubtful: tuple[int, list[tuple[StageName, bool]]] | None = None
         """A promotion that nobody answered, its epoch and what becomes of which units: to be written again before all others."""
 
@@ -83,36 +83,36 @@ class StageTable:
         self,
         name: StageName,
         keep_s: int,
-        open_unit: Callable[[], UnitOfWork],
+        unit: UnitOfWork,
         begin_commit: Callable[[], UnitOfWork | None],
     ) -> int:
         """Do as `ProviderSession.stage` says with a session's unit of work. Waits for the journal.
 
-        `open_unit` returns what is done in the transaction; `begin_commit` takes it from the session, so that nobody else
-        ends it.
+        `unit`: what is done in the transaction; `begin_commit` takes it from the session, so that nobody else ends it.
         """
         _check(name)
         if keep_s < 1:
             raise StageError("a staged unit is kept for a second at least")
-        if open_unit().size[1]:
+        if unit.size[1]:
             raise StageError(
                 "messages were received in this transaction; a staged unit only sends: commit, or roll back"
             )
-        sink = self._claim(name)
+        with self._lock:
+            sink = self._sinks.setdefault(name.sink, _Sink())
         try:
+            self._claim(sink, name, unit)
             return self._host.work(partial(self._begin, sink, name, begin_commit, keep_s))
         finally:
             with self._lock:
-                sink.claimed.discard(name)
+                if sink.claimed.get(name) is unit:
+                    del sink.claimed[name]
 
-    def _claim(self, name: StageName) -> _Sink:
+    def _claim(self, sink: _Sink, name: StageName, unit: UnitOfWork) -> None:
         with self._lock:
-            sink = self._sinks.setdefault(name.sink, _Sink())
             if name in sink.staged or name in sink.claimed:
                 raise StageError(f"{_text(name)} is there already: each attempt has a name of its own")
             _check_epoch(name, sink)
-            sink.claimed.add(name)
-        return sink
+            sink.claimed[name] = unit
 
     def _begin(self, sink: _Sink, name: StageName, begin_commit: Callable[[], UnitOfWork | None], keep_s: int) -> int:
         unit = begin_commit()
@@ -127,18 +127,20 @@ class StageTable:
         keeper = host.keeper
         try:
             unit.stage(record, None if keeper is None else keeper.journal)
+            for entry in unit.sent():
+                host.store.publish(entry.reference)  # it may leave memory
+            with self._lock:
+                is_late = sink.has_promoted(name.epoch)
+                if not is_late:
+                    sink.staged[name] = _Staged(record, unit)
         except RolledBackError:
             raise
-        except BaseException:
-            if keeper is not None:  # it may be there, and its sender was not promised anything
-                keeper.journal.note(Changes(pipelines=PipelineChanges(outcomes=[(name, False)])))
+        except BaseException:  # it may be there, and its sender was not promised anything
+            with self._lock:
+                sink.staged.pop(name, None)
+            self._note_discarded([name])
+            unit.undo_promise()
             raise
-        for entry in unit.sent():
-            host.store.publish(entry.reference)  # it may leave memory
-        with self._lock:
-            is_late = sink.has_promoted(name.epoch)
-            if not is_late:
-                sink.staged[name] = _Staged(record, unit)
         if is_late:
             self._note_discarded([name])
             unit.decide(commit=False)

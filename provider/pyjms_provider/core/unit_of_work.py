@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, NewType
+from typing import TYPE_CHECKING, Final, NewType
 
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
 from pyjms_provider.core.doubts import is_doubt
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["UnitId", "UnitOfWork"]
 
 UnitId = NewType("UnitId", str)
+_UNENDED: Final = frozenset({UnitState.OPEN, UnitState.INCOMPLETE, UnitState.DOOMED})
 
 
 class UnitOfWork:
@@ -253,6 +254,13 @@ class UnitOfWork:
             self._end(UnitEvent.REFUSED)
         self._give_back(settled)
 
+    def go_on(self) -> bool:
+        """Be open again if its thread was interrupted after it had begun to commit, and before it began to write; return whether it is. May be repeated."""
+        with self._lock:
+            if self._state is UnitState.COMMITTING and self._in_doubt is None:
+                self._end(UnitEvent.INTERRUPT)
+            return self._state in _UNENDED
+
     def withdraw(self) -> Changes | None:
         """End it without effect, and return what a journal must forget; None: it has received, so it must be looked at."""
         assert self._in_doubt is not None
@@ -377,7 +385,7 @@ class UnitOfWork:
             self._state = after
         if before is after is UnitState.COMMITTED:
             return
-        if after in (UnitState.INCOMPLETE, UnitState.COMMITTING, UnitState.PREPARED):
+        if after in (UnitState.OPEN, UnitState.INCOMPLETE, UnitState.COMMITTING, UnitState.PREPARED):
             return
         # What was dropped is in it no more; some of it is if the thread was interrupted in that, and comes again.
         if after is UnitState.COMMITTED:

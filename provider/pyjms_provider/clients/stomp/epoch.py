@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Final, Protocol
 
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.errors import ConnectionLostError, InDoubtError, ProviderError, ResourceError
+from pyjms.spi.errors import ConnectionLostError, InDoubtError, ProviderError, ResourceError, RolledBackError
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.outbox import Said
 from pyjms_provider.clients.stomp.refusals import refusal
@@ -30,6 +30,7 @@ __all__ = [
     "Said",
     "UnansweredError",
     "UnsentLinkError",
+    "lost_while_ended",
     "lost_while_sent",
     "may_be_made",
 ]
@@ -56,6 +57,19 @@ def lost_while_sent(error: InterruptedLinkError) -> ProviderError:
     return InDoubtError(
         f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
     )
+
+
+def lost_while_ended(error: InterruptedLinkError | UnansweredError, how: str) -> ProviderError:
+    """Return what the client hears of a transaction that was to be committed, or staged, and was answered so."""
+    if isinstance(error, UnsentLinkError):
+        return RolledBackError(
+            f"the transaction was rolled back, as the connection was lost before it was {how}: {error}"
+        )
+    if isinstance(error, InterruptedLinkError):
+        return InDoubtError(
+            f"the connection was lost while the transaction was {how} ({error}): it is not known whether that was done"
+        )
+    return InDoubtError(error.reason)
 
 
 def may_be_made(error: BaseException) -> bool:
@@ -350,7 +364,9 @@ class Epoch:
                     answer.frame = frame
             if answer is not None:
                 answer.signal.set()
-                self._answers.pop(receipt, None)  # last: whoever is interrupted before ends the epoch, which tells those that are here
+                self._answers.pop(
+                    receipt, None
+                )  # last: whoever is interrupted before ends the epoch, which tells those that are here
             elif late is not None:
                 late(frame)
             elif (done := self._take_expected(frame.headers.get("receipt-id"))) is not None:

@@ -33,7 +33,7 @@ def test_a_commit_that_finds_the_outbox_closed_was_rolled_back() -> None:
         session = connection.open_session(transacted=True)
         session.send(make_envelope("x", persistent=True))
         close_outbox(connection)
-        with pytest.raises(RolledBackError, match="before the commit was sent"):
+        with pytest.raises(RolledBackError, match="before it was committed"):
             session.commit()
         assert peer.of("COMMIT") == []
 

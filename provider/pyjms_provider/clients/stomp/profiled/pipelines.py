@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
     from pyjms_provider.protocols.stomp.frames import Frame
 
-__all__ = ["Page", "ProfiledReaderGroups", "ProfiledStages", "stage"]
+__all__ = ["Page", "ProfiledReaderGroups", "ProfiledStages", "stage_verb"]
 
 CAN_UNPACK = find_spec("msgspec") is not None
 """Whether pages may come packed; `msgspec` comes with the extras `store` and `spark`."""
@@ -163,9 +163,9 @@ class ProfiledStages(Stages):
         return UnitsListed.read(self._connection.ask_again(verbs.ListUnits(sink=sink)).headers).units
 
 
-def stage(epoch: Epoch, session: str, name: StageName, keep_s: int) -> int:
-    """Stage the transaction of a session in the epoch in which it has begun. Raises `InterruptedLinkError`."""
-    verb = verbs.StageTransaction(
+def stage_verb(session: str, name: StageName, keep_s: int) -> verbs.StageTransaction:
+    """Return what stages the transaction of a session; the answer is `Counted`."""
+    return verbs.StageTransaction(
         session=session,
         sink=name.sink,
         epoch=name.epoch,
@@ -173,4 +173,3 @@ def stage(epoch: Epoch, session: str, name: StageName, keep_s: int) -> int:
         attempt=name.attempt,
         keep_s=keep_s,
     )
-    return Counted.read(epoch.ask(verb.write()).headers).messages

@@ -26,18 +26,19 @@ from pyjms_provider.clients.stomp.epoch import (
     InterruptedLinkError,
     Question,
     UnansweredError,
-    UnsentLinkError,
+    lost_while_ended,
     lost_while_sent,
     may_be_made,
 )
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
-from pyjms_provider.clients.stomp.profiled.pipelines import stage
+from pyjms_provider.clients.stomp.profiled.pipelines import stage_verb
 from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Prepared, Recovered
 from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds, delivery_ids
+from pyjms_provider.protocols.stomp.pipeline_answers import Counted
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock, Signal
@@ -60,17 +61,6 @@ _LEFT_AS: Final = {
 }
 
 
-def _why_not_committed(error: InterruptedLinkError | UnansweredError) -> ProviderError:
-    """Return what the client hears of a commit that was answered so."""
-    if isinstance(error, UnsentLinkError):
-        return RolledBackError(
-            f"the transaction was rolled back, as the connection was lost before the commit was sent: {error}"
-        )
-    if isinstance(error, InterruptedLinkError):
-        return InDoubtError(f"the connection was lost during the commit ({error}): it is not known whether it was done")
-    return InDoubtError(error.reason)
-
-
 class ProfiledSession(ProviderSession):
     """A session of a `ProfiledConnection`."""
 
@@ -91,7 +81,7 @@ class ProfiledSession(ProviderSession):
         self._is_doomed = False
         """Whether the transaction has acknowledged a message of a lost connection, which comes again."""
         self._committing: Question | None = None
-        """COMMIT of the open transaction, if whoever asked for that was interrupted."""
+        """What ends the open transaction, if whoever asked for that was interrupted."""
         self._question: Question | None = None
         """The last call about a branch, if its answer was not heard."""
         self._timeout_s = 0
@@ -203,39 +193,51 @@ class ProfiledSession(ProviderSession):
             raise RolledBackError("the transaction was rolled back, as the connection was lost in it")
         if epoch is None:
             return
-        if question is None:
-            question = self._committing = Question(epoch, verbs.CommitTransaction)
+        verb = verbs.CommitTransaction(session=self.name)
+        question = self._question_of(epoch, verb)
         try:
-            epoch.ask_once(question, verbs.CommitTransaction(session=self.name).write())
+            epoch.ask_once(question, verb.write())
         except (InterruptedLinkError, UnansweredError) as error:
             self._leave_unit()
-            raise _why_not_committed(error) from error
+            raise lost_while_ended(error, "committed") from error
         except ProviderError:
             self._leave_unit()
             raise
         self._leave_unit()
 
+    def _question_of(self, epoch: Epoch, verb: verbs.Verb) -> Question:
+        """Return what is asked to end the transaction: the same question, if whoever asked just that was interrupted. Raises `InDoubtError` if
+        something else was asked, and is said.
+        """
+        question = self._committing
+        if question is None or not question.is_about(epoch, verb):
+            if question is not None and question.is_said:
+                self._leave_unit()
+                raise InDoubtError(
+                    "the transaction was being committed, or staged, when its thread was interrupted: it is not known whether that was done"
+                )
+            question = self._committing = Question(epoch, verb)
+        return question
+
     def stage(self, name: StageName, *, keep_s: int) -> int:
         self._check_transacted()
-        self._forget_commit()
         epoch = self._enter_unit(self._unit or self.connection.link.current())
-        if self._is_doomed or epoch.has_ended:
+        verb = stage_verb(self.name, name, keep_s)
+        question = self._question_of(epoch, verb)
+        if not question.is_said and (self._is_doomed or epoch.has_ended):
             self.commit()  # which says why it cannot be done
         try:
-            staged = stage(epoch, self.name, name, keep_s)
-        except InterruptedLinkError as error:
-            self._unit = None
-            raise InDoubtError(
-                f"the connection was lost while a unit was staged ({error}): it is not known whether it is there; stage it "
-                "again under another name"
-            ) from error
-        except UnansweredError as error:
-            self._unit = None
-            raise InDoubtError(error.reason) from error
+            staged = Counted.read(epoch.ask_once(question, verb.write()).headers).messages
+        except (InterruptedLinkError, UnansweredError) as error:
+            self._leave_unit()
+            raise lost_while_ended(error, "staged") from error
         except RolledBackError:
-            self._unit = None
+            self._leave_unit()
             raise
-        self._unit = None
+        except ProviderError:  # it is as it was
+            self._committing = None
+            raise
+        self._leave_unit()
         return staged
 
     def rollback(self) -> None:

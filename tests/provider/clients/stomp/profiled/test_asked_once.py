@@ -9,12 +9,14 @@ from threading import Event
 import pytest
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import BranchError, InDoubtError, ProviderError, RolledBackError
+from pyjms.spi.errors import BranchError, InDoubtError, ProviderError, RolledBackError, StageError
+from pyjms.spi.replay import StageName
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
 from pyjms_provider.protocols.stomp.answers import Prepared
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.pipeline_answers import Counted
 from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, linked
 from tests.provider.clients.stomp.test_interrupted import when_read
 from tests.provider.clients.stomp.test_reading import come_back
@@ -230,6 +232,15 @@ def test_a_commit_that_was_said_and_lost_its_connection_is_in_doubt(monkeypatch:
         session.commit()
 
 
+def told_by(act: Callable[[], object]) -> str:
+    """Return what a call raises; nothing, if it returns."""
+    try:
+        act()
+    except ProviderError as error:
+        return error.reason
+    return ""
+
+
 @pytest.mark.parametrize("refuses", [False, True], ids=["committed", "refused"])
 def test_an_answer_is_not_waited_for_that_an_interrupted_thread_was_reading(*, refuses: bool) -> None:
     """It is known, or lost with the connection."""
@@ -255,10 +266,60 @@ def test_an_answer_is_not_waited_for_that_an_interrupted_thread_was_reading(*, r
             is_over.set()
             hasten(connection.link, timeout_ms=5_000)
             session.acknowledge(())  # as the runtime does before each commit
-            with suppress(ProviderError):
-                try:
-                    session.commit()
-                except InDoubtError as error:
-                    assert "has not answered" not in str(error), interruption.where
+            assert "has not answered" not in told_by(session.commit), interruption.where
 
     assert each_interruption(attempt, "clients/stomp/epoch.py") > 10
+
+
+UNIT, SECOND = StageName("sink", 0, 0, "a"), StageName("sink", 0, 0, "b")
+
+
+def interrupt(*_: object) -> bool:
+    raise KeyboardInterrupt
+
+
+def answer_stage(peer: Peer, frame: Frame) -> None:
+    if frame.command == "STAGE":
+        peer.push(Frame("RECEIPT", {"receipt-id": frame.headers["receipt"], **Counted(1).headers()}))
+
+
+@pytest.mark.parametrize(
+    ("again", "told"),
+    [
+        (lambda session: session.stage(UNIT, keep_s=60), ""),
+        (lambda session: session.stage(SECOND, keep_s=60), "being committed, or staged"),
+        (lambda session: session.commit(), "being committed, or staged"),
+        (lambda session: session.rollback(), ""),
+    ],
+    ids=["staged", "staged under another name", "committed", "rolled back"],
+)
+def test_a_transaction_whose_staging_was_interrupted_is_not_taken_for_an_empty_one(
+    again: Callable[[ProfiledSession], object], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Peer(unanswered={"STAGE"}) as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(connection.link.current().wire, "wait", interrupt)
+            session.stage(UNIT, keep_s=60)
+        answer_stage(peer, peer.wait_for("STAGE"))
+        peer.before_answer = lambda _, frame: answer_stage(peer, frame)
+        assert told in told_by(lambda: again(session))
+        assert [len(peer.of(command)) for command in ("STAGE", "COMMIT", "ABORT")] == [1, 0, 0]
+        assert session.stage(SECOND, keep_s=60) == 1, "of the next transaction"
+
+
+def test_a_staging_that_is_refused_leaves_the_transaction_as_it_was() -> None:
+    def refuse(_: int, frame: Frame) -> None:
+        if frame.command == "STAGE":
+            peer.push(Frame("ERROR", {"receipt-id": frame.headers["receipt"], "code": "PYJMS-STAGE", "message": "no"}))
+
+    with Peer(unanswered={"STAGE"}) as peer, linked(peer) as connection:
+        peer.before_answer = refuse
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        for name in (UNIT, SECOND):
+            with pytest.raises(StageError, match="no"):
+                session.stage(name, keep_s=60)
+        session.commit()
+        assert len(peer.of("COMMIT")) == 1
