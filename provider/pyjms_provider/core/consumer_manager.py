@@ -179,13 +179,15 @@ class _Crowd:
 class _Choice:
     """The choice of who is to be woken for one message, each selector evaluated once however many consumers share it."""
 
-    __slots__ = ("_entry", "_keys", "_mismatch", "known")
+    __slots__ = ("_entry", "_keys", "_mismatch", "guessed", "known")
 
     def __init__(self, entry: QueueEntry, mismatch: Callable[[Cursor, QueueEntry], None]) -> None:
         self._entry = entry
         self._mismatch = mismatch
         self._keys: dict[ValueIndex, int] = {}
         self.known: dict[Cursor, bool] = {}
+        self.guessed = False
+        """Whether one may be woken in vain, as the message is not in memory."""
 
     def wants(self, consumer: Consumer) -> bool:
         """Return whether a consumer would take the message."""
@@ -199,7 +201,7 @@ class _Choice:
         try:
             is_wanted = cursor.matches is None or cursor.matches(self._entry)
         except NotInMemoryError:
-            is_wanted = True  # perhaps in vain: whoever is woken loads the message and looks
+            is_wanted = self.guessed = True  # perhaps in vain: whoever is woken loads the message and looks
         self.known[cursor] = is_wanted
         if not is_wanted:
             self._mismatch(cursor, self._entry)
@@ -224,7 +226,7 @@ class _Choice:
 class PriorityGroup:
     """The lists of one consumer priority."""
 
-    __slots__ = ("crowd", "lists", "priority", "turns")
+    __slots__ = ("crowd", "in_vain", "lists", "priority", "turns")
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
@@ -236,6 +238,8 @@ class PriorityGroup:
         """Those in Interested, where many are passed over together; None: that was of no use yet."""
         self.turns = 0
         """How often one was put at the back of Interested."""
+        self.in_vain: set[Cursor | None] = set()
+        """With which selectors (None: with none) one was woken, looked at all there is, and may have nothing of it; since marks were last forgotten."""
 
     @property
     def is_empty(self) -> bool:
@@ -283,7 +287,15 @@ _by_turn = attrgetter("turn")
 class ConsumerManager:
     """The consumers of one queue and the choice among them."""
 
-    __slots__ = ("_always_weighs", "_groups", "has_priorities", "interested_count", "non_acquiring_count", "weighs")
+    __slots__ = (
+        "_always_weighs",
+        "_gave_up",
+        "_groups",
+        "has_priorities",
+        "interested_count",
+        "non_acquiring_count",
+        "weighs",
+    )
 
     def __init__(self) -> None:
         self._groups: list[PriorityGroup] = []  # of descending priority
@@ -295,6 +307,8 @@ class ConsumerManager:
         self._always_weighs = False
         self.weighs = False
         """Whether a pull must ask whose turn it is: for priorities, or because the queue says so."""
+        self._gave_up = False
+        """Whether one gave up, who waits for those of higher priority to look."""
 
     def __iter__(self) -> Iterator[Consumer]:
         for group in self._groups:
@@ -324,6 +338,7 @@ class ConsumerManager:
         self._move(consumer, ConsumerEvent.REMOVE)
         self.non_acquiring_count -= not consumer.acquires
         self._groups = [group for group in self._groups if not group.is_empty]
+        self._forget_vain()
         self._note_priorities()
         return was_notified
 
@@ -406,14 +421,17 @@ class ConsumerManager:
                 self._move(consumer, _NOTIFY)  # no priorities and no selector: nothing to weigh
                 return consumer
         choice = _Choice(entry, mismatch)
+        found: Consumer | None = None
         for group in self._groups:
             found = group.first(choice)
             if found is not None:
                 self._move(found, _NOTIFY)
-                return found
+                break
             if self.has_priorities and any(map(choice.wants, group.lists[_NOTIFIED])):
-                return None  # a woken consumer of higher priority than the rest is going to take it
-        return None
+                break  # a woken consumer of higher priority than the rest is going to take it
+        if choice.guessed:
+            self._forget_vain()  # who looks in vain hands it on, perhaps to one that looked before it came
+        return found
 
     def next_in_turn(self) -> Consumer | None:
         """Return the interested consumer whose turn it is; None if there is none, or that must be weighed."""
@@ -437,9 +455,43 @@ class ConsumerManager:
         One of the highest priority that may have work is enough if it has no selector. With selectors, one of each text
         is woken, as the messages may differ. `may_have` answers without evaluating a selector; a wake-up may be vain.
         """
+        self._forget_vain()
+        return self._wake_each(may_have)
+
+    def choose_after_vain(
+        self, consumer: Consumer, may_have: Callable[[Cursor | None], bool], *, gave_up: bool
+    ) -> list[Consumer]:
+        """Move to Notified those who must be woken after `consumer`, which was woken and found nothing; return them.
+
+        Not those who found nothing themselves since one was woken for another reason: what is there waits for one of
+        higher priority, and they would wake each other until that one pulls. Nor whoever has the same selector and no
+        higher priority: it may have no more. `gave_up`: it has not looked at all, for lack of memory.
+        """
+        if gave_up:
+            if not self.rivals(consumer):
+                self._forget_vain()  # nobody else will look for it: those it wakes wake it again
+                return self._wake_each(may_have)
+            self._gave_up = True
+        elif self._gave_up:
+            self._forget_vain()  # now that one more has looked, another one may get further
+        group = consumer.group
+        assert group is not None, "it was woken, and has not been removed"
+        group.in_vain.add(consumer.cursor)
+        return self._wake_each(may_have)
+
+    def _forget_vain(self) -> None:
+        """Have all be woken again who looked in vain."""
+        self._gave_up = False
+        for group in self._groups:
+            group.in_vain.clear()
+
+    def _wake_each(self, may_have: Callable[[Cursor | None], bool]) -> list[Consumer]:
         chosen: list[Consumer] = []
         served: set[Cursor | None] = set()
         for group in self._groups:
+            served |= group.in_vain
+            if None in served:
+                return chosen  # all there is waits for those of higher priority
             for consumer in group.successors():
                 if consumer.cursor not in served and may_have(consumer.cursor):
                     self._move(consumer, _NOTIFY)

@@ -254,7 +254,7 @@ class Queue(RestorableQueue, SettlingQueue):
                         consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
                         return None
                     if in_vain:
-                        woken = self._found_nothing(consumer, or_wait)
+                        woken = self._found_nothing(consumer, or_wait, gave_up=True)
                         break
                     if consumer.cursor is None and not self._manager.weighs:
                         found = self._ordering.take_first()
@@ -370,13 +370,17 @@ class Queue(RestorableQueue, SettlingQueue):
         consumer.wants_wake_ups = False
         return self._successors() if self._manager.end_interest(consumer) else ()
 
-    def _found_nothing(self, consumer: Consumer, or_wait: bool) -> Sequence[Consumer]:
-        """Return whom to wake because a woken consumer found nothing while messages remain for others."""
+    def _found_nothing(self, consumer: Consumer, or_wait: bool, *, gave_up: bool = False) -> Sequence[Consumer]:
+        """Return whom to wake because a woken consumer found nothing while messages remain for others; `gave_up`: without looking at all."""
         woken: Sequence[Consumer] = ()
         if consumer.place is _NOTIFIED:
-            if self._rules is None or not self._rules.has_groups:  # else each may be woken in vain, and wake the next
-                woken = self._successors()
-            self._manager.pulled_nothing(consumer)
+            manager = self._manager
+            if manager.interested_count and self._ordering:
+                if self._rules is None or not self._rules.weighs:
+                    woken = manager.choose_after_vain(consumer, self._ordering.may_have, gave_up=gave_up)
+                elif not self._rules.has_groups:  # else each may be woken in vain, and wake the next
+                    woken = self._successors()
+            manager.pulled_nothing(consumer)
         if or_wait and not consumer.wants_wake_ups:
             consumer.wants_wake_ups = True
             self._manager.begin_interest(consumer)

@@ -20,6 +20,7 @@ from pyjms_provider.core.consumer_manager import (
     next_list,
 )
 from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.store import NotInMemoryError
 from tests.provider.helpers import QueueWorld, Reader
 
 ALL = sorted(product(ConsumerList, ConsumerEvent), key=str)
@@ -277,6 +278,92 @@ def test_a_higher_consumer_that_wants_nothing_now_is_no_rival(world: QueueWorld)
     world.send("a")
     assert (low.wake_ups, high.wake_ups) == (1, 0)
     assert low.texts() == ["a"]
+
+
+def pull_while_woken(readers: list[Reader], pulls: int) -> bool:
+    """Have those pull who are woken, in turn; return whether that ended within so many pulls."""
+    for _ in range(pulls):
+        woken = next((reader for reader in readers if reader.consumer.place is ConsumerList.NOTIFIED), None)
+        if woken is None:
+            return True
+        assert woken.pull() is None
+        readers.append(readers.pop(0))
+    return False
+
+
+@pytest.mark.parametrize("selectors", [(None, None), ("id <> 'b'", None), ("id <> 'b'", "id <> 'c'")])
+def test_those_below_one_that_is_busy_do_not_wake_each_other(
+    world: QueueWorld, selectors: tuple[str | None, str | None]
+) -> None:
+    """What waits is the busy one's: the others may look once each, and are quiet until something happens."""
+    busy = world.reader("busy", selector="id = 'a'", priority=1, interested=True)
+    low = [world.reader("low", selector=selector, interested=True) for selector in selectors]
+    world.send("1", properties={"id": "a"})
+    world.send("2", properties={"id": "z"})
+    taken = next(reader for reader in low if reader.wake_ups)
+    assert taken.texts() == ["2"]
+    assert pull_while_woken(list(low), 10), "they wake each other without end"
+    busy.consumer.set_interested(False)
+    assert [text for reader in low for text in reader.texts()] == ["1"]
+
+
+def test_who_may_have_more_once_a_busy_one_has_gone_is_woken(world: QueueWorld) -> None:
+    busy = world.reader("busy", selector="id = 'a'", priority=1, interested=True)
+    low = [world.reader("low", interested=True) for _ in range(2)]
+    world.send("1", properties={"id": "a"})
+    world.send("2", properties={"id": "z"})
+    assert low[0].texts() == ["2"]
+    assert pull_while_woken(list(low), 10)
+    busy.session.close()
+    woken = [reader for reader in low if reader.consumer.place is ConsumerList.NOTIFIED]
+    assert [reader.texts() for reader in woken] == [["1"]]
+
+
+def test_who_looked_in_vain_is_woken_for_what_another_one_was_woken_for_by_a_guess(
+    world: QueueWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that is not in memory may be anybody's: who does not want it has the next one look."""
+    world.reader("busy", selector="id = 'a'", priority=1, interested=True)
+    first, second = (world.reader(each, selector=f"id <> '{each}'", interested=True) for each in "bc")
+    world.send("1", properties={"id": "a"})
+    world.send("2", properties={"id": "z"})
+    assert first.texts() == ["2"]
+    assert pull_while_woken([first, second], 10)
+    looking = next(iter(manager_of(world).members(ConsumerList.INTERESTED)))
+    name = "c" if looking is second.consumer else "b"
+
+    def not_in_memory(entry: QueueEntry) -> bool:
+        raise NotInMemoryError(entry.reference)
+
+    assert looking.cursor is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(looking.cursor, "matches", not_in_memory)
+        world.send("3", properties={"id": name})
+    assert looking.pull() is None
+    assert [reader.texts() for reader in (first, second) if reader.consumer.place is ConsumerList.NOTIFIED] == [["3"]]
+
+
+def test_who_gave_up_is_woken_when_one_of_higher_priority_has_looked(world: QueueWorld) -> None:
+    """Where memory has no room for what must be looked at, those below wait for those above, and do not wake each other."""
+    manager = manager_of(world)
+    high = world.reader("high", selector="id = 'a'", priority=1, interested=True).consumer
+    low = [world.reader("low", interested=True).consumer for _ in range(2)]
+
+    def chosen(consumer: Consumer, *, gave_up: bool) -> list[Consumer]:
+        others = manager.choose_after_vain(consumer, lambda _: True, gave_up=gave_up)
+        manager.pulled_nothing(consumer)
+        return others
+
+    for consumer in (high, low[0]):
+        manager.notify(consumer)
+    assert chosen(low[0], gave_up=True) == []
+    assert chosen(high, gave_up=False) == [low[1]], "one of them is enough"
+    assert chosen(low[1], gave_up=True) == []
+    manager.notify(high)
+    assert chosen(high, gave_up=True) == [low[0]], (
+        "nobody else looks for the first of all, who is woken again by others"
+    )
+    assert chosen(low[0], gave_up=True) == [high]
 
 
 def test_a_stopped_connection_is_as_good_as_no_interest(world: QueueWorld) -> None:

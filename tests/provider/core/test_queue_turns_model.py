@@ -66,9 +66,9 @@ class Turns:
             self.come()
 
     def run(self) -> None:
-        steps = [self.send, self.pull, self.pull, self.change_interest, self.end_deliveries, self.go, self.pause]
+        steps = [self.send, self.pull, self.change_interest, self.end_deliveries, self.go, self.pause, self.all_but_one]
         for _ in range(STEPS):
-            self.random.choices(steps, [5, 9, 9, 2, 4, 1, 1])[0]()
+            self.random.choices(steps, [5, 18, 2, 4, 1, 1, 1])[0]()
             self.check()
 
     # Steps
@@ -106,8 +106,21 @@ class Turns:
         client.reader.consumer.set_interested(interested)
 
     def pull(self) -> None:
-        client = self.random.choice(self.clients)
-        for _ in range(self.random.choice([1, 100])):
+        self.pull_as(self.random.choice(self.clients), self.random.choice([1, 100]))
+
+    def all_but_one(self) -> None:
+        """Have all pull who are woken, save one that is busy: they come to rest."""
+        busy = self.random.choice(self.clients)
+        for _ in range(200):
+            woken = [client for client in self.clients if client is not busy and client.is_awake]
+            if not woken:
+                return
+            self.pull_as(self.random.choice(woken), 100)
+            self.check()
+        raise AssertionError("they wake each other without end")
+
+    def pull_as(self, client: Client, times: int) -> None:
+        for _ in range(times):
             expected = None if self.paused else self.next_for(client)
             delivery = client.reader.pull()
             assert (None if delivery is None else delivery.tag) is expected
