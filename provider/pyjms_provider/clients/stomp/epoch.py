@@ -264,15 +264,29 @@ class Epoch:
         answer = question.answer
         if not question.is_said:
             frame.headers["receipt"] = receipt = f"r{next(self._receipts)}"
-            with self._lock:
-                if self.has_ended:
-                    raise UnsentLinkError(self.reason)
-                self._answers[receipt] = answer
-            self.post(frame, said=question)
+            try:
+                with self._lock:
+                    if self.has_ended:
+                        raise UnsentLinkError(self.reason)  # noqa: TRY301 - whoever is interrupted is to take its entry out
+                    self._answers[receipt] = answer
+                self.post(frame, said=question)
+            except BaseException:
+                if not question.is_said:  # nobody answers what was not said
+                    self._answers.pop(receipt, None)
+                raise
         limit_ms = self._settings.timeout_ms
         if not answer.is_there:  # else the call that was interrupted may have lowered the signal
             self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
         return self._heard(answer, frame.command, limit_ms)
+
+    def leave(self, question: Question) -> None:
+        """Wait no more for the answer to `question`: an error is the connection's then, as where nobody waited."""
+        answer = question.answer
+        with self._lock:
+            for receipt in [receipt for receipt, each in self._answers.items() if each is answer]:
+                del self._answers[receipt]
+        if answer.error is not None:
+            self._events.on_broker_error(answer.error)
 
     def _heard(self, answer: _Answer, command: str, limit_ms: int) -> Frame:
         """Return, or raise, what came in `limit_ms`."""

@@ -83,10 +83,15 @@ class StompSession(ProviderSession):
 
     def _open_transaction(self, epoch: Epoch) -> Transaction:
         """Return the transaction; begin one in `epoch` if there is none. Raises `InterruptedLinkError`."""
-        if self._transaction is None or self._transaction.has_ended:
+        transaction = self._transaction
+        if transaction is None or transaction.has_ended:
+            if transaction is not None:  # its end was interrupted, and is not asked for again
+                transaction.leave()
+                if transaction.has_committed:
+                    self._let_go(transaction.acknowledged)
             name = f"{self._name}-{next(self._transaction_numbers)}"
-            self._transaction = Transaction(name, epoch)
-        return self._transaction
+            transaction = self._transaction = Transaction(name, epoch)
+        return transaction
 
     def commit(self) -> None:
         self._check_open()
@@ -286,9 +291,13 @@ class StompSession(ProviderSession):
     def _let_go(self, held: list[HeldMessage]) -> None:
         """Hear that a transaction has settled these, for all that is known."""
         number = self._link.epoch_number
-        for subscription, messages in _by_subscription(each for each in held if each.epoch == number).items():
+        with self._lock:
+            # The others were let go of by a call that was interrupted.
+            known = [each for each in held if each in self._held]
+            for each in known:
+                del self._held[each]
+        for subscription, messages in _by_subscription(each for each in known if each.epoch == number).items():
             subscription.settled(len(messages))
-        self._forget_held(held)
 
     def _give_back(self, held: list[HeldMessage]) -> None:
         self._forget_held(held)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledBackError
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Said, UnsentLinkError
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Question, Said, UnsentLinkError
 from pyjms_provider.protocols.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -27,10 +27,8 @@ class Transaction:
         self.epoch = epoch
         self.acknowledged: list[HeldMessage] = []
         """What its commit settles."""
-        self._commit = Said()
+        self._commit = Question(epoch, name)
         self._abort = Said()
-        self._is_refused = False
-        """Whether the broker has refused COMMIT: what was acknowledged in it is not settled."""
         self._failure: str | None = None
         epoch.post(Frame("BEGIN", {"transaction": name}))
 
@@ -47,8 +45,8 @@ class Transaction:
 
     @property
     def has_committed(self) -> bool:
-        """Whether COMMIT was said, and not refused as far as is known."""
-        return self._commit.is_said and not self._is_refused
+        """Whether COMMIT was said, and not refused as far as is known: what was acknowledged in it is settled then."""
+        return self._commit.is_said and self._commit.answer.error is None
 
     @property
     def has_ended(self) -> bool:
@@ -62,9 +60,25 @@ class Transaction:
 
     def commit(self) -> None:
         """Commit; what an interrupted call has said is not said again. Raises `RolledBackError`, `InDoubtError`."""
-        if self._commit.is_said:
-            self._hear_commit()
-            return
+        if not self._commit.is_said:
+            self._prepare()
+        try:
+            self.epoch.ask_once(self._commit, Frame("COMMIT", {"transaction": self.name}))
+        except UnsentLinkError as error:
+            raise RolledBackError(f"the transaction was rolled back: the connection was lost: {error}") from error
+        except (InterruptedLinkError, ResourceError) as error:
+            if not self._commit.answer.is_there:
+                self.leave()
+            raise InDoubtError(
+                f"the broker did not answer COMMIT ({error}): it is not known whether the transaction was committed"
+            ) from error
+        except InDoubtError:
+            raise
+        except ProviderError as error:
+            raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
+
+    def _prepare(self) -> None:
+        """See to it that nothing is in the way of COMMIT. Raises `RolledBackError`."""
         try:
             flush(self.epoch)  # so that an ERROR for one of its frames is here before COMMIT is written
             if self.failure is not None:
@@ -75,30 +89,10 @@ class Transaction:
         except ResourceError as error:
             self.abort()
             raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
-        try:
-            self.epoch.ask(Frame("COMMIT", {"transaction": self.name}), said=self._commit)
-        except UnsentLinkError as error:
-            raise RolledBackError(f"the transaction was rolled back: the connection was lost: {error}") from error
-        except (InterruptedLinkError, ResourceError) as error:
-            raise InDoubtError(
-                f"the broker did not answer COMMIT ({error}): it is not known whether the transaction was committed"
-            ) from error
-        except ProviderError as error:
-            self._is_refused = True
-            raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
 
-    def _hear_commit(self) -> None:
-        """Wait until the broker has done a COMMIT whose answer nobody waits for; if it refused, it has told so by then (`doom`)."""
-        try:
-            flush(self.epoch)
-        except (InterruptedLinkError, ResourceError) as error:
-            raise InDoubtError(
-                f"a commit was interrupted, and the broker did not answer later ({error}): it is not known whether the "
-                "transaction was committed"
-            ) from error
-        if self._failure is not None:
-            self._is_refused = True
-            raise RolledBackError(f"the transaction was rolled back: {self._failure}")
+    def leave(self) -> None:
+        """Wait for no answer any more: if COMMIT is refused after all, or was, the connection is told."""
+        self.epoch.leave(self._commit)
 
     def abort(self) -> None:
         """Roll back, if the broker has not done so by itself, and if its end was not said before."""

@@ -10,7 +10,8 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
-from pyjms_provider.clients.stomp.epoch import UnansweredError
+from pyjms_provider.clients.stomp.connection import StompConnection
+from pyjms_provider.clients.stomp.epoch import Question, UnansweredError
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import FakeBroker
@@ -212,36 +213,109 @@ def name_of(frame: Frame) -> str:
     return frame.headers["transaction"]
 
 
+def interrupt_commit(connection: StompConnection, session: StompSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin a commit, and be interrupted while its answer is waited for."""
+    epoch = connection.link.current()
+    wait = epoch.wire.wait
+
+    def interrupted(*arguments: object) -> bool:
+        if session._transaction is None or not session._transaction.has_ended:
+            return wait(*arguments)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(epoch.wire, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.commit()
+
+
+def answer_commit(broker: FakeBroker, message: str | None = None) -> None:
+    receipt = broker.wait_for("COMMIT").headers["receipt"]
+    refusal = Frame("ERROR", {"receipt-id": receipt, "message": message or ""})
+    broker.push(Frame("RECEIPT", {"receipt-id": receipt}) if message is None else refusal)
+
+
 def test_a_commit_that_is_refused_after_its_interrupt_is_told_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    events = Events()
-
-    def answer(_: int, frame: Frame) -> None:
-        if frame.command == "BEGIN" and frame.headers["transaction"] == "flush" and broker.of("COMMIT"):
-            broker.push(
-                Frame("ERROR", {"receipt-id": broker.of("COMMIT")[0].headers["receipt"], "message": "disk full"})
-            )
-
-    with (
-        FakeBroker(unanswered={"COMMIT"}, on_frame=answer) as broker,
-        connected(broker, QUICKLY, events) as connection,
-    ):
+    with FakeBroker(unanswered={"COMMIT"}) as broker, connected(broker) as connection:
         session = connection.open_session(transacted=True)
         session.send(make_envelope("a"))
-        epoch = connection.link.current()
-        wait = epoch.wire.wait
-
-        def interrupted(*arguments: object) -> bool:
-            if not epoch._answers or not broker_has_commit():
-                return wait(*arguments)  # type: ignore[arg-type]
-            monkeypatch.undo()
-            raise KeyboardInterrupt
-
-        def broker_has_commit() -> bool:
-            return session._transaction is not None and session._transaction.has_ended
-
-        monkeypatch.setattr(epoch.wire, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            session.commit()
-        broker.wait_for("COMMIT")
+        interrupt_commit(connection, session, monkeypatch)
+        answer_commit(broker, "disk full")
         with pytest.raises(RolledBackError, match="disk full"):
             session.commit()
+        assert len(broker.of("COMMIT")) == 1
+
+
+def test_a_commit_that_the_broker_does_not_know_the_end_of_is_no_rollback() -> None:
+    def answer(_: int, frame: Frame) -> None:
+        if frame.command == "COMMIT":
+            headers = {"receipt-id": frame.headers["receipt"], "code": "PYJMS-IN-DOUBT", "message": "the disk is away"}
+            broker.push(Frame("ERROR", headers))
+
+    with FakeBroker(unanswered={"COMMIT"}, on_frame=answer) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        with pytest.raises(InDoubtError, match="the disk is away"):
+            session.commit()
+
+
+def test_an_error_about_something_else_is_no_refusal_of_an_interrupted_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = Events()
+    with FakeBroker(unanswered={"COMMIT"}) as broker, connected(broker, QUICKLY, events) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        interrupt_commit(connection, session, monkeypatch)
+        broker.wait_for("COMMIT")
+        broker.push(Frame("ERROR", {"receipt-id": "another", "message": "no such queue"}))
+        events.wait_for(1)
+        answer_commit(broker)
+        session.commit()
+
+
+def test_a_commit_that_was_not_answered_in_time_tells_its_refusal_to_the_connection() -> None:
+    events = Events()
+    with FakeBroker(unanswered={"COMMIT"}) as broker, connected(broker, QUICKLY, events) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        broker.on_frame = lambda _, frame: hasten(connection.link, timeout_ms=1) if frame.command == "ABORT" else None
+        with pytest.raises(InDoubtError):
+            session.commit()
+        hasten(connection.link, timeout_ms=10_000)
+        assert connection.link.current()._answers == {}
+        answer_commit(broker, "disk full")
+        (error,) = events.wait_for(1)
+        assert "disk full" in error.reason
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["done", "refused"])
+def test_who_sends_on_after_an_interrupted_commit_lets_go_of_what_it_settled(
+    is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = Events()
+    with FakeBroker(unanswered={"COMMIT"}) as broker, connected(broker, QUICKLY, events) as connection:
+        session = connection.open_session(transacted=True)
+        deliveries = received(broker, session)
+        session.acknowledge(deliveries)
+        interrupt_commit(connection, session, monkeypatch)
+        answer_commit(broker, "disk full" if is_refused else None)
+        connection.flush()  # by then that is here
+        broker.unanswered.clear()
+        session.send(make_envelope("more"))
+        assert len(session._held) == (2 if is_refused else 0)
+        assert [error.reason for error in events.errors] == ["the broker refused it: disk full"] * is_refused
+        session.commit()
+        assert len(broker.of("COMMIT")) == 2
+        assert connection.link.current()._answers == {}
+
+
+def test_a_question_whose_frame_was_not_written_is_not_waited_for() -> None:
+    def attempt(interruption: Interruption) -> None:
+        with FakeBroker() as broker, connected(broker) as connection:
+            epoch = connection.link.current()
+            question = Question(epoch, "commit")
+            with suppress(KeyboardInterrupt), interruption():
+                epoch.ask_once(question, Frame("BEGIN", {"transaction": "t"}))
+            if not question.is_said:
+                assert epoch._answers == {}, interruption.where
+
+    assert each_interruption(attempt, "clients/stomp/wire.py", "clients/stomp/outbox.py") > 10
