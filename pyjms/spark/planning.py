@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -158,6 +159,7 @@ class GroupPlanner(Planner):
         self._name = options.reader_group
         self._opened: OpenGroup | None = None
         self._low = self._high = 0
+        self._ends_with_what_is_there = False
         self._target: int | None = None
 
     @property
@@ -189,12 +191,19 @@ class GroupPlanner(Planner):
         return self._offset(self._low)
 
     def prepare_available_now(self) -> None:
-        opened = self._open()
-        self._target = self._high = self._guarded(lambda: reserve_all(self._link, opened))
+        """Nothing is reserved before the checkpoint's place is known: a store that is behind it would have new messages of its numbers."""
+        self._ends_with_what_is_there = True
+
+    def _aim(self) -> None:
+        """Reserve what is there now, if that is all there is to be, once."""
+        if self._ends_with_what_is_there and self._target is None:
+            opened = self._open()
+            self._target = self._high = self._guarded(lambda: reserve_all(self._link, opened))
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
         self._open()
         after = self._place_of(start)
+        self._aim()
         is_known = after == start.seq and self._is_ours(start)
         if is_known and self._options.ack_on is AckOn.PROGRESS:
             self._acknowledge(start.seq)
@@ -236,8 +245,22 @@ class GroupPlanner(Planner):
             raise old_checkpoint(start.seq, f"reader group {self._name!r}", self._low)
         if start.seq > self._high:
             self._lose(self._beyond(start.seq))
-            return self._high
+            self._renew()
+            return self._low
         return start.seq
+
+    def _renew(self) -> None:
+        """Begin a new generation, as the numbers up to the checkpoint's place would come again: to acknowledge up to it, as Spark says when the
+        next batch is planned, or after a crash before that, would take new messages away. What is held the output has.
+        """
+        self._acknowledge(self._high)
+        self._guarded(lambda: self._link.call(self._release))
+        self._opened = None
+        self._open()
+
+    def _release(self, connection: Any) -> None:
+        with suppress(GroupError):  # nobody answered the first time, and it was done
+            connection.reader_groups().release(self._name)
 
     def _foreign(self, offset: Offset) -> str:
         return (
@@ -281,7 +304,9 @@ class GroupPlanner(Planner):
             raise old_checkpoint(wanted.after, f"reader group {self._name!r}", self._low)
         if wanted.upto > self._high:
             self._lose(self._beyond(end.seq))
-        return Range(after=min(wanted.after, self._high), upto=min(wanted.upto, self._high))
+            return Range(after=min(wanted.after, self._high), upto=self._high)
+        self._aim()
+        return wanted
 
     def commit(self, end: Offset) -> None:
         if self._is_ours(end):

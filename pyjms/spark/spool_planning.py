@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -132,6 +133,10 @@ class SpoolPlanner(Planner):
         if self._is_ours(start) and start.seq < folder.marks.low:
             raise old_checkpoint(start.seq, f"the spool {self._path}", folder.marks.low)
         self._lose(start)
+        if self._is_ours(start):
+            # Numbers up to the checkpoint's place would come again: to have done with them, as Spark says when the next batch is planned, or
+            # after a crash before that, would take new messages away.
+            folder.save(replace(folder.marks, generation=uuid.uuid4().hex))
         return folder.marks.low
 
     def _lose(self, place: Offset) -> None:

@@ -129,8 +129,8 @@ def test_available_now_ends_with_what_was_there(options: JmsOptions, jms_broker_
     planner = GroupPlanner(options)
     start = planner.initial()
     planner.prepare_available_now()
-    fill(jms_broker_url, 5, first=100)
     middle = planner.latest(start, TEN)
+    fill(jms_broker_url, 5, first=100)
     end = planner.latest(middle, TEN)
     assert (middle.seq, end.seq) == (10, 15)
     assert planner.latest(end, TEN) == end
@@ -219,6 +219,59 @@ def test_of_a_batch_that_was_under_way_an_old_copy_of_the_store_has_a_part(
     after = careless.latest(beyond, TEN)
     assert texts_of(options, careless, beyond, after) == texts[10:]
     assert careless.pieces(beyond, replace(end, seq=20, begins_after=20)) == []
+
+
+def test_available_now_has_a_batch_that_was_under_way_and_what_is_there_when_that_is_repeated(
+    options: JmsOptions, jms_broker_url: str
+) -> None:
+    texts = fill(jms_broker_url, 15)
+    planner = GroupPlanner(options)
+    start = planner.initial()
+    middle = planner.latest(start, TEN)
+    restarted = GroupPlanner(options)
+    restarted.prepare_available_now()
+    assert texts_of(options, restarted, start, middle) == texts[:10]
+    fill(jms_broker_url, 5, first=100)
+    assert restarted.latest(middle, TEN).seq == 15
+
+
+def test_an_old_copy_of_the_store_is_noticed_before_it_gives_new_messages_old_numbers(
+    options: JmsOptions, jms_broker_url: str
+) -> None:
+    fill(jms_broker_url, 30)
+    planner = GroupPlanner(options)
+    end = planner.latest(planner.initial(), TEN)
+    beyond = replace(end, seq=15)
+    for _ in range(2):  # whoever starts it again must hear the same
+        with pytest.raises(DataLossError, match="store is an old copy"):
+            begin_available_now(options).latest(beyond, TEN)
+        with pytest.raises(DataLossError, match="store is an old copy"):
+            begin_available_now(options).pieces(end, beyond)
+    assert len(look(jms_broker_url, "orders")) == 20
+
+
+def begin_available_now(options: JmsOptions) -> GroupPlanner:
+    planner = GroupPlanner(options)
+    planner.prepare_available_now()
+    return planner
+
+
+@pytest.mark.parametrize("ack_on", AckOn)
+def test_of_an_old_copy_of_the_store_no_message_goes_that_was_not_read(
+    options: JmsOptions, jms_broker_url: str, ack_on: AckOn
+) -> None:
+    texts = fill(jms_broker_url, 30)
+    planner = GroupPlanner(options)
+    end = planner.latest(planner.initial(), TEN)
+    beyond = replace(end, seq=15)
+    careless = replace(options, fail_on_data_loss=False, ack_on=ack_on)
+    GroupPlanner(careless).latest(beyond, Limits(max_messages=20))  # dies before Spark has its log written
+    planner = GroupPlanner(careless)
+    after = through_json(planner.latest(beyond, Limits(max_messages=20)))
+    planner.commit(beyond)  # as Spark does when it has planned the next batch
+    assert texts_of(options, planner, beyond, after) == texts[10:]
+    planner.commit(after)
+    assert look(jms_broker_url, "orders") == []
 
 
 def test_a_batch_that_is_acknowledged_is_not_asked_for_again(options: JmsOptions, jms_broker_url: str) -> None:

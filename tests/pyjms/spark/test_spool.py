@@ -265,6 +265,27 @@ def test_a_spool_that_was_replaced_is_noticed(options: JmsOptions, jms_broker_ur
     replaced.close()
 
 
+def test_of_an_old_copy_of_a_spool_no_message_goes_that_was_not_read(options: JmsOptions, jms_broker_url: str) -> None:
+    texts = fill(jms_broker_url, 30)
+    planner = SpoolPlanner(options)
+    start = planner.initial()
+    middle = planner.latest(start, TEN)
+    end = planner.latest(middle, TEN)
+    planner.close()
+    beyond = replace(end, seq=25)
+    careless = replace(options, fail_on_data_loss=False)
+    planner = SpoolPlanner(careless)
+    planner.latest(beyond, TEN)  # dies before Spark has its log written
+    planner.close()
+    planner = SpoolPlanner(careless)
+    after = planner.latest(beyond, TEN)
+    planner.commit(beyond)  # as Spark does when it has planned the next batch
+    found = texts_of(planner, beyond, after)
+    found += all_of(planner, after)[0]
+    assert found == texts[10:]
+    planner.close()
+
+
 def test_of_a_batch_that_was_under_way_another_spool_hands_out_nothing(
     options: JmsOptions, jms_broker_url: str, tmp_path: Path
 ) -> None:
