@@ -21,6 +21,7 @@ from pyjms import ConnectionFactory, JMSException, Session
 from pyjms_provider.model.managed import ManagedObject
 from pyjms_provider.security.rules import parse_rules, rules_to_data
 from pyjms_provider.security.user_file import UserFile
+from pyjms_provider.serving.embedded_host import EmbeddedHost
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.provider.management.world import ROOT, AuditTrail, basic
 from tests.provider.transport.certificates import Authority
@@ -309,6 +310,23 @@ def test_what_a_user_has_open_ends_at_once_when_the_user_is_changed_or_deleted(p
         assert len(list(place.host.children("connection"))) == 1
     with pytest.raises(JMSException):
         ConnectionFactory(place.stomp).create_connection("bob", "never right")
+
+
+def test_a_client_whose_user_is_deleted_while_it_logs_in_is_not_let_in(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = EmbeddedHost.connect
+    user = place.users.child("user", "bob")
+
+    def delete_meanwhile(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        user.delete(by="ann")
+        return connect(*arguments, **options)
+
+    monkeypatch.setattr(EmbeddedHost, "connect", delete_meanwhile)
+    with pytest.raises(JMSException, match="credentials were refused"):
+        ConnectionFactory(f"{place.stomp}?reconnect=no").create_connection("bob", PASSWORD).close()
+    assert not list(place.host.children("connection"))
 
 
 def test_rules_that_would_shut_out_who_puts_them_are_put_if_they_insist(place: Place) -> None:

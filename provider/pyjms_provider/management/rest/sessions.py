@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from pyjms_provider.security.refusals import wrong_credentials
+from pyjms.spi.errors import AccessDeniedError
+from pyjms_provider.security.shut_outs import ShutOuts
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
@@ -43,14 +44,12 @@ class Sessions:
         self._clock = clock
         self._lock = Lock()
         self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._ends = 0
-        self._ended: OrderedDict[tuple[str, str], int] = OrderedDict()
-        """Which of all such ends was the last one of a user's sessions."""
+        self._shut_outs = ShutOuts()
 
     @property
     def mark(self) -> int:
         """Tells which users' sessions are ended from now on."""
-        return self._ends
+        return self._shut_outs.mark
 
     def begin(self, principal: Principal, mark: int) -> tuple[str, Session]:
         """Return the cookie of a new session, and the session.
@@ -62,11 +61,14 @@ class Sessions:
         now_ms = self._clock.monotonic_ms()
         session = Session(principal, secrets.token_urlsafe(32), now_ms, now_ms)
         with self._lock:
-            if self._ended.get((principal.provider, principal.name), 0) > mark:
-                raise wrong_credentials()
             self._sessions[cookie] = session
             while len(self._sessions) > _SESSIONS_MAX:
                 self._sessions.popitem(last=False)
+        try:
+            self._shut_outs.check(principal, mark)
+        except AccessDeniedError:
+            self.end(cookie)
+            raise
         return cookie, session
 
     def find(self, cookie: str | None) -> Session | None:
@@ -94,12 +96,8 @@ class Sessions:
     def end_all_of(self, provider: str, user_name: str) -> None:
         """Forget the sessions of a user whom an authentication provider vouched for, and let no log-in end in one that has begun by now."""
         key = provider, user_name
+        self._shut_outs.note(provider, user_name)
         with self._lock:
-            self._ends += 1
-            self._ended[key] = self._ends
-            self._ended.move_to_end(key)
-            if len(self._ended) > _SESSIONS_MAX:
-                self._ended.popitem(last=False)
             for cookie, session in list(self._sessions.items()):
                 if (session.principal.provider, session.principal.name) == key:
                     del self._sessions[cookie]

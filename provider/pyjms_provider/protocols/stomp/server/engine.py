@@ -247,9 +247,11 @@ class StompServerEngine(ProtocolEngine):
         if host is None:
             missing = f"there is no virtual host {login.host!r} here" if login.host else _NAMED_NONE
             raise ResourceError(f"{missing}, or it does not run; {_NAME_ONE}")
+        mark = service.shut_outs.mark
         principal = service.authenticator.authenticate(shown, peer=peer.address)
         connection = host.connect(self, principal=principal, address=peer.address)
         try:
+            service.shut_outs.check(principal, mark)  # who shuts a user out later finds the connection
             guard = Guard(principal, host, connection.connection_id)
             guard.enter()
             if login.client_id is not None:

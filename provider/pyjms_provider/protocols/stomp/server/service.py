@@ -13,6 +13,7 @@ from pyjms_provider.protocols.stomp.server.plain import PlainDialogue
 from pyjms_provider.protocols.stomp.server.profile import ProfileDialogue
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.security.contracts import Credentials, Principal
+from pyjms_provider.security.shut_outs import ShutOuts
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
@@ -39,6 +40,8 @@ class StompService:
     hosts: HostDirectory
     settings: StompSettings = field(default_factory=StompSettings)
     note_login: NoteLogin = field(default=lambda *_: None)
+    shut_outs: ShutOuts = field(default_factory=ShutOuts)
+    """Hears of users whose connections are ended."""
     handing_over: HandingOver = field(default_factory=HandingOver)
     """All connections of a service are on one loop."""
     rare_lines: RareLines = field(default_factory=RareLines)

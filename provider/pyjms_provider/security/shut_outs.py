@@ -1,0 +1,50 @@
+"""Users who are changed or deleted while they log in: what was found out about them before counts no more.
+
+Whoever logs somebody in takes the mark, finds out who it is, enters the log-in where it would be ended, and then checks. Whoever
+shuts a user out notes that, and ends what is there. So one of them sees the other.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from pyjms_provider.security.refusals import wrong_credentials
+
+if TYPE_CHECKING:
+    from pyjms_provider.security.contracts import Principal
+
+__all__ = ["ShutOuts"]
+
+_USERS_MAX: Final = 1000  # more than are changed while one logs in
+
+
+class ShutOuts:
+    """Safe to use from any thread; the lock is taken alone."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._number = 0
+        self._latest: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """By provider and user: which of all shut-outs was the last one of that user."""
+
+    @property
+    def mark(self) -> int:
+        """Tells which users are shut out from now on. To be taken before it is looked who somebody is."""
+        return self._number
+
+    def note(self, provider: str, user_name: str) -> None:
+        """Note that a user, for whom an authentication provider vouched, is not any more who logged in."""
+        key = provider, user_name
+        with self._lock:
+            self._number += 1
+            self._latest[key] = self._number
+            self._latest.move_to_end(key)
+            if len(self._latest) > _USERS_MAX:
+                self._latest.popitem(last=False)
+
+    def check(self, principal: Principal, mark: int) -> None:
+        """Raise `AccessDeniedError` if that user has been shut out since `mark` was taken."""
+        if self._latest.get((principal.provider, principal.name), 0) > mark:
+            raise wrong_credentials()
