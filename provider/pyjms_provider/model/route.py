@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from pyjms.spi.errors import ClosedError
+from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.message_state import MessageState
@@ -208,8 +208,19 @@ class Route(Stoppable):
             else:
                 running.resume()
             return
-        self._on_stop()
-        self._running = find_runner(self.type).start(self._request(new))
+        try:
+            self._on_stop()
+            self._running = find_runner(self.type).start(self._request(new))
+        except BaseException:
+            self._go_back()
+            raise
+
+    def _go_back(self) -> None:
+        """Run as before, since a change cannot be obeyed; be ERRORED if that cannot be either."""
+        try:
+            self._on_open()
+        except (ProviderError, OSError) as error:
+            self._fail(error, "could not be started again after a change that was refused")
 
     def _on_stop(self) -> None:
         running, self._running = self._running, None

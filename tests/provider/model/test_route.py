@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from pyjms.forwarding.runner import ForwardRunner
 from pyjms.spi.clock import SystemClock
+from pyjms.spi.routes import RouteError, RouteRequest, RunningRoute
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.model.errors import InvalidAttributesError
 from pyjms_provider.model.life_cycle import State
@@ -138,6 +140,30 @@ def test_a_change_is_obeyed_at_once(host: VirtualHost, there: Client) -> None:
     put(host, "orders", "one")
     until(lambda: there.texts("elsewhere") == ["one"])
     assert there.texts("inbox") == []
+
+
+@pytest.mark.parametrize("is_for_long", [False, True], ids=["once", "for long"])
+def test_a_change_that_cannot_be_obeyed_leaves_the_route_as_it_was_or_says_why_it_does_not_run(
+    host: VirtualHost, there: Client, is_for_long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    route = forward(host)
+    start = ForwardRunner.start
+
+    def refuse(runner: ForwardRunner, request: RouteRequest) -> RunningRoute:
+        if request.settings["batch"] == 7 or is_for_long:
+            raise RouteError("no thread can be begun")
+        return start(runner, request)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ForwardRunner, "start", refuse)
+        with pytest.raises(RouteError, match="no thread"):
+            route.set_attributes({"batch": 7}, by="ann")
+    put(host, "orders", "one")
+    if is_for_long:
+        assert (route.state, route.facts()["error"]) == (State.ERRORED, "no thread can be begun")
+        route.invoke("start", {})
+    assert route.state is State.ACTIVE
+    until(lambda: there.texts("inbox") == ["one"])
 
 
 def test_what_cannot_be_used_is_refused_with_all_that_is_wrong(host: VirtualHost) -> None:
