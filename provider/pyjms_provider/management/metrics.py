@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from pyjms.spi.errors import ProviderError
+from pyjms_provider.management.steady_sums import SteadySums
 from pyjms_provider.model import tree
 from pyjms_provider.model.lookup import collect, names_needed
 from pyjms_provider.model.route import Route
@@ -48,12 +49,13 @@ _NUMBERS: Final = frozenset({"integer", "number", "boolean"})
 
 
 class Metrics(Collector):
-    """What one broker measures. Safe to use from any thread; takes what there is when it is asked, and keeps nothing."""
+    """What one broker measures. Safe to use from any thread; takes what there is when it is asked, and keeps what sums of counters need."""
 
     def __init__(self, system: SystemConfig, *, queues: int) -> None:
         """`queues`: how many of each virtual host have series of their own."""
         self._system = system
         self._queues = queues
+        self._sums = SteadySums()
         self._registry = CollectorRegistry(auto_describe=False)
         for own in (ProcessCollector, PlatformCollector, GCCollector):
             own(registry=self._registry)
@@ -117,7 +119,9 @@ class Metrics(Collector):
     def _of_queues(self) -> Iterator[Metric]:
         measured = _measured("queue")
         fields = [each.name for each in measured]
-        hosts = [(each.names, each.sources()["queue"].columns(fields)) for each in self._objects("virtual_host")]
+        objects = self._objects("virtual_host")
+        look = self._sums.begin(each.names for each in objects)
+        hosts = [(each.names, each.sources()["queue"].columns(fields)) for each in objects]
         deepest = {
             names: nlargest(self._queues, columns["depth"], key=columns["depth"].__getitem__)
             for names, columns in hosts
@@ -128,8 +132,13 @@ class Metrics(Collector):
                 column, own = columns[declared.name], deepest[names]
                 for name in own:
                     _add(family, (*names, name), declared, column.get(name))
-                if len(column) > len(own):
+                if (
+                    declared.kind is StatisticKind.COUNTER
+                ):  # also where all have series of their own: they may have none later
+                    others = self._sums.sum_of((names, declared.name), look, column, own)
+                else:
                     others = _sum(column) - _sum({name: column[name] for name in own if name in column})
+                if len(column) > len(own):
                     _add(family, (*names, OTHERS), declared, others)
             yield family
 

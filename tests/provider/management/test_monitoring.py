@@ -6,6 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from pyjms_provider.management.rest.app import RestSettings
+from pyjms_provider.management.steady_sums import SteadySums
 from tests.provider.management.world import ROOT, Site, basic, error_of, ok
 
 ORDER = ("broker", "category", "state", "virtual_host_node", "virtual_host", "port", "queue", "route")
@@ -65,6 +66,42 @@ def test_only_the_deepest_queues_have_series_of_their_own() -> None:
     found = samples(scraped(site), "pyjms_queue_depth")
     assert found == {("main", "shop", "d"): 3.0, ("main", "shop", "c"): 2.0, ("main", "shop", ""): 1.0}
     site.close()
+
+
+def test_the_sum_of_a_counter_over_the_other_queues_never_falls() -> None:
+    site = Site(settings=RestSettings(metrics_queues=1))
+    for number, name in enumerate(["a", "b", "c", "d"]):
+        site.queue(name)
+        site.publish(name, *map(str, range(number)))
+    others = ("main", "shop", "")
+
+    def count() -> float:
+        return samples(scraped(site), "pyjms_queue_arrived_total")[others]
+
+    assert count() == 0 + 1 + 2
+    site.host.child("queue", "c").delete()
+    assert count() == 3
+    site.publish("b", "one more")
+    assert count() == 4
+    site.publish("a", *map(str, range(5)))  # which has a series of its own now, and d none any more
+    assert count() == 4
+    site.publish("d", "one more")
+    assert count() == 5
+    site.host.invoke("stop", {})
+    site.host.invoke("start", {})
+    site.publish("b", "one more")
+    site.publish("d", "one more")
+    assert count() > 5, "a queue that counts from the beginning does not take away what was counted"
+    site.close()
+
+
+def test_who_looked_earlier_and_is_slower_does_not_count_twice() -> None:
+    sums, key = SteadySums(), (("main", "shop"), "messages_in")
+    early, late = sums.begin([key[0]]), sums.begin([key[0]])
+    assert sums.sum_of(key, late, {"a": 7.0}, ()) == 7
+    assert sums.sum_of(key, early, {"a": 5.0}, ()) == 7
+    assert sums.sum_of(key, sums.begin([key[0]]), {"a": 8.0}, ()) == 8
+    assert sums.sum_of(key, sums.begin([]), {"a": 1.0}, ()) == 1, "the virtual host was deleted, and made anew"
 
 
 def test_names_that_prometheus_must_escape_are_escaped(site: Site) -> None:
