@@ -209,7 +209,7 @@ def _properties(texts: Any, types: Any) -> tuple[dict[str, Stored], dict[str, An
             unfit[name] = _value(name, text, letter)
         elif letter == "N":
             properties[_name(name)] = None
-        elif letter not in READERS:
+        elif letter not in _PROPERTY_LETTERS:
             raise RowError(f"column property_types has {letter!r} for {shorten(name)}: properties have {_LETTERS_TOLD}")
         elif text is not None:
             properties[_name(name)] = text if letter == "T" else _value(name, text, letter)
@@ -217,6 +217,8 @@ def _properties(texts: Any, types: Any) -> tuple[dict[str, Stored], dict[str, An
 
 
 _HEADER_LETTERS: Mapping[str, str] = {"JMSTimestamp": "J", "JMSExpiration": "J", "JMSCorrelationID": "UX"}
+_PROPERTY_LETTERS = READERS.keys() - {"X"}
+"""A property is never bytes (JMS 1.1 §3.5.1); the message system would refuse it without saying which row it was."""
 _LETTERS_TOLD = "Z B S I J F D (Java's types), T (String) or N (null)"
 
 

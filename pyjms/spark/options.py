@@ -108,6 +108,8 @@ def parse_address(text: str, option: str = "destination") -> Address:
     found = _ADDRESSES.get(kind)
     if found is None or not colon or not name:
         raise OptionError(f"{option}={text!r} names no destination: write queue:NAME or topic:NAME")
+    if "\0" in name:
+        raise OptionError(f"{option}={text!r}: no name of a destination has NUL in it, which no wire carries")
     return Address(found[0], name, found[1])
 
 

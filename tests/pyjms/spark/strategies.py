@@ -22,7 +22,8 @@ _PLAIN = st.one_of(
     TEXT,
 )
 _VALUES = st.one_of(_PLAIN, st.integers(0, 0xFFFF).map(lambda code: Char(chr(code))), st.binary(max_size=12))
-_ADDRESSES = st.builds(Address, st.sampled_from(AddressKind), TEXT.filter(bool), st.booleans())
+_ADDRESS_NAMES = TEXT.filter(lambda name: name != "" and "\0" not in name)
+_ADDRESSES = st.builds(Address, st.sampled_from(AddressKind), _ADDRESS_NAMES, st.booleans())
 _MOMENTS = st.one_of(st.just(0), st.integers(1, 2**63 - 1), st.integers(1, 2_000_000_000_000))
 _BODIES: dict[BodyKind, st.SearchStrategy[Body]] = {
     BodyKind.NONE: st.none(),
