@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LOCAL", "QUICK_PYTHON", "make_session"]
 
-LOCAL = "local[*]"
-"""The master of a session on this machine alone, with all of its processors."""
+LOCAL = "local[*,4]"
+"""The master of a session on this machine alone, with all of its processors. A task has four attempts, as on a cluster: in plain ``local[*]`` it has one,
+so that a worker that dies, or a broker that starts again while rows are written, ends the query."""
 
 QUICK_PYTHON = Path(__file__).with_name("python.sh")
 """What workers on this machine are started by; it says why."""
@@ -42,8 +43,8 @@ def make_session(
 ) -> SparkSession:
     """Return a session named `name`, or the one that runs already.
 
-    master: where to run: ``local[2]``, ``spark://host:7077`` ...; None: what the environment says (spark-submit), else
-    `LOCAL`. On one machine Spark listens on the loopback interface alone, and data are cut into as many parts as there are
+    master: where to run: ``local[2,4]``, ``spark://host:7077`` ...; None: what the environment says (spark-submit), else
+    Spark's own ``local[*]``. On one machine Spark listens on the loopback interface alone, and data are cut into as many parts as there are
     processors.
     settings: Spark's own, which come before ours.
     Raises `MissingProviderError` without PySpark, `MissingJavaError` without Java.
@@ -73,6 +74,6 @@ def _name_the_python(environment: MutableMapping[str, str]) -> None:
 
 
 def _processors(master: str) -> int:
-    """Return how many tasks ``local[N]``, ``local[N,F]`` or ``local[*]`` runs at once."""
+    """Return how many tasks ``local[N]``, ``local[N,F]`` or ``local[*,F]`` runs at once."""
     inside = master.partition("[")[2].rstrip("]").partition(",")[0]
     return int(inside) if inside.isdigit() else 1 if not inside else os.cpu_count() or 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pyjms.spark.session import QUICK_PYTHON, _name_the_python, _processors
+from pyjms.spark.session import LOCAL, QUICK_PYTHON, _name_the_python, _processors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +26,13 @@ def test_the_session_is_quiet_and_for_itself(spark: SparkSession) -> None:
 @pytest.mark.parametrize(("master", "number"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2)])
 def test_data_are_cut_into_as_many_parts_as_tasks_run_at_once(master: str, number: int) -> None:
     assert _processors(master) == number
-    assert _processors("local[*]") >= 1
+    assert _processors("local[*]") == _processors(LOCAL) == os.cpu_count()
+
+
+def test_a_task_of_a_command_on_this_machine_is_tried_again() -> None:
+    attempts = re.fullmatch(r"local\[\*,(\d)\]", LOCAL)  # without a number Spark ends the query when one fails
+    assert attempts is not None
+    assert int(attempts[1]) > 1
 
 
 def test_workers_import_pyspark_from_where_it_is_installed(spark: SparkSession) -> None:
