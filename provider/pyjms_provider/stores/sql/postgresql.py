@@ -315,7 +315,7 @@ class PostgresqlDatabase(_Postgresql):
 
     def _take_back(self, connection: psycopg.Connection[Row]) -> None:
         try:
-            connection.execute("ROLLBACK")
+            take_back(connection)
         except psycopg.Error:
             self._holder.release()  # which does the same
 
@@ -443,17 +443,33 @@ def _interrupt_behind(error: BaseException, handled: BaseException | None) -> Ba
     return None
 
 
+def take_back(connection: psycopg.Connection[Row]) -> None:
+    """Roll back what a failed pipeline has begun, with what psycopg holds to be prepared since then. Raises errors of the driver.
+
+    The server prepares nothing behind the statement that fails. psycopg does not look, and would have each write that needs such a statement
+    be refused. It forgets all of that in `rollback`, if there is something to roll back, but not with every ROLLBACK that it executes.
+    """
+    if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+        connection.execute("BEGIN", prepare=False)
+    connection.rollback()
+
+
 def bring_to_rest(connection: psycopg.Connection[Row]) -> bool:
     """Take back what an interrupted thread had begun; return False if the connection is of no use any more."""
     pgconn = connection.pgconn
     # Its own note of a pipeline psycopg shows to nobody. Left behind it would have the next pipeline be none.
     if pgconn.pipeline_status != PipelineStatus.OFF or getattr(connection, "_pipeline", connection) is not None:
         return False
-    if pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-        try:
-            connection.execute("ROLLBACK")
-        except psycopg.Error:
-            return False
+    if pgconn.transaction_status not in (
+        TransactionStatus.IDLE,
+        TransactionStatus.INTRANS,
+        TransactionStatus.INERROR,
+    ):
+        return False
+    try:
+        take_back(connection)
+    except psycopg.Error:
+        return False
     return pgconn.transaction_status == TransactionStatus.IDLE
 
 
