@@ -23,9 +23,11 @@ from pyjms_provider.core.storied_host import StoriedHost
 from pyjms_provider.core.storied_state import StoriedPagingStore
 from pyjms_provider.core.virtual_host import VirtualHost
 from pyjms_provider.housekeeping import Housekeeper
-from pyjms_provider.settings import Acknowledge, BrokerSettings
+from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy
+from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError
 from pyjms_provider.stores.memory import MemoryMessageStore
 from pyjms_provider.stores.opening import open_store
+from pyjms_provider.stores.stand_by import RETRY_MS
 from pyjms_provider.stories.log import StoryLog
 from pyjms_provider.stories.settings import StoryLevel
 
@@ -109,25 +111,62 @@ class EmbeddedBroker:
         self.stories: StoryLog | None = None
         """Where the lives of messages are written down; None: nowhere."""
         try:
-            if journal is None and self.settings.store is not None:
-                self._journal = open_store(
-                    self.settings.store, name, clock, on_lost=self._lose_store, cancelled=cancelled
-                )
-            self.stories = self._open_stories()
-            self.virtual_host = self._open_host()
-            if self.stories is not None:
-                self.stories.buffer.begin()
+            self.virtual_host = self._take_over(cancelled or Signal())
             self._begin_to_serve()
         except BaseException:
-            self._housekeeper.stop()
-            if self.stories is not None:
-                self.stories.close()
-            if self._journal is not None:
-                self._journal.close(clean=False)
+            self._let_go()
             raise
 
     def __repr__(self) -> str:
         return f"<EmbeddedBroker {self.name}>"
+
+    def _take_over(self, cancelled: Signal) -> VirtualHost:
+        """Open the store, and return a host that has what is kept there.
+
+        A stand-by broker may lose the store's server again before it has read all, as it is what ends most holders: it waits on then.
+        """
+        store = self.settings.store if self._journal is None else None
+        has_opened = False
+        while True:
+            try:
+                if store is not None:
+                    self._journal = open_store(
+                        store, self.name, self.clock, on_lost=self._lose_store, cancelled=cancelled
+                    )
+                return self._open_all()
+            except (UnavailableStoreError, LostStoreError) as error:
+                has_opened = has_opened or self._journal is not None  # else the URL may be wrong
+                if store is None or store.stand_by is not StandBy.WAIT or not has_opened:
+                    raise
+                _log.warning(
+                    "PYJMS-BROKER-27 broker %s could not take its store over, and waits on: %s", self.name, error.reason
+                )
+            self._begin_anew()
+            if self.clock.wait(cancelled, self.clock.monotonic_ms() + RETRY_MS):
+                raise ClosedError("the wait for the store was cancelled")
+
+    def _open_all(self) -> VirtualHost:
+        self.stories = self._open_stories()
+        host = self._open_host()
+        with self._lock:
+            lost = self._lost
+        if lost is not None:
+            raise lost
+        return host
+
+    def _begin_anew(self) -> None:
+        """Have nothing of a take-over that has failed."""
+        self._let_go()
+        self._journal, self.stories, self._lost = None, None, None
+        self._housekeeper = Housekeeper(self.name, self.clock)
+
+    def _let_go(self) -> None:
+        """Close what is open of a broker that does not serve."""
+        self._housekeeper.stop()
+        if self.stories is not None:
+            self.stories.close()
+        if self._journal is not None:
+            self._journal.close(clean=False)
 
     def _open_host(self) -> VirtualHost:
         settings, journal, store_id = self.settings, self._journal, f"{self.name}-{self.run_id}"
@@ -162,6 +201,8 @@ class EmbeddedBroker:
 
     def _begin_to_serve(self) -> None:
         """Have what comes from now on be told to connections. Raises `ResourceError` if the store was lost meanwhile."""
+        if self.stories is not None:
+            self.stories.buffer.begin()
         with self._lock:
             self._has_started = True
             lost = self._lost
