@@ -519,17 +519,21 @@ class _Consumer(spi.ProviderConsumer):
         self._closed = False
         self._again = False
         self._seen: set[str] = set()
+        self._passed_over: set[str] = set()
 
     def poll(self) -> Delivery | None:
         session = self.session
         if self._closed or not session.connection.delivers:
             return None
         with session.step():
+            there = set(os.listdir(self._queue))  # noqa: PTH208  names will do; before looking: what comes meanwhile is news
+            self._passed_over = set()
             for path, envelope in session.folder.messages(self._queue, self._selector):
                 if claim := session.folder.claim(path):
                     if session.keep(claim):
                         return Delivery(envelope, count_of(claim), count_of(claim) > 1, claim)
                     session.folder.give_back(claim)
+            self._passed_over = there
         return None
 
     def set_interested(self, interested: bool) -> None:
@@ -540,7 +544,7 @@ class _Consumer(spi.ProviderConsumer):
             self.session.connection.interested.discard(self)
 
     def look_again(self) -> None:
-        """Let the watcher call `on_ready` also for what it has seen before."""
+        """Let the watcher call `on_ready` also for what it has seen before, unless `poll` has passed it over since."""
         self._again = True
         self.session.connection.news.set()
 
@@ -549,8 +553,9 @@ class _Consumer(spi.ProviderConsumer):
         again = self._again
         if again:
             self._again = False  # before looking: what is asked for from now on is for the next look
-        before, self._seen = self._seen, set(os.listdir(self._queue))  # noqa: PTH208  names will do
-        return bool(self._seen) if again else not self._seen <= before
+        before = self._passed_over if again else self._seen
+        self._seen = set(os.listdir(self._queue))  # noqa: PTH208
+        return not self._seen <= before
 
     def close(self) -> None:
         self._closed = True

@@ -122,6 +122,8 @@ class JmsMessageConsumer(MessageConsumer):
                 message = session.take(self, or_enter=True)
                 if message is not None:
                     return message
+                if until_ms is not None and session.clock.monotonic_ms() >= until_ms:
+                    return None  # who is woken in vain all the time would never see that its time is over
             return None
         finally:
             if message is None:

@@ -32,7 +32,7 @@ from pyjms.types import Long
 if TYPE_CHECKING:
     from pyjms.runtime.session import JmsSession
 
-__all__ = ["JmsMessageProducer", "JmsQueueSender", "JmsTopicPublisher", "producer_class"]
+__all__ = ["JmsMessageProducer", "JmsQueueSender", "JmsTopicPublisher", "check_message", "producer_class"]
 
 _OWN_CLASSES = frozenset(
     {JmsBytesMessage, JmsMapMessage, JmsMessage, JmsObjectMessage, JmsStreamMessage, JmsTextMessage}
@@ -271,10 +271,14 @@ def check_time_to_live(value: int) -> int:
     return int(value)
 
 
-def _convert(message: Message) -> JmsMessage:
+def check_message(message: object) -> None:
+    """Raise MessageFormatException for what is no message at all (JMS 1.1 §7.3)."""
     if not isinstance(message, Message):
-        # JMS 1.1 §7.3: a message that the provider cannot take
         raise MessageFormatException(f"{type(message).__name__} is no JMS message: make one with session.create_…()")
+
+
+def _convert(message: Message) -> JmsMessage:
+    check_message(message)
     return convert(message)
 
 

@@ -11,6 +11,7 @@ from pyjms.api.message import Message
 from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.messages.destinations import address_of
+from pyjms.runtime.producer import check_message
 
 __all__ = ["QueueRequestor", "TopicRequestor"]
 
@@ -36,6 +37,7 @@ class QueueRequestor(Closeable, declares=True):
 
     def request(self, message: Message) -> Message | None:
         """Send `message` with the temporary queue as its JMSReplyTo; return the reply, or None if the session closes."""
+        check_message(message)
         message.jms_reply_to = self._reply_queue
         self._sender.send(message)
         return self._receiver.receive()
@@ -70,6 +72,7 @@ class TopicRequestor(Closeable, declares=True):
 
     def request(self, message: Message) -> Message | None:
         """Publish `message` with the temporary topic as its JMSReplyTo; return the reply, or None if the session closes."""
+        check_message(message)
         message.jms_reply_to = self._reply_topic
         self._publisher.publish(message)
         return self._subscriber.receive()

@@ -34,7 +34,13 @@ from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listeners import message_callback
 from pyjms.runtime.producer import JmsMessageProducer, producer_class
 from pyjms.runtime.settling import SettlingSession
-from pyjms.runtime.subscribing import check_client_id, check_durable, check_subscription_name, subscribe_request
+from pyjms.runtime.subscribing import (
+    check_client_id,
+    check_durable,
+    check_subscription_name,
+    selector_of,
+    subscribe_request,
+)
 from pyjms.runtime.tracing import current_tracer
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
@@ -48,7 +54,6 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import ProviderSession
 from pyjms.spi.reasons import reason_of
-from pyjms.spi.selector import selector_or_none
 
 if TYPE_CHECKING:
     from pyjms.runtime.connection import JmsConnection
@@ -183,7 +188,7 @@ class JmsSession(SettlingSession):
             raise InvalidDestinationException("a browser needs a queue")
         address_of(queue)
         with mapped_errors:
-            browser = JmsQueueBrowser(self, queue, selector_or_none(message_selector))
+            browser = JmsQueueBrowser(self, queue, selector_of(message_selector))
         self._browsers.add(browser)
         return browser
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjms.api.destination import Destination, TemporaryTopic, Topic
-from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
+from pyjms.errors import (
+    IllegalStateException,
+    InvalidDestinationException,
+    InvalidSelectorException,
+    JMSException,
+)
 from pyjms.messages.destinations import address_of
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.provider import SubscribeRequest
-from pyjms.spi.selector import selector_or_none
+from pyjms.spi.selector import Selector, selector_or_none
 
 if TYPE_CHECKING:
     from pyjms.runtime.connection import JmsConnection
 
-__all__ = ["check_client_id", "check_durable", "check_subscription_name", "subscribe_request"]
+__all__ = ["check_client_id", "check_durable", "check_subscription_name", "selector_of", "subscribe_request"]
 
 
 def subscribe_request(
@@ -41,11 +46,21 @@ def subscribe_request(
     with mapped_errors:
         return SubscribeRequest(
             address=address,
-            selector=selector_or_none(selector),
+            selector=selector_of(selector),
             no_local=bool(no_local) and address.kind is AddressKind.TOPIC,
             durable_name=durable_name,
             priority=connection.consumer_priority,
         )
+
+
+def selector_of(text: str | None) -> Selector | None:
+    """Return the selector of `text`; None and "" mean: no selector (JMS 1.1 §3.8.1.1).
+
+    Raises `InvalidSelectorException` for what is no text, `InvalidSelectorError` for one that is no selector.
+    """
+    if text is not None and not isinstance(text, str):
+        raise InvalidSelectorException(f"a selector is a str, or None for none, not {type(text).__name__}")
+    return selector_or_none(text)
 
 
 def check_durable(connection: JmsConnection, topic: Topic, name: str, what: str) -> None:

@@ -458,8 +458,9 @@ class ProviderConsumer(ABC):
     def set_interested(self, interested: bool) -> None:
         """Say whether `on_ready` is wanted. Any thread; ignored on a closed consumer.
 
-        When interest begins and there may be work, `on_ready` is called. A provider that was about to wake this
-        consumer wakes another one when interest ends.
+        When interest begins and there may be work for this consumer, `on_ready` is called: not for messages that its `poll`
+        has passed over, or it would look at them without end. A provider that was about to wake this consumer wakes another one
+        when interest ends.
         """
 
     @abstractmethod

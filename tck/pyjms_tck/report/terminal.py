@@ -70,14 +70,18 @@ def _failure(judgement: Judgement) -> RenderableType:
     parts: list[RenderableType] = [
         Text.assemble(("\nFAILED ", STYLES[Outcome.FAILED]), (requirement.id, "bold"), f"  {requirement.statement}")
     ]
-    for test in judgement.failures[:TESTS_SHOWN_MAX]:
-        if test.failure:
-            lines = Table.grid(padding=(0, 1))
-            lines.add_row("expected", Text(printable(test.failure.expected)))
-            lines.add_row("seen", Text(printable(test.failure.seen)))
-            lines.add_row("where", Text(printable(test.failure.where)))
-            parts.append(Padding(lines, (0, 0, 0, 2)))
-    if (more := len(judgement.failures) - TESTS_SHOWN_MAX) > 0:
+    # A test that fails alike with several parameters is shown once: the reports in files name each.
+    unlike = dict.fromkeys(
+        (test.failure.expected, test.failure.seen, test.failure.where) for test in judgement.failures if test.failure
+    )
+    shown = list(unlike)[:TESTS_SHOWN_MAX]
+    for expected, seen, where in shown:
+        lines = Table.grid(padding=(0, 1))
+        lines.add_row("expected", Text(printable(expected)))
+        lines.add_row("seen", Text(printable(seen)))
+        lines.add_row("where", Text(printable(where)))
+        parts.append(Padding(lines, (0, 0, 0, 2)))
+    if (more := len(judgement.failures) - len(shown)) > 0:
         parts.append(Padding(Text(f"          and {more} more of its tests failed"), (0, 0, 0, 2)))
     parts.append(Padding(Text(f"check     {requirement.hint}", style="italic"), (0, 0, 0, 2)))
     return Group(*parts)

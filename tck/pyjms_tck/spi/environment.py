@@ -157,6 +157,12 @@ class Receiver:
         )
         self._ready.clear()
 
+    def is_woken_within(self, seconds: float) -> bool:
+        """Say whether `on_ready` is called within so long; one that came before the call counts."""
+        woken = self._ready.wait(seconds)
+        self._ready.clear()
+        return woken
+
     def take_when_told(self) -> Delivery:
         """Return the next message, which nobody looks for before `on_ready`."""
         while True:

@@ -9,10 +9,14 @@ import pytest
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.delivery import Delivery
+from pyjms_tck.requirements import needs
 from pyjms_tck.spi.environment import PATIENCE_S, Environment, Threads
 
 AT_ONCE_S = 2.0
 """Longer than any call that does not wait takes, on a busy machine too."""
+VAIN_WAKES_MAX = 50
+VAIN_PAUSE_S = 0.1
+"""So often a consumer may be woken for what it does not want, and so long without a call it is taken to be left in peace."""
 
 
 def test_poll_does_not_wait(environment: Environment) -> None:
@@ -130,6 +134,26 @@ def test_who_is_interested_is_told_of_what_comes(environment: Environment) -> No
         assert receiver.consumer.poll() is None
         environment.send(session, queue, str(number))
         assert receiver.take_when_told().envelope.body == str(number)
+
+
+@needs("SELECTORS")
+def test_who_wants_nothing_of_what_is_there_may_sleep(environment: Environment) -> None:
+    """Somebody who is told each time that he goes to sleep would look without end, at the cost of a processor."""
+    queue, sender = environment.queue(), environment.session()
+    environment.send(sender, queue, "for others")
+    receiver = environment.receiver(environment.session(), queue, "JMSType = 'mine'")
+    assert receiver.consumer.poll_or_wait() is None
+    for _ in range(VAIN_WAKES_MAX):
+        if not receiver.is_woken_within(VAIN_PAUSE_S):
+            break
+        assert receiver.consumer.poll_or_wait() is None
+    else:
+        pytest.fail(
+            f"on_ready was called after each of {VAIN_WAKES_MAX} looks of a consumer whose selector refuses all that is there. To check: "
+            "does the begin of interest tell only of a message that this consumer would take, or has not looked at yet?"
+        )
+    environment.send(sender, queue, "for it", jms_type="mine")
+    assert receiver.take_when_told().envelope.body == "for it"
 
 
 @pytest.mark.parametrize("what", ["consumer", "session"])

@@ -316,10 +316,13 @@ class TestSelectors:
                 assert len(lines[-1]) <= len(lines[-2]) + 1
 
     @pytest.mark.realises("BOIL-EXC-6")
-    @pytest.mark.parametrize("wrong", [5, b"cups > 1", object()])
-    def test_what_is_no_text_is_refused(self, session: Session, wrong: object) -> None:
-        with pytest.raises((InvalidSelectorException, TypeError)):
-            session.create_consumer(session.create_queue("orders"), wrong)  # type: ignore[arg-type]
+    @pytest.mark.parametrize("make", ["create_consumer", "create_browser"])
+    @pytest.mark.parametrize("wrong", [5, b"cups > 1", object(), True, False, b""])
+    def test_what_is_no_text_is_refused(self, session: Session, wrong: object, make: str) -> None:
+        """False among them: `no_local` in the place of the selector would have been no selector at all."""
+        with pytest.raises(InvalidSelectorException) as caught:
+            getattr(session, make)(session.create_queue("orders"), wrong)
+        assert str(caught.value) == f"a selector is a str, or None for none, not {type(wrong).__name__}"
 
 
 class TestConsumer:

@@ -13,6 +13,7 @@ from pyjms import (
     InvalidDestinationException,
     JMSException,
     Message,
+    MessageFormatException,
     QueueConnection,
     QueueRequestor,
     Session,
@@ -116,6 +117,12 @@ def test_the_requests_reply_address_is_the_requestors_own(connect: Connect, clie
     within_patience(client.requestor.request, question)
     assert isinstance(requests[0].jms_reply_to, (TemporaryQueue, TemporaryTopic))
     assert question.jms_reply_to == requests[0].jms_reply_to
+
+
+@pytest.mark.parametrize("wrong", [None, "espresso"])
+def test_what_is_no_message_is_refused_as_a_producer_does(client: Client, wrong: Any) -> None:
+    with pytest.raises(MessageFormatException, match="is no JMS message: make one with"):
+        client.requestor.request(wrong)
 
 
 def test_two_clients_do_not_get_each_others_replies(

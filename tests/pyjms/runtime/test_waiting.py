@@ -23,6 +23,7 @@ from tests.pyjms.runtime.helpers import (
     text_of,
     within_patience,
 )
+from tests.pyjms.runtime.wrapping import Wrapped
 
 
 @dataclass
@@ -246,6 +247,19 @@ def test_a_stop_and_a_start_do_not_lengthen_the_timer(virtual_clock: WatchedCloc
     assert waiting.is_blocked()
     virtual_clock.advance(10_000)
     assert waiting.result() is None
+
+
+def test_who_is_woken_in_vain_all_the_time_waits_no_longer_than_asked(jms_broker_url: str) -> None:
+    """A provider may wake whoever waits beside messages that its selector refuses; it did so for ever."""
+    with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+        session = connection.create_session()
+        queue = session.create_queue("orders")
+        consumer: Any = session.create_consumer(queue, "JMSType = 'latte'")
+        connection.start()
+        wrapped.before["set_interested True"] = consumer.wake
+        send_texts(session, queue, "espresso")
+        assert within_patience(consumer.receive, 20) is None
+        assert "set_interested True" in wrapped.calls
 
 
 @pytest.mark.realises("BOIL-CONN-5")

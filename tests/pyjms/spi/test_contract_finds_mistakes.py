@@ -188,6 +188,13 @@ def refuse_when_closed(consumer: Any, interested: bool) -> None:
         raise ClosedError("the consumer is closed")
 
 
+def tell_of_whatever_is_there(consumer: Any, interested: bool) -> None:
+    """As the guide could be understood: there may be work whenever there is a message, whoever it is for."""
+    consumer._interested = interested
+    if interested and any(consumer._queue.iterdir()):
+        consumer.on_ready()
+
+
 def in_state(test: Callable[..., None], state: Callable[..., None]) -> Callable[[Environment], None]:
     return lambda environment: test(closing_suite.open_scene(environment), state)
 
@@ -355,6 +362,10 @@ MISTAKES: dict[str, tuple[Replace, Callable[[Environment], None]]] = {
     "nobody is told of what is given back": (
         {(Consumer, "has_news"): tells_of_new_messages_only},
         notifying_suite.test_what_is_given_back_is_told,
+    ),
+    "begin of interest tells of what others are to have": (
+        {(Consumer, "set_interested"): tell_of_whatever_is_there},
+        notifying_suite.test_who_wants_nothing_of_what_is_there_may_sleep,
     ),
     "later wake-ups are lost": (
         lose_later_wake_ups(),

@@ -67,7 +67,7 @@ def test_what_a_provider_wrote_does_not_steer_the_terminal(report: Report) -> No
 
 
 def test_a_flood_of_failures_is_cut(report: Report) -> None:
-    tests = [result(f"test[{n}]", "3.1-a", outcome=Outcome.FAILED, failure=failure()) for n in range(5)]
+    tests = [result(f"test[{n}]", "3.1-a", outcome=Outcome.FAILED, failure=failure(seen=f"{n}")) for n in range(5)]
     many = tuple(judgement(requirement(f"3.{n}-a"), Outcome.FAILED, *tests) for n in range(FAILURES_SHOWN_MAX + 3))
     text = printed(lambda console: print_report(console, replace(report, judgements=many)))
     assert text.count("FAILED") == FAILURES_SHOWN_MAX
@@ -110,3 +110,13 @@ def test_changes_begin_with_what_got_worse(report: Report) -> None:
 
 def test_no_change_is_said(report: Report) -> None:
     assert printed(lambda console: print_changes(console, ())) == "No requirement came out differently.\n"
+
+
+def test_tests_that_fail_alike_are_shown_once(report: Report) -> None:
+    fails = [failure(), failure(), failure(seen="another"), failure()]
+    tests = [result(f"test[{n}]", "3.1-a", outcome=Outcome.FAILED, failure=each) for n, each in enumerate(fails)]
+    one = judgement(requirement("3.1-a"), Outcome.FAILED, *tests)
+    text = printed(lambda console: print_report(console, replace(report, judgements=(one,))))
+    assert text.count(fails[0].seen) == 1
+    assert text.count("another") == 1
+    assert "and 2 more of its tests failed" in text

@@ -168,8 +168,8 @@ MUTANTS = (
         "an empty selector of a browser chooses nothing",
         edit(
             _S + "create_browser",
-            "selector_or_none(message_selector)",
-            "selector_or_none('FALSE' if message_selector == '' else message_selector)",
+            "selector_of(message_selector)",
+            "selector_of('FALSE' if message_selector == '' else message_selector)",
         ),
     ),
     mutant(
