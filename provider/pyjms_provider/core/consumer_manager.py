@@ -99,6 +99,7 @@ _NEXT = dict(MOVES)
 _REMOVED = ConsumerList.REMOVED
 _INTERESTED = ConsumerList.INTERESTED
 _NOTIFIED = ConsumerList.NOTIFIED
+_WANTING = (_INTERESTED, _NOTIFIED)
 _INTEREST_BEGINS = ConsumerEvent.INTEREST_BEGINS
 _INTEREST_ENDS = ConsumerEvent.INTEREST_ENDS
 _NOTIFY = ConsumerEvent.NOTIFY
@@ -226,7 +227,7 @@ class _Choice:
 class PriorityGroup:
     """The lists of one consumer priority."""
 
-    __slots__ = ("crowd", "in_vain", "lists", "priority", "turns")
+    __slots__ = ("crowd", "in_vain", "lists", "priority", "turns", "wanting")
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
@@ -240,6 +241,8 @@ class PriorityGroup:
         """How often one was put at the back of Interested."""
         self.in_vain: set[Cursor | None] = set()
         """With which selectors (None: with none) one was woken, looked at all there is, and may have nothing of it; since marks were last forgotten."""
+        self.wanting: dict[Cursor | None, int] | None = None
+        """How many in Interested and Notified have each selector; None: nobody has asked since somebody was interrupted."""
 
     @property
     def is_empty(self) -> bool:
@@ -274,11 +277,40 @@ class PriorityGroup:
             self.crowd = _Crowd(interested)
         return found
 
-    def successors(self) -> list[Consumer]:
-        """Return those in Interested, in turn, who may have to be woken in place of another one: of each selector the first at least."""
-        if self.crowd is None or len(self.lists[_INTERESTED]) <= _MANY:
-            return list(self.lists[_INTERESTED])
+    def successors(self) -> Iterable[Consumer]:
+        """Return those in Interested, in turn, who may have to be woken in place of another one: of each selector the first at least.
+
+        Nobody may be moved while they are looked through: mostly the first one is all that is asked for, of however many.
+        """
+        interested = self.lists[_INTERESTED]
+        if len(interested) <= _MANY:
+            return interested
+        if self.crowd is None:
+            if next(iter(interested)).cursor is None:
+                return interested
+            crowd = _Crowd(interested)
+            if len(crowd.by_cursor) * _ALIKE > len(interested):
+                return interested  # most differ, so there is nothing to be had from it
+            self.crowd = crowd
         return sorted(self.crowd.firsts(lambda index: None if index.lags else tuple(index.ready)), key=_by_turn)
+
+    def selectors(self) -> Iterable[Cursor | None]:
+        """Return the selectors (None: no selector) of those in Interested and Notified."""
+        if self.wanting is None:
+            self.wanting = dict(Counter(each.cursor for place in _WANTING for each in self.lists[place]))
+        return self.wanting
+
+
+def _counted(
+    wanting: dict[Cursor | None, int], cursor: Cursor | None, before: ConsumerList, after: ConsumerList
+) -> dict[Cursor | None, int]:
+    """Return `wanting` once a consumer with that selector has moved."""
+    change = (after in _WANTING) - (before in _WANTING)
+    if change:
+        wanting[cursor] = wanting.get(cursor, 0) + change
+        if not wanting[cursor]:
+            del wanting[cursor]
+    return wanting
 
 
 _by_turn = attrgetter("turn")
@@ -367,8 +399,8 @@ class ConsumerManager:
             return
         group = consumer.group
         assert group is not None, "it has one from ADD on"
-        lists, crowd = group.lists, group.crowd
-        group.crowd = None  # until it agrees again: who is interrupted leaves it to be made anew
+        lists, crowd, wanting = group.lists, group.crowd, group.wanting
+        group.crowd = group.wanting = None  # until they agree again: who is interrupted leaves them to be made anew
         # With no call from here on, at which Python could interrupt the thread, until the place is noted.
         if before is not _REMOVED:
             del lists[before][consumer]
@@ -387,6 +419,8 @@ class ConsumerManager:
             elif before is _INTERESTED:
                 crowd.remove(consumer)
             group.crowd = crowd
+        if wanting is not None:
+            group.wanting = _counted(wanting, consumer.cursor, before, after)
 
     def _group_of(self, priority: int) -> PriorityGroup:
         """Return the lists of one priority, which may be new."""
@@ -491,20 +525,19 @@ class ConsumerManager:
         for group in self._groups:
             served |= group.in_vain
             if None in served:
-                return chosen  # all there is waits for those of higher priority
+                break  # all there is waits for those of higher priority
             for consumer in group.successors():
                 if consumer.cursor not in served and may_have(consumer.cursor):
-                    self._move(consumer, _NOTIFY)
                     chosen.append(consumer)
                     served.add(consumer.cursor)
                     if consumer.cursor is None:
-                        return chosen
-            if group is self._groups[-1]:
+                        break
+            if None in served or group is self._groups[-1]:
                 break
             served.update(consumer.cursor for consumer in group.lists[_NOTIFIED])
             if None in served:
-                return chosen  # a woken consumer of higher priority than the rest takes whatever there is
-        return chosen
+                break  # a woken consumer of higher priority than the rest takes whatever there is
+        return self.notify_if_interested(chosen)
 
     def notify_if_interested(self, consumers: Iterable[Consumer]) -> list[Consumer]:
         """Move to Notified those of `consumers` that wait for it; return them."""
@@ -523,6 +556,5 @@ class ConsumerManager:
         for group in self._groups:
             if group.priority <= consumer.priority:
                 break
-            for place in (_INTERESTED, _NOTIFIED):
-                rivals.update(dict.fromkeys(rival.cursor for rival in group.lists[place]))
+            rivals.update(dict.fromkeys(group.selectors()))
         return list(rivals)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from itertools import product
 from random import Random
@@ -457,7 +457,7 @@ def test_who_is_woken_is_the_first_that_wants_it(world: QueueWorld, monkeypatch:
     monkeypatch.setattr(value_index, "_FROM", Random(seed).choice([1, 2, 1_000]))
     random = Random(seed)
     manager, readers = manager_of(world), list[Reader]()
-    noted = 0
+    noted = noted_selectors = 0
     for _ in range(300):
         act = random.randrange(8)
         if act == 0 or not readers:
@@ -478,7 +478,13 @@ def test_who_is_woken_is_the_first_that_wants_it(world: QueueWorld, monkeypatch:
             assert [reader for reader in readers if reader.wake_ups > before[reader]] == [
                 reader for reader in readers if reader.consumer is expected
             ]
+        if readers:
+            manager.rivals(random.choice(readers).consumer)
         for group in manager._groups:
+            if group.wanting is not None:
+                noted_selectors += 1
+                wanting = [*group.lists[ConsumerList.INTERESTED], *group.lists[ConsumerList.NOTIFIED]]
+                assert group.wanting == Counter(consumer.cursor for consumer in wanting)
             if group.crowd is not None:
                 noted += 1
                 by_cursor: dict[object, list[Consumer]] = {}
@@ -486,6 +492,42 @@ def test_who_is_woken_is_the_first_that_wants_it(world: QueueWorld, monkeypatch:
                     by_cursor.setdefault(consumer.cursor, []).append(consumer)
                 assert {cursor: list(found) for cursor, found in group.crowd.by_cursor.items()} == by_cursor
     assert noted
+    assert noted_selectors
+
+
+@pytest.mark.parametrize("selector", [None, "n = 1"])
+def test_who_is_woken_in_place_of_another_one_is_found_among_many(world: QueueWorld, selector: str | None) -> None:
+    """A wait that ends hands its wake-up on while there are messages: it looked through all that wait, each time."""
+    readers = [world.reader(selector=selector, interested=True) for _ in range(300)]
+    world.send(properties={"n": 1})
+    world.send(properties={"n": 1})
+    (group,) = manager_of(world)._groups
+    assert world.queue.deliver_single_message(readers[0].consumer, or_wait=True) is not None
+    steps = group.lists[ConsumerList.INTERESTED] = Steps(group.lists[ConsumerList.INTERESTED])
+    steps.number = 0
+    for reader in readers[1:11]:
+        world.send(properties={"n": 1})
+        world.send(properties={"n": 1})
+        assert world.queue.deliver_single_message(reader.consumer, or_wait=True) is not None
+    assert steps.number <= 301 + 10 * 10, "all of them once at most, to note who has which; else the first few"
+
+
+def test_who_comes_after_many_of_higher_priority_does_not_look_through_them(world: QueueWorld) -> None:
+    crowd = [world.reader(selector="n = 1", priority=5, interested=True) for _ in range(300)]
+    low = world.reader()
+    assert low.pull() is None
+    group, _ = manager_of(world)._groups
+    steps = group.lists[ConsumerList.INTERESTED] = Steps(group.lists[ConsumerList.INTERESTED])
+    steps.number = 0
+    for _ in range(10):
+        world.send(properties={"n": 2})
+        assert low.texts() == [""]
+    assert steps.number <= 2 * 301 + 10 * 3, "all of them once or twice, to note who has which"
+    world.send(properties={"n": 1})
+    assert low.pull() is None, "it is for one of higher priority"
+    for reader in crowd:
+        reader.consumer.set_interested(False)
+    assert low.texts() == [""], "who waits no longer comes before nobody"
 
 
 def first_wanting(manager: ConsumerManager, n: int) -> Consumer | None:
