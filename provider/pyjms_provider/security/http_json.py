@@ -1,21 +1,26 @@
 """One question to a server of one's own choice, answered in JSON: for keys and for tokens.
 
 Small on purpose: TLS with verified certificates (plain HTTP to this machine only), no redirects, no proxies, a limit on time as
-a whole and on size. A server that drips a byte at a time is cut off like one that is silent.
+a whole and on size. A server that drips a byte at a time, also of its headers, is cut off like one that is silent.
 """
 
 from __future__ import annotations
 
 import http.client
+import io
 import ipaddress
 import json
+import socket
 import ssl
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import ProviderError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 __all__ = ["Endpoint", "EndpointError"]
 
@@ -51,18 +56,30 @@ class Endpoint:
         """GET it, or POST `body`, and return what the JSON says. Raises `EndpointError`."""
         timeout_s = self._timeout_ms / 1000
         until_ms = self._clock.monotonic_ms() + self._timeout_ms
+
+        def left_s() -> float:
+            left_ms = until_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                raise TimeoutError
+            return left_ms / 1000
+
         if self._tls is None:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
         else:
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self._tls)
+        connection.response_class = _limited(left_s)
         try:
+            connection.connect()
+            connection.sock.settimeout(left_s())
             connection.request(
                 "GET" if body is None else "POST", self._target, body, {"Accept": "application/json", **(headers or {})}
             )
             answer = connection.getresponse()
             if answer.status != http.HTTPStatus.OK:
                 raise EndpointError(f"{self.url} answered {answer.status}, and 200 is expected")
-            return json.loads(self._read(answer, until_ms))
+            return json.loads(self._read(answer))
+        except TimeoutError as error:
+            raise EndpointError(f"{self.url} took longer than {self._timeout_ms} ms to answer") from error
         except (OSError, http.client.HTTPException) as error:
             raise EndpointError(f"{self.url} cannot be asked: {str(error) or type(error).__name__}") from error
         except (ValueError, RecursionError) as error:
@@ -70,15 +87,44 @@ class Endpoint:
         finally:
             connection.close()
 
-    def _read(self, answer: http.client.HTTPResponse, until_ms: float) -> bytes:
+    def _read(self, answer: http.client.HTTPResponse) -> bytes:
         data = bytearray()
         while chunk := answer.read1(_CHUNK):
             data += chunk
             if len(data) > _LIMIT:
                 raise EndpointError(f"{self.url} answered with more than {_LIMIT} bytes")
-            if self._clock.monotonic_ms() > until_ms:
-                raise EndpointError(f"{self.url} took longer than {self._timeout_ms} ms to answer")
         return bytes(data)
+
+
+def _limited(left_s: Callable[[], float]) -> type[http.client.HTTPResponse]:
+    """Return a class of responses that wait for no byte, of their headers neither, longer than `left_s` says when it is asked."""
+
+    class Response(http.client.HTTPResponse):
+        def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+            super().__init__(sock, *arguments, **options)
+            self.fp = io.BufferedReader(_Limited(sock, self.fp.detach(), left_s))
+
+    return Response
+
+
+class _Limited(io.RawIOBase):
+    """What comes by a socket, as long as there is time left."""
+
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase, left_s: Callable[[], float]) -> None:
+        self._socket = sock
+        self._raw = raw
+        self._left_s = left_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        self._socket.settimeout(self._left_s())
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def _is_here(host: str) -> bool:

@@ -8,8 +8,11 @@ import hmac
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from socket import create_server
+from threading import Thread
 from typing import Any
 
 import jwt
@@ -526,6 +529,29 @@ class TestEndpoint:
         server.answer = slow
         with pytest.raises(EndpointError, match="took longer than 5000 ms"):
             Endpoint(server.url, timeout_ms=5000, clock=clock).ask()
+
+    @pytest.mark.parametrize("begins", [b"", b"HTTP/1.1 200 OK\r\nX-Long: ", b"HTTP/1.1 200 OK\r\n\r\n"])
+    def test_a_server_that_drips_is_cut_by_the_clock(self, begins: bytes) -> None:
+        """Also within its first line, and within a header."""
+        clock = VirtualClock()
+        with create_server(("127.0.0.1", 0)) as listener:
+
+            def drip() -> None:
+                peer, _ = listener.accept()
+                with peer, suppress(ConnectionError):
+                    peer.recv(65536)
+                    peer.sendall(begins)
+                    for _ in range(70_000):  # more than a header may have
+                        clock.advance(1000)
+                        peer.sendall(b" ")
+
+            dripping = Thread(target=drip)
+            dripping.start()
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+            with pytest.raises(EndpointError, match="took longer than 5000 ms"):
+                Endpoint(url, timeout_ms=5000, clock=clock).ask()
+            dripping.join(20)
+            assert clock.monotonic_ms() < 70_000_000
 
     def test_nobody_there_is_an_error(self) -> None:
         with pytest.raises(EndpointError, match="cannot be asked"):
