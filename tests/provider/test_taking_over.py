@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Final
 from urllib.parse import quote
 
 import pytest
@@ -21,6 +22,7 @@ from pyjms_provider.stores.sql import SqlJournal, open_journal
 from tests.provider.postgresql import PostgresqlServer
 
 _LOOKS = 3
+_TAKE_WRITES: Final = "ALTER DATABASE postgres RESET default_transaction_read_only"
 
 
 class Watched(SystemClock):
@@ -133,3 +135,25 @@ def test_who_does_not_stand_by_is_told(
             at_first_recovery(monkeypatch, lambda journal: journal._give_up(LostStoreError("another has it")))
         with pytest.raises(UnavailableStoreError if fault == "server" else LostStoreError):
             open_broker(url, SystemClock(), cancelled, StandBy.REFUSE)
+
+
+def test_who_finds_the_store_free_while_its_server_takes_no_writes_waits_until_it_does(
+    postgresql: PostgresqlServer, url: str
+) -> None:
+    """As a server of PostgreSQL's that stands by itself, until it is promoted."""
+    cancelled = Signal()
+    first = open_journal(StoreSettings(url=url), "first", SystemClock())
+    with ExitStack() as lent:
+        administrator = lent.enter_context(postgresql.connect())
+        lent.callback(administrator.execute, _TAKE_WRITES)
+
+        def on_wait(waits: int) -> None:
+            if waits == 1:
+                administrator.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")
+                first.close(clean=True)
+            elif waits == _LOOKS:
+                administrator.execute(_TAKE_WRITES)
+
+        clock = Watched(cancelled, on_wait)
+        check_has_all(open_broker(url, clock, cancelled))
+        assert clock.waits >= _LOOKS

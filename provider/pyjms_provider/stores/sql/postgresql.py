@@ -500,7 +500,6 @@ def was_refused(error: Exception) -> bool:
 _ABOUT_CONNECTIONS: Final = ("08", "57P")
 """How the codes of errors begin that speak of the connection or of the server, and of no statement."""
 _UNUSABLE: Final = (
-    sqlstates.ReadOnlySqlTransaction,
     sqlstates.InsufficientPrivilege,
     sqlstates.InvalidCatalogName,
     sqlstates.InvalidAuthorizationSpecification,
@@ -528,6 +527,11 @@ def understand(error: Exception, where: str) -> StoreError:
     if isinstance(cause, _UNUSABLE) or "does not exist" in text:
         return UnusableStoreError(
             f"{where} cannot be used: {text}. The database must exist, and the user must be allowed to create and write tables"
+        )
+    if isinstance(cause, sqlstates.ReadOnlySqlTransaction):
+        return UnavailableStoreError(
+            f"{where} takes no writes; nothing was written: {text}. Promote the server if it stands by itself, else see that "
+            "default_transaction_read_only is off"
         )
     if isinstance(cause, sqlstates.DiskFull):
         return StoreError(f"the disk of {where} is full; nothing was written. Make room, and try again")
