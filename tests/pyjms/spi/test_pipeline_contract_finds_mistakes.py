@@ -98,11 +98,11 @@ def stage_and_show(
     table: StageTable,
     name: StageName,
     keep_s: int,
-    open_unit: Callable[[], UnitOfWork],
+    unit: UnitOfWork,
     begin_commit: Callable[[], UnitOfWork | None],
 ) -> int:
     """What is staged is seen."""
-    staged = _stage(table, name, keep_s, open_unit, begin_commit)
+    staged = _stage(table, name, keep_s, unit, begin_commit)
     table._sinks[name.sink].staged[name].unit.decide(commit=True)
     return staged
 
