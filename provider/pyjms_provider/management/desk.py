@@ -19,7 +19,7 @@ from pyjms_provider.management.errors import UnknownJobError
 from pyjms_provider.management.jobs import Job, Jobs
 from pyjms_provider.management.listing import ListedPage, ListRequest, check_fields, list_objects, page_of_source
 from pyjms_provider.management.lock_out import check_way_back
-from pyjms_provider.management.permits import STOPPING, check_not_own_way, target_of
+from pyjms_provider.management.permits import STOPPING, check_not_own_way, target_at, target_of
 from pyjms_provider.management.reach import check_changed_reach, check_new_reach
 from pyjms_provider.management.versions import Expected, check_expected, while_expected
 from pyjms_provider.model import tree
@@ -94,24 +94,44 @@ class Desk:
         return managed
 
     def _check_missing(self, caller: Caller, category: str, names: Sequence[str]) -> None:
-        """Ask whether somebody could see the first object on the way that is not there."""
+        """Ask whether somebody could see the first object on the way that is not there.
+
+        If not, they hear what they would if all but the last one were there. Raises `UnknownObjectError` for that one.
+        """
+        if self._may_hear_missing(caller, category, names):
+            return
+        needed = names_needed(category)
+        caller.access.check(caller.principal, Operation.OBSERVE, target_at(category, names))
+        raise UnknownObjectError(f"{needed[-2]} {'/'.join(names[:-1])} has no {category} {names[-1]!r}")
+
+    def _may_hear_missing(self, caller: Caller, category: str, names: Sequence[str]) -> bool:
+        """Say whether somebody could see the first object of an address, or of the beginning of one, that is not there."""
         above: ManagedObject = self.system.broker
         for below, name in zip(names_needed(category), names, strict=False):
             found = above.find_child(below, name)
             if found is None:
-                caller.access.check(caller.principal, Operation.OBSERVE, target_of(above, below, name))
-                return
+                return self._may(caller, Operation.OBSERVE, target_of(above, below, name))
             above = found
+        return True
 
     def find_or_none(self, caller: Caller, category: str, names: Sequence[str]) -> ManagedObject | None:
         """Return the object at an address, None if there is none there but could be."""
         try:
             return self.find(caller, category, names)
         except UnknownObjectError:
-            self._parent(category, names[:-1])
-            return None
-        except AccessDeniedError:
-            parent = self._parent(category, names[:-1])
+            try:
+                self._parent(category, names[:-1])
+            except UnknownObjectError:
+                if self._may_hear_missing(caller, category, names):
+                    raise
+            return None  # who makes it hears more
+        except AccessDeniedError as denied:
+            try:
+                parent = self._parent(category, names[:-1])
+            except UnknownObjectError:
+                if self._may(caller, Operation.CREATE, target_at(category, names)):
+                    raise
+                raise denied from None
             if parent.find_child(category, names[-1]) is not None:
                 raise
             if not self._may(caller, Operation.CREATE, target_of(parent, category, names[-1])):
@@ -127,6 +147,14 @@ class Desk:
 
     def list(self, caller: Caller, category: str, names: Sequence[str], request: ListRequest) -> ListedPage:
         """Return a page of the objects of a category below an address; those that the caller may not see are left out."""
+        try:
+            return self._list(caller, category, names, request)
+        except UnknownObjectError:
+            if self._may_hear_missing(caller, category, names):
+                raise
+            return list_objects(category, (), request)  # as below one that they may not see
+
+    def _list(self, caller: Caller, category: str, names: Sequence[str], request: ListRequest) -> ListedPage:
         source = only_source(self.system.broker, category, names)
         common = None if source is None else source.common_target()
         if source is not None and common is not None:
@@ -167,10 +195,17 @@ class Desk:
         self, caller: Caller, category: str, names: Sequence[str], attributes: Mapping[str, Any]
     ) -> ManagedObject:
         """Create an object; `names` is the address of its parent. Raises `InvalidAttributesError` and the like."""
-        parent = self._parent(category, names)
         given_name = attributes.get("name")
         name = given_name if isinstance(given_name, str) else ""  # the model says what is wrong with any other
         target = "/".join((category, *names, name))
+        facts = {"after": attributes, "secure": _secure(category, attributes.get(_TYPED), attributes)}
+        try:
+            parent = self._parent(category, names)
+        except UnknownObjectError:
+            if len(names) == len(names_needed(category)) - 1 and not self._may_hear_missing(caller, category, names):
+                with self._noting(caller, AuditAction.CREATE, target, **facts):
+                    caller.access.check(caller.principal, Operation.CREATE, target_at(category, (*names, name)))
+            raise
 
         def create() -> ManagedObject:
             check_new_reach(caller.principal, caller.access, parent, category, attributes)
@@ -182,8 +217,7 @@ class Desk:
             target,
             lambda: self._check_new(caller, parent, category, name, attributes),
             lambda: parent.configuration_thread.call(create),
-            after=attributes,
-            secure=_secure(category, attributes.get(_TYPED), attributes),
+            **facts,
         )
 
     def change(

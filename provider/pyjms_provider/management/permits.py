@@ -5,18 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyjms_provider.model.errors import ObjectInUseError
+from pyjms_provider.model.lookup import names_needed
 from pyjms_provider.security.contracts import Target, TargetKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.contracts import Principal
 
-__all__ = ["STOPPING", "check_not_own_way", "target_of"]
+__all__ = ["STOPPING", "check_not_own_way", "target_at", "target_of"]
 
 STOPPING: Final = frozenset({"stop"})
 """Operations after which an object serves nobody."""
+
+_IN_HOSTS: Final[Mapping[str, TargetKind]] = {
+    "queue": TargetKind.QUEUE,
+    "dead_letter": TargetKind.QUEUE,
+    "topic": TargetKind.TOPIC,
+    "subscription": TargetKind.SUBSCRIPTION,
+}
+"""What an access policy is asked about, of what a virtual host has; other objects are managed ones."""
+
+
+def target_at(category: str, names: Sequence[str]) -> Target:
+    """Return what an access policy would be asked about an object at an address where there may be none, nor what it would be below."""
+    host = names_needed(category).index("virtual_host") if category in _IN_HOSTS or category == "virtual_host" else 0
+    if category == "virtual_host":
+        return Target(kind=TargetKind.VIRTUAL_HOST, name=names[host], virtual_host=names[host])
+    if category in _IN_HOSTS:
+        return Target(kind=_IN_HOSTS[category], name=names[-1], virtual_host=names[host])
+    return Target(kind=TargetKind.MANAGED, name="/".join(("broker", category, *names)))
 
 
 def target_of(parent: ManagedObject, category: str, name: str) -> Target:
@@ -28,9 +48,7 @@ def target_of(parent: ManagedObject, category: str, name: str) -> Target:
     known = None if source is None else source.target(name)
     if known is not None:
         return known
-    if category == "virtual_host":
-        return Target(kind=TargetKind.VIRTUAL_HOST, name=name, virtual_host=name)
-    return Target(kind=TargetKind.MANAGED, name="/".join(("broker", category, *parent.names, name)))
+    return target_at(category, (*parent.names, name))
 
 
 def check_not_own_way(principal: Principal, port: UUID | None, managed: ManagedObject) -> None:

@@ -168,6 +168,34 @@ def test_lists_show_only_what_somebody_may_see(site: Site) -> None:
         error_of(bob.get(f"{ROOT}/queue", params={"id": str(site.host.child("queue", "secret").id)}), 404)
 
 
+@pytest.mark.parametrize("host", ["xthere", "none"])
+def test_nobody_hears_whether_there_is_a_parent_that_they_may_not_see(site: Site, host: str) -> None:
+    """It is the same answer, save for the name, for what is below a parent that is there and for what is below none."""
+    node = site.system.broker.create_child("virtual_host_node", {"name": "xthere", "type": "memory"})
+    node.create_child("virtual_host", {"name": "xthere"})
+
+    def answers(client: TestClient, name: str) -> list[tuple[int, str]]:
+        below = host.replace("xthere", name)
+        given = [
+            client.request(method, f"{ROOT}/{category}/{address}{rest}", json=body)
+            for address in (name, f"{name}/{below}", f"{name}/{below}/x", f"{name}/{below}/orders")
+            for category in ("queue", "topic", "subscription", "route", "connection", "dead_letter", "virtual_host")
+            for method, rest, body in (
+                ("GET", "", None),
+                ("PUT", "", {"description": "x"}),
+                ("PATCH", "", {"description": "x"}),
+                ("POST", "", {"name": "x"}),
+                ("POST", "/purge", {}),
+                ("DELETE", "", None),
+            )
+        ]
+        return [(each.status_code, each.text.replace(name, "NAME")) for each in given]
+
+    with site.client("bob") as bob:
+        there, gone = answers(bob, "xthere"), answers(bob, "xgone")
+    assert [pair for pair in zip(there, gone, strict=True) if pair[0] != pair[1]] == []
+
+
 def test_who_may_look_may_not_change(site: Site) -> None:
     site.queue()
     with site.client("bob") as bob:
