@@ -139,8 +139,8 @@ class Desk:
             return None
 
     def find_by_id(self, caller: Caller, category: str, wanted: UUID) -> ManagedObject:
-        """Return the object with that id. Raises `UnknownObjectError`."""
-        managed = find_by_id(self.system, wanted)
+        """Return the object with that id. Raises `UnknownObjectError`; `ProviderError` where it may be in a store that is away."""
+        managed = find_by_id(self.system, wanted, category)
         if managed is None or managed.category != category or not self._sees(caller, managed.target()):
             raise UnknownObjectError(f"there is no {category} with the id {wanted}, or you may not see it")
         return managed

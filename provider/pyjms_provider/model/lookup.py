@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from pyjms.spi.errors import ProviderError
 from pyjms_provider.model import tree
 from pyjms_provider.model.errors import UnknownObjectError
 
@@ -114,22 +115,45 @@ def _collect(above: ManagedObject, steps: Sequence[str], names: Sequence[str]) -
         yield from _collect(each, steps[1:], ())
 
 
-def find_by_id(root: ManagedObject, wanted: UUID) -> ManagedObject | None:
-    """Return the object with that id, observed ones too; None: there is none."""
-    if root.id == wanted:
-        return root
-    for each in root.children():
-        found = find_by_id(each, wanted)
+def find_by_id(root: ManagedObject, wanted: UUID, category: str | None = None) -> ManagedObject | None:
+    """Return the object with that id, observed ones too; None: there is none. `category`: its own; None: any.
+
+    Raises `ProviderError` if it is not found, and a place where it might be cannot be looked at, as when the database of workflows is away.
+    """
+    failures: list[ProviderError] = []
+    found = _with_id(root, wanted, None if category is None else {*tree.ancestors(category), category}, failures)
+    if found is None and failures:
+        raise failures[0]
+    return found
+
+
+def _with_id(
+    above: ManagedObject, wanted: UUID, path: Collection[str] | None, failures: list[ProviderError]
+) -> ManagedObject | None:
+    """Look at an object and all below it that is of a category in `path`, and note what fails."""
+    if above.id == wanted:
+        return above
+    for each in above.children():
+        found = _with_id(each, wanted, path, failures) if path is None or each.category in path else None
         if found is not None:
             return found
-    for source in root.sources().values():
-        found = source.find_id(root, wanted)
-        if found is not None:
-            return found
-        if tree.children_of(source.category):
-            for name in source.names():
-                child = source.find(name)
-                found = None if child is None else find_by_id(child, wanted)
-                if found is not None:
-                    return found
+    for source in above.sources().values():
+        if path is not None and source.category not in path:
+            continue
+        try:
+            found = source.find_id(above, wanted)
+            if found is None and tree.children_of(source.category):
+                found = next(filter(None, (_with_id(each, wanted, path, failures) for each in _all_of(source))), None)
+        except ProviderError as error:
+            failures.append(error)
+        else:
+            if found is not None:
+                return found
     return None
+
+
+def _all_of(source: ChildSource) -> Iterator[ManagedObject]:
+    for name in source.names():
+        found = source.find(name)
+        if found is not None:
+            yield found

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -15,6 +16,7 @@ from pyjms.flows import FlowStore
 from pyjms.flows.instance import Park
 from pyjms.flows.store import open_store
 from pyjms_provider.management.requests_by_message import MessageRequest
+from pyjms_provider.model.lookup import find_by_id
 from tests.provider.management.world import ROOT, AuditTrail, Site, error_of, ok
 from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, parked, supply_flow
 
@@ -245,6 +247,14 @@ def test_a_store_that_is_away_is_told_and_hides_nothing_else(site: Site, monkeyp
     assert "disk I/O error" in found["last_error"]
     assert "disk I/O error" in error_of(client.get(FLOWS), 503)["reason"]
     assert ok(client.get(f"{ROOT}/queue"))["total"] == 0
+    site.queue("orders")
+    for category, name in (("queue", "orders"), ("workflow_store", "flows")):
+        known = str(site.host.child(category, name).id)
+        assert ok(client.get(f"{ROOT}/{category}", params={"id": known}))["name"] == name
+        assert find_by_id(site.system, UUID(known)) is not None
+    unknown = {"id": str(UUID(int=1))}
+    error_of(client.get(f"{ROOT}/queue", params=unknown), 404)
+    assert error_of(client.get(f"{ROOT}/workflow", params=unknown), 503)["code"] == "PYJMS-WORKFLOW-STORE"
 
 
 def test_what_cannot_be_opened_is_refused_and_a_password_in_a_url_too(site: Site, tmp_path: Path) -> None:
