@@ -128,18 +128,25 @@ class JmsBatchReader(DataSourceReader):
 
 
 def _reserve(options: JmsOptions) -> tuple[OpenGroup, int]:
-    """Open the job's group, and reserve for it if it holds nothing: a job that is planned again reads the same."""
+    """Open the job's group, and reserve for it if it was not there before: a job that is planned again reads the same, if that was nothing, too.
+
+    Else messages that came between two looks would be held by the second, and acknowledged with an output that the first has made.
+    """
     assert options.job_id is not None
     request = group_request(options, options.job_id)
     link = link_of(options, with_client_id=options.subscription is not None)
 
+    attempts = 0
+
     def open_group(connection: ProviderConnection) -> OpenGroup:
+        nonlocal attempts
         require(connection, Capability.REPLAY, "read with mode=browse, which changes nothing")
+        attempts += 1
         return connection.reader_groups().open(request)
 
     opened = link.call(open_group)
     group = opened.group
-    if group.high > group.low:
+    if group.high > group.low or opened.fence > attempts:  # an attempt that nobody answered may have opened it, too
         return opened, group.high
     if options.max_messages is None:
         return opened, reserve_all(link, opened, options.max_bytes)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import pytest
 
 from pyjms.spark.batch import _reserve
-from pyjms.spark.connecting import close_links
+from pyjms.spark.connecting import Link, close_links, link_of
 from pyjms.spark.errors import DataLossError, OptionError
 from pyjms.spark.jobs import acknowledge, release
 from pyjms.spark.offsets import Offset, between
@@ -158,6 +159,34 @@ def test_a_job_holds_no_more_bytes_than_it_may(
     for job, held in (("a", 3), ("b", 3), ("c", 0), ("a", 3)):
         opened, high = _reserve(replace(chosen, job_id=job))
         assert high - opened.group.low == held
+
+
+def test_a_job_that_has_found_nothing_reads_nothing_until_that_is_acknowledged(
+    options: JmsOptions, jms_broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = replace(options, reader_group=None, mode=Mode.RESERVE, job_id="night")
+    assert _reserve(job)[1] == 0
+    fill(jms_broker_url, 5)  # else whoever counts after the output is made would have them acknowledged with it
+    assert _reserve(job)[1] == 0
+    assert link_of(job).call(lambda connection: connection.reader_groups().release("night")) == 0
+    assert len(look(jms_broker_url, "orders")) == 5
+    with monkeypatch.context() as patched:
+        lose_the_first_answer(patched)
+        assert _reserve(job)[1] == 5
+    assert _reserve(job)[1] == 5
+
+
+def lose_the_first_answer(patched: pytest.MonkeyPatch) -> None:
+    """Have a link do its first action once more, as it does when the connection is lost before the answer."""
+    plain = Link.call
+    lost = iter([True])
+
+    def call(link: Link, action: Callable[[Any], Any]) -> Any:
+        if next(lost, False):
+            plain(link, action)
+        return plain(link, action)
+
+    patched.setattr(Link, "call", call)
 
 
 def fill_large(url: str, count: int) -> None:
