@@ -417,6 +417,33 @@ def test_a_server_that_dies_again_while_that_is_written_is_waited_for(
         assert world.reopen().ids == []
 
 
+@pytest.mark.usefixtures("writes_look_first")
+def test_what_was_asked_about_after_a_doubt_is_true_for_good(
+    postgresql: PostgresqlServer, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal keeps no write in doubt that a dying server may forget, so the server must not once somebody relies on the answer."""
+    real = postgresql_module.write
+    sent = world.message()
+    world.add(sent)
+    with postgresql.forgetful() as die:
+        with monkeypatch.context() as cutting, pytest.raises(InDoubtError):
+
+            def refuse(holder: object) -> bool:
+                raise psycopg.OperationalError("connection refused")
+
+            def cut(connection: psycopg.Connection[Any], steps: Sequence[Any], *, force: bool) -> None:
+                real(connection, steps, force=force)
+                cutting.setattr(postgresql_module.HolderConnection, "acquire", refuse)
+                raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+            cutting.setattr(postgresql_module, "SETTLE_MS", 0)
+            cutting.setattr(postgresql_module, "write", cut)
+            world.remove((world.queue, sent.reference))
+        assert world.journal.holds(world.queue, sent.reference) is False
+        die()
+        assert world.reopen().ids == []
+
+
 def _removal(world: World, message: NewMessage) -> Changes:
     return Changes(removals=[Removal(world.queue, message.reference)])
 

@@ -329,7 +329,7 @@ class SqlJournal(Journal):
         statements = self._database.statements
         write = Batch()  # once it is written, no other connection is writing for this broker any more
         write.others = [(statements.set_clean, [(False,)])]
-        self._submit(write, force=False)
+        self._submit(write, force=True)  # as is then what was not answered, which a dying server might forget
         if not self._database.query(statements.has_queue, (queue,)):
             return None
         statement = statements.has_entry if reference.shared else statements.has_single
