@@ -272,6 +272,11 @@ class StompServerEngine(ProtocolEngine):
             self.refuse(frame, error)
             return
         assert dialogue is not None
+        try:
+            connected = login.answer(self._settings, dialogue.greeting())
+        except ProviderError as gone:  # the virtual host has ended its connections meanwhile
+            self.refuse(frame, self._trouble or gone)
+            return
         own = limits_of(is_packed=login.is_packed)
         self._decoder.limits = own if login.speaks_profile else self._settings.limits
         self._decoder.lazy = login.speaks_profile
@@ -279,7 +284,7 @@ class StompServerEngine(ProtocolEngine):
         self._usual_frames = dialogue.usual_frames
         self._silence.begin(login.out_ms, login.in_ms, takes_lines=login.version is not Version.V1_0)
         self._move(ServerEvent.ACCEPT)
-        self.emit(login.answer(self._settings, dialogue.greeting()))
+        self.emit(connected)
         self._read()
         self.conduit.wake()
 

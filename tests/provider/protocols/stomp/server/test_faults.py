@@ -21,8 +21,10 @@ from pyjms_provider.protocols.stomp.codec import encode
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.profile import to_frame
+from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
 from pyjms_provider.protocols.stomp.server.lane import Act
 from pyjms_provider.protocols.stomp.server.plain_consumers import AckMode, PlainSubscription
+from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
@@ -398,3 +400,29 @@ def test_a_temporary_queue_of_another_user_cannot_be_read(bench: Bench) -> None:
     stranger.session()
     with pytest.raises(ProviderError):
         stranger.do(verbs.Subscribe(session="a", id="c", address=address))
+
+
+# The end of a virtual host
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_login_that_meets_the_end_of_its_virtual_host_is_told_so(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, is_told: bool
+) -> None:
+    """It was hung up on, and the log had a traceback: the host had gone when CONNECTED was to say what it can do."""
+    real = StompService.begin
+
+    def begin(service: StompService, engine: StompServerEngine, *arguments: Any) -> Any:
+        dialogue = real(service, engine, *arguments)
+        if not is_told:
+            monkeypatch.setattr(engine, "on_exception", lambda _: None)  # as it is a moment later
+        bench.broker.stop()
+        return dialogue
+
+    monkeypatch.setattr(StompService, "begin", begin)
+    client = Client(bench)
+    answer = client.log_in(pyjms_profile="1")
+    assert answer.command == "ERROR"
+    assert ("was stopped" if is_told else "is closed") in answer.headers["message"]
+    assert client.engine.is_over
+    client.hang_up()
