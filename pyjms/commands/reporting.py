@@ -24,7 +24,7 @@ from pyjms import (
     UnsupportedOperationException,
 )
 from pyjms.spi.passwords import NoPasswordError
-from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, INTERRUPTED, complain, is_of_writing
+from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, INTERRUPTED, complain, is_of_writing, on_one_line
 
 __all__ = ["CommandError", "errors_told", "progress", "tables"]
 
@@ -65,7 +65,7 @@ def errors_told(command: str) -> Iterator[None]:
 def _text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
+    return on_one_line(str(error)) or type(error).__name__
 
 
 def _end(command: str, text: str, code: int, cause: BaseException) -> NoReturn:

@@ -78,10 +78,13 @@ def _time(moment_ms: int) -> str:
 
 
 def message_table() -> Table:
-    """Return an empty table of messages; `add_message` adds a line."""
+    """Return an empty table of messages; `add_message` adds a line.
+
+    Where it is too narrow, long cells go on beneath: an id that is cut off names no message.
+    """
     table = Table(box=None, pad_edge=False)
     for title in ("#", "sent (UTC)", "id", "priority", "type", "properties", "body"):
-        table.add_column(title, no_wrap=True, overflow="fold" if title == "id" else "ellipsis")
+        table.add_column(title, no_wrap=title not in {"id", "properties", "body"}, overflow="fold")
     return table
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "flush_error",
     "is_of_writing",
     "note",
+    "on_one_line",
     "printable",
     "put_json",
 ]
@@ -41,12 +42,20 @@ INTERRUPTED: Final = 130
 """Ctrl-C."""
 
 _OF_WRITING: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_CARET: Final = re.compile(r"\n  (.*)\n  ( *)\^\s*$")
+"""How `InvalidSelectorError` ends: the selector, or a part of it, and a caret beneath the place."""
 _CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
 
 def printable(text: str) -> str:
     """Return a text as a terminal may show it: characters that could steer it are spelt out, save for the ends of lines and tabs."""
     return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
+
+
+def on_one_line(text: str) -> str:
+    """Return the text of an error on one line. The line with a caret that stands beneath a selector becomes a caret within it."""
+    marked = _CARET.sub(lambda found: f", at ^ in: {found[1][: len(found[2])]}^{found[1][len(found[2]) :]}", text)
+    return " ".join(marked.split())
 
 
 def escaped(text: str) -> str:

@@ -39,7 +39,9 @@ def salvage(
         from pyjms_provider.stores.sql.salvage import salvage as save
 
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        with Progress(*columns, console=Console(stderr=True), transient=True) as screen:
+        console = Console(stderr=True)
+        # A log would get an empty line where a terminal gets the progress.
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as screen:
             task = screen.add_task("reading", total=None)
             salvaged = save(
                 damaged,

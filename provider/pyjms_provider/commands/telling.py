@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from pyjms.spi.errors import ProviderError
-from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, is_of_writing, note
+from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, is_of_writing, note, on_one_line
 
 __all__ = ["errors_told", "show", "stop"]
 
@@ -32,7 +32,7 @@ def errors_told() -> Iterator[None]:
     except ModuleNotFoundError as error:
         stop(f"this needs the package {error.name}, which is not installed; install the extra `broker` of pyjms")
     except ProviderError as error:
-        stop(" ".join(error.reason.split()))
+        stop(on_one_line(error.reason))
     except OSError as error:
         if is_of_writing(error):
             raise  # told where the process ends, for all commands

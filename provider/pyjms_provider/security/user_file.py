@@ -101,7 +101,10 @@ class UserFile:
 
         Raises `UserError`: the name is taken or malformed, the password is too short; `PrivateFileError`, `UserFileError`.
         """
-        line = _render(_checked(name, "user name"), self._new_verifier(password), _checked_groups(groups))
+        if ":" in _checked(name, "user name"):
+            # RFC 7617 §2: HTTP ends the name at the first colon, so REST and `pyjms manage` would never let this user in
+            raise UserError(f"{name[:80]!a} is no user name: HTTP cannot carry one with a colon; choose another one")
+        line = _render(name, self._new_verifier(password), _checked_groups(groups))
 
         def edit(lines: list[str], numbers: dict[str, int]) -> None:
             if name in numbers:

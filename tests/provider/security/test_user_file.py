@@ -86,6 +86,22 @@ def test_a_name_that_would_break_the_file_is_refused(file: UserFile, name: str) 
     assert file.path.read_bytes() == before
 
 
+def test_a_name_that_http_cannot_carry_is_refused(file: UserFile) -> None:
+    """Basic ends the name at the first colon (RFC 7617 §2): such a user came in over STOMP, and nowhere else."""
+    with pytest.raises(UserError, match="HTTP cannot carry one with a colon"):
+        file.add("a:b", GOOD)
+    file.add("bob", GOOD, ["urn:staff"])
+    assert names(file)[-1] == "bob"
+
+
+def test_who_had_a_colon_in_the_name_before_stays(file: UserFile) -> None:
+    lines = file.path.read_text()
+    file.path.write_text(lines + lines.splitlines()[-1].replace("alice", "a:b") + "\n")
+    assert "a:b" in names(file)
+    file.remove("a:b")
+    assert "a:b" not in names(file)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.text(), st.lists(st.text(), max_size=3))
 def test_whatever_is_added_is_found_again_or_refused(

@@ -53,6 +53,24 @@ def test_browsing_shows_and_leaves(run_pyjms: Run, url: str, bodies: Callable[[s
     assert bodies("orders") == ["1", "2", "3", "4", "5"]
 
 
+def test_browsing_shows_whole_ids_where_there_is_little_room(
+    run_pyjms: Run, documents: Documents, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An id that was cut off was that of all messages of its sender."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run_pyjms("browse", url, "orders")[1].splitlines()
+    assert lines[0].split() == ["#", "sent", "(UTC)", "id", "priority", "type", "properties", "body"]
+    assert max(map(len, lines)) <= 80
+    start, end = lines[0].index("id"), lines[0].index("priority")
+    shown = "".join(line[start:end].strip() for line in lines[1:])
+    assert shown == "".join(each["JMSMessageID"] for each in documents("browse", url, "orders"))
+
+
+def test_a_wrong_selector_is_told_in_one_line_with_its_place(run_pyjms: Run, url: str) -> None:
+    code, _, err = run_pyjms("browse", url, "orders", "--selector", "colour ==  'red'")
+    assert (code, err) == (2, "pyjms browse: found '==': '=' compares for equality, at ^ in: colour ^== 'red'\n")
+
+
 def test_browsing_can_be_limited_and_choose(run_pyjms: Run, url: str) -> None:
     code, out, err = run_pyjms("browse", url, "orders", "--limit", "1", "--selector", "colour = 'blue'", "--full")
     assert (code, "more than these 1" in err) == (0, True)
