@@ -314,7 +314,7 @@ class Ordering:
     # Selectors
 
     def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> Cursor:
-        """Return the place of somebody who has seen nothing yet, for `look` and `take_matching`."""
+        """Return the place of somebody who has seen nothing yet, for `look`."""
         return Cursor(matches)
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> Cursor:
@@ -412,6 +412,10 @@ class Ordering:
     def look_again(self, entries: Iterable[QueueEntry]) -> None:
         """Have all consumers ask again for messages that somebody else was to have; for those that are available."""
         self.passed_over.look_again(self._by_priority, self._levels, entries)
+
+    def forget_turn(self, consumer: object) -> None:
+        """Have a consumer without a selector ask for all again, or be forgotten if it has ended. May be repeated."""
+        self.passed_over.forget(consumer)
 
     def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Return the next message for a browser's own `cursor`, leaving it in its place."""

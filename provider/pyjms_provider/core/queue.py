@@ -20,7 +20,6 @@ from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.cursor import UNFINISHED, Cursor, Unfinished
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
-from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.restorable_queue import RestorableQueue
 from pyjms_provider.core.settling_queue import SettlingQueue
 from pyjms_provider.core.store import NotAtOnceError, NotInMemoryError
@@ -184,8 +183,7 @@ class Queue(RestorableQueue, SettlingQueue):
                 return
             if consumer.acquires and consumer.selector is not None:
                 self._ordering.close_cursor(consumer.selector.text)
-            if isinstance(self._ordering, Ordering):
-                self._ordering.passed_over.forget(consumer)
+            self._ordering.forget_turn(consumer)
             was_notified = self._manager.remove(consumer)
             if self._rules is not None:
                 self._rules.left(consumer)
@@ -422,12 +420,11 @@ class Queue(RestorableQueue, SettlingQueue):
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the next message that a consumer may take; what it may not is somebody else's."""
         order, cursor = self._ordering, consumer.cursor
-        by_age = order if isinstance(order, Ordering) else None
         if self._rules is not None:
-            self._rules.tell_freed(None if by_age is None else by_age.look_again)
-        if by_age is None or cursor is not None:
-            return order.take_matching(cursor or order.new_cursor(None), permits, _EVALUATIONS)
-        return by_age.take_permitted(consumer, rivals, permits, _EVALUATIONS)
+            self._rules.tell_freed(order.look_again)
+        if cursor is not None:
+            return order.take_matching(cursor, permits, _EVALUATIONS)
+        return order.take_permitted(consumer, rivals, permits, _EVALUATIONS)
 
     def _drop_if_expired(self, entry: QueueEntry, consumer: Consumer) -> bool:
         if not is_expired(entry.reference, self._clock.time_ms()):

@@ -13,7 +13,6 @@ from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.consumer_turns import ActiveConsumer, GroupOwners, group_place
 from pyjms_provider.core.last_values import LastValues, last_key
 from pyjms_provider.core.limits import Room
-from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.shelf import Shelf
@@ -186,12 +185,11 @@ class QueueRules:
         """Whether messages of a group go to one consumer."""
         return self._groups is not None
 
-    def tell_freed(self, look_again: Callable[[Iterable[QueueEntry]], None] | None) -> None:
-        """Tell, if anybody is to hear it, of messages whose groups have become anybody's since this was called last."""
+    def tell_freed(self, look_again: Callable[[Iterable[QueueEntry]], None]) -> None:
+        """Tell of messages whose groups have become anybody's since this was called last."""
         freed = () if self._groups is None else self._groups.freed
         while freed:
-            if look_again is not None:
-                look_again(freed[-1])
+            look_again(freed[-1])
             freed.pop()
 
     @property
@@ -241,8 +239,8 @@ class QueueRules:
         """Note that `consumer` took a message; return whom to wake, as others may now take more than before."""
         if self._groups is None:
             return []
-        if manager.has_priorities and isinstance(order, Ordering) and self._groups.is_unowned(entry):
-            order.passed_over.forget(consumer)  # it owns the group now, of which it may have left others some
+        if manager.has_priorities and self._groups.is_unowned(entry):
+            order.forget_turn(consumer)  # it owns the group now, of which it may have left others some
         if not self._groups.took(consumer, entry) or not order:
             return []
         if self._groups.owner(entry) is not consumer:

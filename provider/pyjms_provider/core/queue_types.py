@@ -89,7 +89,7 @@ class MessageOrder(Protocol):
         ...
 
     def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> Cursor:
-        """Return the place of somebody who has seen nothing yet, for `look` and `take_matching`."""
+        """Return the place of somebody who has seen nothing yet, for `look`."""
         ...
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> Cursor:
@@ -116,6 +116,20 @@ class MessageOrder(Protocol):
         self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the first message that matches `cursor` and that `permits` (None: all) allows."""
+        ...
+
+    def take_permitted(
+        self, consumer: object, rivals: Iterable[Cursor | None], permits: Callable[[QueueEntry], bool], looks: int
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the first message that `permits` allows to `consumer`, who has no selector; `rivals`: who comes before it."""
+        ...
+
+    def look_again(self, entries: Iterable[QueueEntry]) -> None:
+        """Have all consumers ask again for messages that somebody else was to have."""
+        ...
+
+    def forget_turn(self, consumer: object) -> None:
+        """Have a consumer ask for all again, or be forgotten. May be repeated."""
         ...
 
     def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:

@@ -4,7 +4,7 @@ A machine without a lock: its queue calls it under the queue's own. Messages wit
 size, then texts by their characters; those of one value leave by age.
 
 Places are kept in one sorted list. Taking the first costs O(1); a message that comes, or is taken from the middle, moves
-the part of the list behind it, which is a copy of pointers. Each selector in use has a heap of the messages that may match,
+the part of the list behind it, which is a copy of pointers. What a consumer has passed over, as it is somebody else's, is in `sorted_turns.py`. Each selector in use has a heap of the messages that may match,
 so each message is evaluated once for a selector. A heap that is mostly messages which have gone is made anew.
 """
 
@@ -15,22 +15,19 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 from math import isnan
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from pyjms.types import Stored
 from pyjms_provider.core.cursor import UNFINISHED, Cursor, SharedCursors, Unfinished
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.reference import MessageReference
+from pyjms_provider.core.sorted_turns import Place, SortedTurns, SortValue
 
 if TYPE_CHECKING:
     from pyjms_provider.core.value_index import Asked
 
 __all__ = ["SortValue", "SortedCursor", "SortedOrdering", "sort_value"]
 
-SortValue: TypeAlias = tuple[int, float, str]
-"""A rank for the kind of value, the number, the text."""
-
-_Place: TypeAlias = tuple[SortValue, int]
 _SPARE = 64
 
 
@@ -50,25 +47,26 @@ class SortedCursor(Cursor):
 
     def __init__(self, matches: Callable[[QueueEntry], bool] | None) -> None:
         super().__init__(matches)
-        self.candidates: list[_Place] = []
+        self.candidates: list[Place] = []
         """A heap of the messages that are not known to be of no interest; some have gone."""
-        self.place: _Place | None = None
+        self.place: Place | None = None
         """The last message that the browser saw."""
 
 
 class SortedOrdering:
     """The available messages of one queue that is sorted by a property."""
 
-    __slots__ = ("_cursors", "_entries", "_head", "_last", "_places", "_value_of")
+    __slots__ = ("_cursors", "_entries", "_head", "_last", "_places", "_turns", "_value_of")
 
     def __init__(self, value_of: Callable[[QueueEntry], SortValue]) -> None:
         """`value_of` returns the value of a message that is in the queue, always the same."""
         self._value_of = value_of
-        self._places: list[_Place] = []
+        self._places: list[Place] = []
         self._head = 0
         self._entries: dict[int, QueueEntry] = {}
         self._last = 0
         self._cursors: SharedCursors[SortedCursor] = SharedCursors()
+        self._turns = SortedTurns()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -135,6 +133,7 @@ class SortedOrdering:
         place = (self._value_of(entry), entry.sequence)
         self._entries[entry.sequence] = entry
         insort(self._places, place, self._head)
+        self._turns.note(place, len(self._entries))
         for cursor in self._cursors.values():
             heappush(cursor.candidates, place)
             if len(cursor.candidates) > 2 * len(self._entries) + _SPARE:
@@ -148,6 +147,7 @@ class SortedOrdering:
         places = sorted((self._value_of(entry), entry.sequence) for entry in self._entries.values())
         self._places = places
         self._head = 0
+        self._turns = SortedTurns()
         for cursor in self._cursors.values():
             cursor.candidates = places.copy()
 
@@ -188,6 +188,7 @@ class SortedOrdering:
         self._places = []
         self._head = 0
         self._entries = {}
+        self._turns = SortedTurns()
         for cursor in self._cursors.values():
             cursor.candidates.clear()
         return entries
@@ -195,7 +196,7 @@ class SortedOrdering:
     # Selectors
 
     def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> SortedCursor:
-        """Return the place of somebody who has seen nothing yet, for `look` and `take_matching`."""
+        """Return the place of somebody who has seen nothing yet, for `look`."""
         return SortedCursor(matches)
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> SortedCursor:
@@ -236,11 +237,10 @@ class SortedOrdering:
 
         Returns `UNFINISHED` after about `evaluations` messages that do not match; what was learned is kept.
         """
-        if not isinstance(cursor, SortedCursor) or not cursor.users:
-            return self._take_permitted(cursor, permits)
+        assert isinstance(cursor, SortedCursor), "it was opened here"
         candidates, matches = cursor.candidates, cursor.matches
-        not_now: list[_Place] = []
-        place: _Place | None = None
+        not_now: list[Place] = []
+        place: Place | None = None
         found: QueueEntry | None = None
         try:
             try:
@@ -272,18 +272,34 @@ class SortedOrdering:
             raise
         return UNFINISHED if found is None and is_unfinished else found
 
-    def _drop_gone(self, candidates: list[_Place]) -> None:
+    def _drop_gone(self, candidates: list[Place]) -> None:
         """Take from the top of the heap what is no longer available, and what stands there twice."""
         while candidates and candidates[0][1] not in self._entries:
             heappop(candidates)
 
-    def _take_permitted(self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None) -> QueueEntry | None:
-        matches = cursor.matches
-        for entry in self:
-            if (matches is None or matches(entry)) and (permits is None or permits(entry)):
-                self.discard(entry)
-                return entry
-        return None
+    def take_permitted(
+        self, consumer: object, rivals: Iterable[Cursor | None], permits: Callable[[QueueEntry], bool], looks: int
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the first message that `permits` allows to `consumer`, who has no selector; `rivals` as in `PassedOver`.
+
+        Returns `UNFINISHED` after about so many `looks`; what it passed over is kept.
+        """
+        found = self._turns.find(self._places, self._head, self._entries, consumer, rivals, permits, looks)
+        if found is None or found is UNFINISHED:
+            return found
+        entry = self._entries[self._places[found][1]]
+        self.discard(entry)
+        return entry
+
+    def look_again(self, entries: Iterable[QueueEntry]) -> None:
+        """Have all consumers ask again for messages that somebody else was to have; for those that are available."""
+        for entry in entries:
+            if self.holds(entry):
+                self._turns.note((self._value_of(entry), entry.sequence), len(self._entries))
+
+    def forget_turn(self, consumer: object) -> None:
+        """Have a consumer without a selector ask for all again, or be forgotten if it has ended. May be repeated."""
+        self._turns.forget(consumer)
 
     def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Return the next message for a browser's own `cursor`, leaving it in its place."""

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
 
 FILES = tuple(
-    f"core/{name}.py" for name in ("ordering", "lane", "sorted_ordering", "cursor", "passed_over", "value_index")
+    f"core/{name}.py"
+    for name in ("ordering", "lane", "sorted_ordering", "sorted_turns", "cursor", "passed_over", "value_index")
 )
 ENOUGH = 1_000_000
 _QUEUE = cast("Queue", object())  # an order asks it nothing
@@ -113,6 +114,7 @@ def order_with_index() -> MessageOrder:
 
 
 BOTH = pytest.mark.parametrize("make", [Ordering, sorted_order, order_with_index], ids=["by age", "sorted", "by value"])
+TURNS = pytest.mark.parametrize("make", [Ordering, sorted_order], ids=["by age", "sorted"])
 
 
 def sweep(
@@ -284,12 +286,12 @@ def test_one_is_taken_by_a_selector(make: Make, returns: bool) -> None:
     sweep(make, prepare, settle)
 
 
+@TURNS
 @pytest.mark.parametrize("returns", [False, True])
 @pytest.mark.parametrize("has_looked", [False, True])
-def test_one_is_taken_by_who_may_not_take_all(returns: bool, has_looked: bool) -> None:
+def test_one_is_taken_by_who_may_not_take_all(make: Make, returns: bool, has_looked: bool) -> None:
     def prepare(world: World) -> Callable[[], object]:
         order = world.order
-        assert isinstance(order, Ordering)
         entries = world.fill(1, 2, 3, 4, 5, 6)
         mine = {entries[1]} if returns else {entries[3], entries[4]}
 
@@ -308,14 +310,45 @@ def test_one_is_taken_by_who_may_not_take_all(returns: bool, has_looked: bool) -
             world.here.remove(expected)
             return
         order = world.order
-        assert isinstance(order, Ordering)
         mine = {2} if returns else {4, 5}
         found = order.take_permitted("consumer", [], lambda entry: entry.reference.id in mine, ENOUGH)
         assert isinstance(found, QueueEntry)
         assert found.reference.id == expected, "it is found again"
         world.here.remove(expected)
 
-    sweep(Ordering, prepare, settle)
+    sweep(make, prepare, settle)
+
+
+@TURNS
+@pytest.mark.parametrize("act", ["comes", "comes back", "is anybody's"])
+def test_what_was_passed_over_by_who_may_not_take_all(make: Make, act: str) -> None:
+    """It is asked about again wherever the thread was interrupted that brought it."""
+    mine: set[int] = set()
+
+    def pull(world: World) -> object:
+        return world.order.take_permitted("consumer", [], lambda entry: entry.reference.id in mine, ENOUGH)
+
+    def prepare(world: World) -> Callable[[], object]:
+        mine.clear()
+        entries = world.fill(1, 2, 3, 4, 5, 6)
+        assert pull(world) is None
+        mine.update({500} if act == "comes" else {2, 3})
+        if act == "comes":
+            return lambda: world.order.append(world.make(500))
+        if act == "is anybody's":
+            return lambda: world.order.look_again(entries[1:3])
+        world.take(*entries[1:3])
+        return lambda: world.order.restore(entries[1:3])
+
+    def settle(world: World, interruption: Interruption) -> None:
+        if act == "is anybody's":
+            world.order.look_again([entry for entry in world.order if entry.reference.id in mine])  # as a queue does
+        there = [entry for entry in world.order if entry.reference.id in mine]
+        assert there or interruption.where is not None
+        assert [pull(world) for _ in range(len(there) + 1)] == [*there, None], interruption.where
+        world.here -= mine
+
+    sweep(make, prepare, settle)
 
 
 def all_or_none_of(returned: Iterable[int]) -> Callable[[World, Interruption], None]:

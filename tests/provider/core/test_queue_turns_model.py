@@ -26,6 +26,9 @@ POLICIES: dict[str, dict[str, Any]] = {
     "groups and priorities": {"groups": True},
     "priorities": {},
     "exclusive": {"exclusive": True},
+    "sorted with groups": {"type": "sorted", "key": "n", "groups": True},
+    "sorted with groups and priorities": {"type": "sorted", "key": "n", "groups": True},
+    "sorted with priorities": {"type": "sorted", "key": "n"},
     "ring": {"max_messages": 8, "overflow": "ring"},
 }
 
@@ -77,6 +80,8 @@ class Turns:
         for _ in range(self.random.randint(1, 3)):
             self.numbers += 1
             properties: dict[str, Any] = {"colour": self.random.randint(0, 1)}
+            if self.name.startswith("sorted"):
+                properties["n"] = self.random.randint(0, 3)
             group = self.random.choice([None, "a", "a", "b"])
             if group is not None:
                 properties |= {"JMSXGroupID": group, "JMSXGroupSeq": self.random.choice([1, 2, 3, -1])}

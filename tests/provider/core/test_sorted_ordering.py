@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pyjms.types import Double, Int, Stored
 from pyjms_provider.core import sorted_ordering
-from pyjms_provider.core.cursor import UNFINISHED, Cursor
+from pyjms_provider.core.cursor import UNFINISHED
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.reference import MessageReference, ReferenceId
@@ -191,9 +191,6 @@ def test_what_is_not_permitted_now_is_found_later(world: Sorted) -> None:
     assert world.ordering.take_matching(cursor, permitted.__contains__, 1) is entries[2]
     assert world.ordering.take_matching(cursor, permitted.__contains__, 1) is None
     assert world.ordering.take_matching(cursor, None, 1) is entries[0]
-    # Nobody's cursor: as the queue uses it for one without a selector.
-    assert world.ordering.take_matching(Cursor(None), {entries[1]}.__contains__, 1) is entries[1]
-    assert world.ordering.take_matching(Cursor(None), None, 1) is None
 
 
 def test_a_message_of_which_cannot_be_said_whether_it_matches_is_asked_about_again(world: Sorted) -> None:

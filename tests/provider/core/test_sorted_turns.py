@@ -1,0 +1,204 @@
+"""What a consumer without a selector may not have of a sorted queue is asked once, and again only when that may have changed."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pyjms_provider.core import sorted_turns
+from pyjms_provider.core.cursor import UNFINISHED, Cursor
+from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.queue_rules import QueueRules
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.sorted_ordering import SortedOrdering, SortValue
+from tests.provider.helpers import text_of
+from tests.provider.policy_world import PolicyWorld, pulled
+
+ENOUGH = 1_000_000
+MANY = 200
+
+
+class Owned:
+    """Sorted messages that are somebody else's, save those in `mine`; it counts who asks."""
+
+    def __init__(self) -> None:
+        self.ordering = SortedOrdering(self.value)
+        self.values: dict[QueueEntry, SortValue] = {}
+        self.mine: set[QueueEntry] = set()
+        self.asked = 0
+        self.rivals: list[Cursor | None] = []
+        self._numbers = 0
+
+    def value(self, entry: QueueEntry) -> SortValue:
+        return self.values[entry]
+
+    def add(self, *numbers: float) -> list[QueueEntry]:
+        added: list[QueueEntry] = []
+        for number in numbers:
+            self._numbers += 1
+            reference = MessageReference(ReferenceId(self._numbers), None, 0, 4, False)
+            added.append(QueueEntry(None, reference, MessageState.NEW))  # type: ignore[arg-type]  # an ordering asks no queue
+            self.values[added[-1]] = (1, number, "")
+            self.ordering.append(added[-1])
+        return added
+
+    def poll(self, looks: int = ENOUGH, consumer: str = "consumer") -> object:
+        return self.ordering.take_permitted(consumer, self.rivals, self._permits, looks)
+
+    def asked_in(self, polls: int) -> int:
+        """Return how often is asked in so many polls, all of them in vain."""
+        before = self.asked
+        for _ in range(polls):
+            assert self.poll() is None
+        return self.asked - before
+
+    def _permits(self, entry: QueueEntry) -> bool:
+        self.asked += 1
+        return entry in self.mine
+
+
+@pytest.fixture
+def owned() -> Owned:
+    return Owned()
+
+
+def test_what_is_another_ones_is_asked_once(owned: Owned) -> None:
+    owned.add(*range(MANY))
+    assert owned.asked_in(10) == MANY
+    owned.add(-1, MANY // 2, MANY)
+    assert owned.asked_in(10) == 3, "wherever it comes"
+
+
+def test_a_search_stops_and_goes_on(owned: Owned) -> None:
+    owned.add(*range(MANY))
+    (last,) = owned.add(MANY)
+    owned.mine.add(last)
+    found = [owned.poll(looks=30) for _ in range(7)]
+    assert found == [UNFINISHED] * 6 + [last]
+    assert owned.asked == MANY + 1
+    owned.add(*[-1] * 50)
+    assert [owned.poll(looks=30) for _ in range(2)] == [UNFINISHED, None]
+
+
+def test_what_comes_back_or_becomes_anybodys_is_asked_again(owned: Owned) -> None:
+    entries = owned.add(*range(MANY))
+    assert owned.poll() is None
+    owned.mine.update(entries[3:6])
+    assert owned.asked_in(1) == 0, "nobody has said so"
+    owned.ordering.discard(entries[5])
+    owned.ordering.look_again(entries[3:6])
+    assert [owned.poll() for _ in range(3)] == [entries[3], entries[4], None]
+    owned.ordering.restore([entries[5], entries[3]])
+    assert [owned.poll() for _ in range(3)] == [entries[3], entries[5], None]
+
+
+def test_all_is_asked_again_when_one_who_came_first_has_gone(owned: Owned) -> None:
+    first, second = Cursor(lambda _: True), Cursor(lambda _: True)
+    owned.rivals = [first]
+    owned.add(*range(MANY))
+    assert owned.asked_in(2) == MANY
+    owned.rivals = [first, second]
+    assert owned.asked_in(1) == 0, "one more takes nothing from what it passed"
+    owned.rivals = [second]
+    assert owned.asked_in(2) == MANY
+
+
+def test_what_nobody_reads_is_forgotten(owned: Owned) -> None:
+    entries = owned.add(*range(MANY))
+    assert owned.poll() is None
+    for _ in range(10):
+        for entry in entries:
+            owned.ordering.discard(entry)
+        owned.ordering.restore(entries)
+    assert len(owned.ordering._turns._came) <= 2 * MANY + 65
+    owned.mine.update(entries[7:9])
+    assert [owned.poll() for _ in range(3)] == [entries[7], entries[8], None]
+
+
+def test_what_comes_back_again_and_again_is_noted_a_few_times(owned: Owned) -> None:
+    (mine, *_) = owned.add(*range(10))
+    assert owned.poll() is None
+    owned.mine.add(mine)
+    owned.ordering.look_again([mine])
+    for _ in range(1_000):
+        assert owned.poll() is mine
+        owned.ordering.restore([mine])
+    (turn,) = owned.ordering._turns._turns.values()
+    assert len(turn.behind) <= 100
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_each_consumer_gets_the_first_that_is_its_own(owned: Owned, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorted_turns, "_SPARE", 2)
+    random, taken = Random(seed), list[QueueEntry]()
+    owners: dict[QueueEntry, str | None] = {}
+
+    def take(name: str) -> None:
+        expected = next((each for each in owned.ordering if owners[each] in {name, None}), None)
+        found: object = UNFINISHED
+        while found is UNFINISHED:
+            found = owned.ordering.take_permitted(name, (), lambda entry: owners[entry] in {name, None}, 3)
+        assert found is expected
+        if isinstance(found, QueueEntry):
+            taken.append(found)
+
+    for _ in range(400):
+        act = random.randrange(8)
+        if act < 2:
+            (entry,) = owned.add(random.randrange(5))
+            owners[entry] = random.choice(["a", "b", "nobody", "nobody", None])
+        elif act < 5:
+            take(random.choice("ab"))
+        elif act == 5 and taken:
+            owned.ordering.restore([taken.pop(random.randrange(len(taken)))])
+        elif act == 6 and owners:
+            freed = random.sample(list(owners), min(3, len(owners)))
+            for each in freed:
+                owners[each] = None
+            owned.ordering.look_again(freed)
+        elif act == 7 and random.random() < 0.1:
+            owned.ordering.forget_turn("a")
+
+
+# In a queue
+
+
+def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = PolicyWorld(type="sorted", key="n", groups=True)
+    owner, other = world.reader("owner"), world.reader("other")
+    for number in range(MANY + 1):
+        world.send("a", properties={"n": number, "JMSXGroupID": "a"})
+    pulled(owner)
+    asked: list[QueueEntry] = []
+    may_take = QueueRules.may_take
+
+    def asking(self: QueueRules, consumer: object, rivals: object, is_wanted: object, entry: QueueEntry) -> bool:
+        asked.append(entry)
+        return may_take(self, consumer, rivals, is_wanted, entry)  # type: ignore[arg-type]  # as they came
+
+    monkeypatch.setattr(QueueRules, "may_take", asking)
+    for _ in range(5):
+        assert other.pull() is None
+    assert len(asked) == MANY
+    world.send("b", properties={"n": 3, "JMSXGroupID": "b"})
+    assert text_of(other.pull()) == "b"
+    assert len(asked) == MANY + 1
+    owner.session.close()
+    assert len(other.texts()) == MANY + 1, "the group is anybody's"
+    other.session.close()
+    assert isinstance(world.queue._ordering, SortedOrdering)
+    assert not world.queue._ordering._turns._turns
+
+
+def test_who_owns_a_group_gets_what_it_had_left_to_others() -> None:
+    world = PolicyWorld(type="sorted", key="n", groups=True)
+    high = world.reader("high", selector="c = 1", priority=5, interested=True)
+    low = world.reader("low")
+    world.send("one", properties={"n": 1, "c": 1, "JMSXGroupID": "a"})
+    assert low.pull() is None, "it is for who comes first"
+    world.send("two", properties={"n": 2, "c": 2, "JMSXGroupID": "a"})
+    assert text_of(low.pull()) == "two"
+    assert text_of(low.pull()) == "one", "the group is its own now"
+    assert high.pull() is None
