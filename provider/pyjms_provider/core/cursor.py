@@ -61,7 +61,7 @@ UNFINISHED: Final = Unfinished.UNFINISHED
 class Cursor:
     """What is known of one selector text in one queue, or how far one browser has looked."""
 
-    __slots__ = ("behind", "index", "key", "last", "matched", "matches", "passed", "users")
+    __slots__ = ("behind", "index", "key", "last", "matched", "matches", "passed", "users", "went_back")
 
     def __init__(self, matches: Callable[[QueueEntry], bool] | None) -> None:
         self.last = _NO_END
@@ -74,6 +74,8 @@ class Cursor:
         """By priority: sequence numbers of messages that were given back behind `passed`, sorted."""
         self.matched: dict[int, list[int]] = {}
         """By priority: those of messages that match, and that nobody was permitted to take who came by, sorted. Some may have gone."""
+        self.went_back = 0
+        """How often it went back, so that what is not in `matched` any more may come there again."""
         self.users = 0
         self.index: ValueIndex | None = None
         """Where the messages are found that may match; None: all must be looked at."""
@@ -165,6 +167,7 @@ def note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> No
             break
         if len(behind) >= BEHIND_MAXIMUM:
             # Too many to note one by one: the cursor itself goes back to the first of them.
+            cursor.went_back += 1
             passed = cursor.passed[priority] = min(behind[0], returned[0].sequence) - 1
             del cursor.behind[priority]
             matched = [each for each in cursor.matched.pop(priority, ()) if each <= passed]

@@ -38,7 +38,7 @@ from pyjms_provider.core.cursor import (
 )
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.lane import SPARE, Lane
-from pyjms_provider.core.passed_over import PassedOver
+from pyjms_provider.core.passed_over import PassedOver, Turn
 from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference
 from pyjms_provider.core.value_index import ValueIndex, ValueIndexes
 
@@ -379,7 +379,27 @@ class Ordering:
 
         Returns `UNFINISHED` after about `evaluations` messages that do not match; what was learned is kept.
         """
-        found = self._find(cursor, permits, evaluations)
+        return self._take_matching(cursor, permits, evaluations, None)
+
+    def take_in_turn(
+        self,
+        consumer: object,
+        cursor: Cursor,
+        rivals: Iterable[Cursor | None],
+        permits: Callable[[QueueEntry], bool],
+        evaluations: int,
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Do the same for `consumer`, of which is kept what it was not permitted; `rivals` as in `PassedOver`.
+
+        What matches is forgotten some time after it has gone, so until then `may_have` may say in vain that there is something.
+        """
+        turn = self.passed_over.turn_of(consumer, rivals, cursor.went_back)
+        return self._take_matching(cursor, permits, evaluations, turn)
+
+    def _take_matching(
+        self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int, turn: Turn | None
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        found = self._find(cursor, permits, evaluations, turn)
         if found is None or found is UNFINISHED:
             return found
         priority, index = found
@@ -429,7 +449,11 @@ class Ordering:
         return self._lanes[priority].at(index)
 
     def _find(
-        self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int
+        self,
+        cursor: Cursor,
+        permits: Callable[[QueueEntry], bool] | None,
+        evaluations: int,
+        turn: Turn | None = None,
     ) -> tuple[int, int] | Literal[Unfinished.UNFINISHED] | None:
         mask = self._mask
         by_value = cursor.index
@@ -440,7 +464,7 @@ class Ordering:
                 evaluations = by_value.read_on(priority, evaluations)
                 if not evaluations:
                     return UNFINISHED
-            index = self._find_noted(cursor, priority, permits) if cursor.behind or cursor.matched else -1
+            index = self._find_noted(cursor, priority, permits, turn) if cursor.behind or cursor.matched else -1
             if index < 0 and by_value is not None:
                 index, evaluations = self._find_by_value(by_value, cursor, priority, permits, evaluations)
             elif index < 0:
@@ -453,17 +477,22 @@ class Ordering:
             by_value.found_nothing(cursor)
         return None
 
-    def _find_noted(self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None) -> int:
+    def _find_noted(
+        self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None, turn: Turn | None
+    ) -> int:
         """Return the index of the first message behind `cursor` that matches and is permitted, or -1."""
         lane = self._lanes[priority]
-        found = [
-            index
-            for noted, matches in ((cursor.matched, None), (cursor.behind, cursor.matches))
-            if priority in noted and (index := first_noted(lane, noted, priority, matches, permits)) >= 0
-        ]
-        if not found:
+        found: list[int] = []
+        if priority in cursor.matched:
+            if turn is None or permits is None:
+                found.append(first_noted(lane, cursor.matched, priority, None, permits))
+            else:
+                found.append(turn.find_matched(lane, cursor.matched, priority, permits))
+        if priority in cursor.behind:
+            found.append(first_noted(lane, cursor.behind, priority, cursor.matches, permits))
+        index = min((each for each in found if each >= 0), default=-1)
+        if index < 0:
             return -1
-        index = min(found)
         sequence = lane.sequences[index]
         try:
             for noted in (cursor.matched, cursor.behind):

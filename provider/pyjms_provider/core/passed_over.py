@@ -1,5 +1,6 @@
-"""What consumers without a selector have passed over, as somebody else is to have it: of a group that is another one's, or
-wanted by a consumer of higher priority.
+"""What consumers have passed over, as somebody else is to have it: of a group that is another one's, or wanted by a consumer of higher priority.
+
+One without a selector looks at all messages, one with a selector at those that its cursor has found to match and nobody has taken (`Cursor.matched`).
 
 A machine without a lock: its queue calls it under the queue's own. What a consumer has passed over is asked again only when that may have changed:
 a message came back (`note_returned`), a group is anybody's (`look_again`), or a consumer of higher priority waits no longer (`find`).
@@ -15,7 +16,16 @@ from heapq import nsmallest
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
-from pyjms_provider.core.cursor import BEHIND_MAXIMUM, UNFINISHED, Cursor, Unfinished, forget_noted, note_behind
+from pyjms_provider.core.cursor import (
+    BEHIND_MAXIMUM,
+    UNFINISHED,
+    Cursor,
+    Unfinished,
+    forget_noted,
+    is_noted,
+    note_behind,
+)
+from pyjms_provider.core.lane import SPARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,10 +41,12 @@ _by_sequence = attrgetter("sequence")
 class Turn(Cursor):
     """How far one consumer has looked."""
 
-    __slots__ = ("rivals",)
+    __slots__ = ("cursor_went_back", "rivals")
 
-    def __init__(self) -> None:
+    def __init__(self, cursor_went_back: int = 0) -> None:
         super().__init__(None)
+        self.cursor_went_back = cursor_went_back
+        """How often the cursor of its selector had gone back when it began."""
         self.rivals: frozenset[Cursor | None] = frozenset()
         """The selectors of the interested consumers of higher priority when it looked last."""
 
@@ -42,6 +54,32 @@ class Turn(Cursor):
         """Return the index of the first message of a lane that `permits` allows, or -1, and how many looks are left of `looks`; 0: there may be more."""
         index = self._find_behind(lane, priority, permits)
         return (index, looks) if index >= 0 else self._find_beyond(lane, priority, permits, looks)
+
+    def find_matched(
+        self, lane: Lane, matched: dict[int, list[int]], priority: int, permits: Callable[[QueueEntry], bool]
+    ) -> int:
+        """Return the index of the first message of a lane that `permits` allows among those that match, or -1."""
+        sequences = matched[priority]
+        while behind := self.behind.get(priority):
+            index = lane.find(behind[0]) if is_noted(sequences, behind[0]) else -1
+            entry = None if index < 0 else lane.at(index)
+            if entry is not None and permits(entry):
+                return index
+            forget_noted(self.behind, priority, behind[0])
+        for position in range(bisect_right(sequences, self.passed[priority]), len(sequences)):
+            sequence = sequences[position]
+            index = lane.find(sequence)
+            entry = None if index < 0 else lane.at(index)
+            if entry is not None and permits(entry):
+                return index
+            self.passed[priority] = sequence
+        if len(sequences) > 2 * lane.live + SPARE:  # others have taken most of them
+            left = [sequence for sequence in sequences if lane.find(sequence) >= 0]
+            if left:
+                matched[priority] = left
+            else:
+                del matched[priority]
+        return -1
 
     def _find_behind(self, lane: Lane, priority: int, permits: Callable[[QueueEntry], bool]) -> int:
         while behind := self.behind.get(priority):
@@ -89,11 +127,7 @@ class PassedOver:
         `rivals`: the selectors of interested consumers of higher priority. It begins anew when one of those has gone that were there: what it passed
         over for that one's sake may be its own.
         """
-        now = frozenset(rivals)
-        turn = self._turns.get(consumer)
-        if turn is None or not turn.rivals <= now:
-            turn = self._turns[consumer] = Turn()
-        turn.rivals = now
+        turn = self.turn_of(consumer, rivals)
         for priority in range(len(lanes) - 1, -1, -1):
             if lanes[priority].live:
                 index, looks = turn.find(lanes[priority], priority, permits, looks)
@@ -102,6 +136,15 @@ class PassedOver:
                 if not looks:
                     return UNFINISHED
         return None
+
+    def turn_of(self, consumer: object, rivals: Iterable[Cursor | None], cursor_went_back: int = 0) -> Turn:
+        """Return how far a consumer has looked. `rivals` as in `find`; it begins anew, too, when the cursor of its selector has gone back."""
+        now = frozenset(rivals)
+        turn = self._turns.get(consumer)
+        if turn is None or not turn.rivals <= now or turn.cursor_went_back != cursor_went_back:
+            turn = self._turns[consumer] = Turn(cursor_went_back)
+        turn.rivals = now
+        return turn
 
     def forget(self, consumer: object) -> None:
         """Have a consumer begin anew, if there is one. May be repeated."""

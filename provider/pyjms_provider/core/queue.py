@@ -20,6 +20,7 @@ from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.cursor import UNFINISHED, Cursor, Unfinished
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
+from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.restorable_queue import RestorableQueue
 from pyjms_provider.core.settling_queue import SettlingQueue
 from pyjms_provider.core.store import NotAtOnceError, NotInMemoryError
@@ -422,9 +423,12 @@ class Queue(RestorableQueue, SettlingQueue):
         order, cursor = self._ordering, consumer.cursor
         if self._rules is not None:
             self._rules.tell_freed(order.look_again)
-        if cursor is not None:
-            return order.take_matching(cursor, permits, _EVALUATIONS)
-        return order.take_permitted(consumer, rivals, permits, _EVALUATIONS)
+        if cursor is None:
+            return order.take_permitted(consumer, rivals, permits, _EVALUATIONS)
+        # Only where nobody is woken because another one has found nothing: the next one might be woken in vain, too.
+        if self._rules is not None and self._rules.has_groups and isinstance(order, Ordering):
+            return order.take_in_turn(consumer, cursor, rivals, permits, _EVALUATIONS)
+        return order.take_matching(cursor, permits, _EVALUATIONS)
 
     def _drop_if_expired(self, entry: QueueEntry, consumer: Consumer) -> bool:
         if not is_expired(entry.reference, self._clock.time_ms()):

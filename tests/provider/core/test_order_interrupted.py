@@ -351,6 +351,39 @@ def test_what_was_passed_over_by_who_may_not_take_all(make: Make, act: str) -> N
     sweep(make, prepare, settle)
 
 
+@pytest.mark.parametrize("make", [Ordering, order_with_index], ids=["by age", "by value"])
+@pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.parametrize("has_looked", [False, True])
+def test_one_is_taken_by_a_selector_of_who_may_not_take_all(make: Make, returns: bool, has_looked: bool) -> None:
+    def pull(world: World, mine: set[int]) -> object:
+        order, cursor = world.order, world.cursor
+        assert isinstance(order, Ordering)
+        assert cursor is not None
+        return order.take_in_turn("consumer", cursor, [], lambda entry: entry.reference.id in mine, ENOUGH)
+
+    def prepare(world: World) -> Callable[[], object]:
+        world.select()
+        entries = world.fill(1, 2, 3, 4, 5, 6, 7, 8)
+        if has_looked:
+            assert [pull(world, set()) for _ in range(2)] == [None, None]
+            if returns:
+                world.order.discard(entries[3])
+                world.order.restore([entries[3]])
+            else:
+                world.order.look_again([entries[3]])
+        return lambda: world.taken.append(pull(world, {4}))  # type: ignore[arg-type]  # there is one
+
+    def settle(world: World, interruption: Interruption) -> None:
+        if not world.taken:
+            found = pull(world, {4})
+            assert isinstance(found, QueueEntry), interruption.where
+            assert found.reference.id == 4, "it is found again"
+        world.here.remove(4)
+        assert pull(world, {4}) is None
+
+    sweep(make, prepare, settle)
+
+
 def all_or_none_of(returned: Iterable[int]) -> Callable[[World, Interruption], None]:
     """Expect that all of these are there, or none, if to give them back had not begun."""
 
