@@ -9,6 +9,7 @@ Then `lose_power` has the disk's files be the store's.
 from __future__ import annotations
 
 import _sqlite3
+import errno
 import os
 import runpy
 import shutil
@@ -82,6 +83,7 @@ class _Disk:
     """One file as the disk has it, and what was done to it since it was forced."""
 
     def __init__(self, path: Path, random: Random) -> None:
+        self.path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         self._random = random
         self._lock = Lock()
@@ -127,6 +129,11 @@ class Power:
     def __init__(self, directory: Path, seed: int) -> None:
         self.is_bad = False
         """Whether the disk fails when it is to force something. As Linux does, it takes what it could not write for written."""
+        self.odds: dict[str, float] = {}
+        """How often it fails without that, by what stands behind the name of the database: nothing, or ``-wal``."""
+        self.failures: list[str] = []
+        """Which file it was, for each time that it has failed."""
+        self._failing = Random(seed)
         self._directory = directory
         self._random = Random(seed)
         self._lock = Lock()
@@ -161,9 +168,39 @@ class Power:
                 self._disks.pop(path).delete(path)
         return int(self._system_delete(self._system, name, synchronous))
 
-    def disk_of(self, descriptor: int) -> _Disk:
-        """Return what the disk has of a file that is open."""
-        return self._disk(os.fsencode(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    def sees_python(self) -> None:
+        """Have the disk know what Python writes to the files of a store, and not only SQLite."""
+        write, force = os.pwrite, os.fsync
+
+        def pwrite(descriptor: int, data: bytes, offset: int) -> int:
+            disk = self._disk_of(descriptor)
+            if disk is not None:
+                disk.write(offset, data)
+            return write(descriptor, data, offset)
+
+        def fsync(descriptor: int) -> None:
+            disk = self._disk_of(descriptor)
+            if disk is not None:
+                if self.fails(disk):
+                    raise OSError(errno.EIO, "Input/output error")
+                disk.force()
+            force(descriptor)
+
+        os.pwrite, os.fsync = pwrite, fsync  # type: ignore[assignment]
+
+    def _disk_of(self, descriptor: int) -> _Disk | None:
+        """Return what the disk has of a file that is open; None: it is none of those that are kept."""
+        with self._lock:
+            return self._disks.get(self._path(os.fsencode(Path(f"/proc/self/fd/{descriptor}").readlink())))
+
+    def fails(self, disk: _Disk) -> bool:
+        """Return whether the disk fails to force one file now; then it forgets what that was."""
+        which = disk.path.name.partition(".db")[2]
+        is_failure = self.is_bad or self._failing.random() < self.odds.get(which, 0)
+        if is_failure:
+            self.failures.append(which)
+            disk.forget()
+        return is_failure
 
     def _disk(self, name: bytes) -> _Disk:
         with self._lock:
@@ -192,8 +229,7 @@ class Power:
             return int(truncate(file, size))
 
         def our_sync(file: int, flags: int) -> int:
-            if self.is_bad:
-                self._opened[file].forget()
+            if self.fails(self._opened[file]):
                 return sqlite3.SQLITE_IOERR_FSYNC
             self._opened[file].force()
             return int(sync(file, flags))

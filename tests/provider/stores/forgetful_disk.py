@@ -7,7 +7,6 @@ those that were confirmed, and dies. With ``stays`` the disk goes on to fail, an
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from contextlib import suppress
@@ -23,24 +22,6 @@ from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 from tests.provider.kill.power import Power
-
-
-def has_python_write_to(power: Power) -> None:
-    """Have the disk know what Python writes, and not only SQLite."""
-    write, force = os.pwrite, os.fsync
-
-    def pwrite(descriptor: int, data: bytes, offset: int) -> int:
-        power.disk_of(descriptor).write(offset, data)
-        return write(descriptor, data, offset)
-
-    def fsync(descriptor: int) -> None:
-        if power.is_bad:
-            power.disk_of(descriptor).forget()
-            raise OSError(errno.EIO, "Input/output error")
-        power.disk_of(descriptor).force()
-        force(descriptor)
-
-    os.pwrite, os.fsync = pwrite, fsync  # type: ignore[assignment]
 
 
 def add(world: World, how: str, url: str) -> NewMessage:
@@ -61,7 +42,7 @@ def main(path: str, disk: str, how: str) -> None:
     """Do what the module says."""
     Path(disk).mkdir()
     power, url = Power(Path(disk), 1), f"sqlite:///{path}"
-    has_python_write_to(power)
+    power.sees_python()
     settings = StoreSettings(url=f"{url}?pyjms_shared=true")
     world = World(JournalHome(lambda holder: open_journal(settings, holder, SystemClock())))
     kept = [world.add(world.message()), world.add(world.message())]

@@ -23,6 +23,7 @@ from pyjms_provider.core.reference import MessageReference
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.disk_space import BELIEVED_MS
 from pyjms_provider.stores.sql.salvage import salvage
 from pyjms_provider.stores.testing import JournalHome
@@ -70,6 +71,8 @@ def full(directory: Path) -> None:
 def kept_free(directory: Path) -> None:
     """Before the disk is full messages are refused, and those that are there can be acknowledged, which makes room for others."""
     mount(directory, "-o", f"size={3 * SIZE_MB}m")
+    # The database becomes megabytes longer at once when the log is carried over: not at a moment of a thread's, as this disk is small for that.
+    Checkpoints._run = lambda _: None  # type: ignore[method-assign, assignment]
     kept, clock, told = SIZE_MB * 2**20, VirtualClock(), list[str]()
     _tell_to(told)
     settings = StoreSettings(url=f"sqlite:///{directory / 'store.db'}", keep_free_bytes=kept)
@@ -80,8 +83,8 @@ def kept_free(directory: Path) -> None:
             clock.advance(1)
             written.append(world.add(world.message(text="x" * 5000)).reference)
     assert len(written) > 200, written
-    assert kept // 2 < shutil.disk_usage(directory).free < kept
-    (directory / "somebody else's").write_bytes(b"x" * (shutil.disk_usage(directory).free - kept // 2))
+    assert kept // 3 < shutil.disk_usage(directory).free < kept
+    (directory / "somebody else's").write_bytes(b"x" * (shutil.disk_usage(directory).free - kept // 3))
     for reference in written:
         clock.advance(1)
         world.remove((world.queue, reference))

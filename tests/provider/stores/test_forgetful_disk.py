@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +17,7 @@ from pyjms.spi.clock import SystemClock
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError
 from pyjms_provider.stores.sql import open_journal
+from pyjms_provider.stores.sql.log_index import LogIndex
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles, write_log_again
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
@@ -29,6 +34,18 @@ def words_and_ids(store: Path, how: str) -> tuple[list[str], list[int]]:
     lose_power(store, disk)
     *errors, ids = done.stdout.splitlines()
     return errors, [int(each) for each in ids.split()]
+
+
+@pytest.mark.parametrize("who", ["thread", "writer", "commit", "last", "stays"])
+def test_what_was_carried_over_and_not_forced_is_carried_over_again(tmp_path: Path, who: str) -> None:
+    store = tmp_path / "store.db"
+    disk = tmp_path / "disk"
+    script = [sys.executable, "-m", "tests.provider.stores.forgetful_database", str(store), str(disk), who]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=True)
+    lose_power(store, disk)
+    failures, *kept = [int(each) for each in done.stdout.split()]
+    assert failures == 1
+    assert sorted(found(store)) == kept
 
 
 def found(store: Path) -> list[int]:
@@ -69,6 +86,46 @@ def test_a_log_that_is_written_again_is_as_it_was(tmp_path: Path) -> None:
     home.close()
 
 
+def test_a_log_that_cannot_be_mended_before_it_is_closed_is_left_to_who_opens_it_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who closes the last connection would have SQLite carry it over and delete it."""
+    path = tmp_path / "store.db"
+    world = World(
+        JournalHome(lambda holder: open_journal(StoreSettings(url=f"sqlite:///{path}"), holder, SystemClock()))
+    )
+    sent = world.add(world.message())
+    journal: Any = world.journal
+    journal._database._files.has_failed = True
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
+    journal.close(clean=False)
+    monkeypatch.undo()
+    assert Path(f"{path}-wal").stat().st_size > 0
+    assert [message for message, _ in world.reopen().ids] == [sent.reference.id]
+    world.journal.close(clean=True)
+    assert not Path(f"{path}-wal").exists()
+
+
+def test_after_an_unclean_end_all_is_carried_over_again(tmp_path: Path) -> None:
+    """An application's connection has kept the log's index, which says how much was carried over, and not whether that was forced."""
+    path = tmp_path / "store.db"
+    settings = StoreSettings(url=f"sqlite:///{path}?pyjms_shared=true")
+    world = World(JournalHome(lambda holder: open_journal(settings, holder, SystemClock())))
+    world.add(world.message())
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader, closing(sqlite3.connect(path)) as other:
+        reader.execute("BEGIN")  # so that the log does not begin anew
+        reader.execute("SELECT count(*) FROM pyjms_message").fetchone()
+        world.add(world.message())
+        _, log, carried = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        assert 0 < carried < log
+        index = LogIndex(str(path))._descriptor()
+        assert index is not None
+        assert os.pread(index, 4, 96) == carried.to_bytes(4, sys.byteorder)
+        world.reopen(clean=False)
+        assert os.pread(index, 4, 96) == bytes(4)
+    world.journal.close(clean=True)
+
+
 def test_where_there_is_no_log_nothing_is_written_again(tmp_path: Path) -> None:
     write_log_again(str(tmp_path / "store.db"))
     assert not list(tmp_path.iterdir())
@@ -83,10 +140,10 @@ def test_a_failure_is_remembered_until_the_log_was_written_again(
     files.has_failed = True
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        files.write_log_again()
+        files.mend_log()
     assert files.has_failed
     monkeypatch.undo()
-    files.write_log_again()
+    files.mend_log()
     assert not files.has_failed
 
 

@@ -1,8 +1,11 @@
 """Carrying SQLite's write-ahead log over into the database, beside who writes and not in its place.
 
 By itself SQLite does that within the commit which makes the log a thousand pages long: one commit in some hundred then takes as long as
-writing and forcing four megabytes. Here a thread does the most of it sooner, while commits go on. What they wrote meanwhile is little, and the
-next one of them carries it over, as only who writes can begin the log anew while commits never stop.
+writing and forcing four megabytes, and nobody is told when the disk fails at that. Here a thread does the most of it, while commits go on. What they wrote
+meanwhile is little, and the next one of them carries it over, as only who writes can begin the log anew while commits never stop. Where the thread cannot, or
+has no turn, he does all of it.
+
+Nothing is carried over between a failure of the disk and `OpenFiles.mend_log`: the log could begin anew before all is in the database.
 """
 
 from __future__ import annotations
@@ -22,11 +25,15 @@ _log = logging.getLogger("pyjms.store")
 
 _CARRY_OVER: Final = "PRAGMA wal_checkpoint(PASSIVE)"
 PAGES: Final = 900
-"""After so many in a log the thread carries over: somewhat sooner than SQLite would."""
+"""After so many in a log the thread carries over."""
+_LONG: Final = 1000
+"""After so many who writes does so, as SQLite would: the thread has not come to it."""
+_LOOK: Final = 100
+"""After so many, as far as is known, somebody looks how many there are: as often it is tried again when it could not be done."""
 
 
 class Checkpoints:
-    """The thread of one database, which starts with the first work that there is. It does nothing that SQLite would not do itself.
+    """The thread of one database, which starts with the first work that there is.
 
     `wrote` is called by who writes, one thread at a time; `close` by any.
     """
@@ -37,42 +44,58 @@ class Checkpoints:
         self._path = files.path
         self._synchronous = synchronous
         self._pages = 0
+        """So many were written since the thread was told, as far as is known."""
+        self._look_at = _LOOK
+        self._is_told = False
+        """The thread is told, and not done."""
         # Not a condition: Python may interrupt the main thread, which writes, between two lines of its `__enter__` and `__exit__`.
         self._lock = Lock()
         self._changed = Signal()
         self._is_wanted = self._is_closed = False
-        self._is_carried_over = False
-        """The thread is done, and who writes is not told yet."""
+        self._is_left = False
+        """The thread is done, or cannot do it, and who writes is not told yet that the rest is his."""
         self._thread: Thread | None = None
         self._connection: sqlite3.Connection | None = None
 
     def wrote(self, pages: int, writer: sqlite3.Cursor) -> None:
         """Hear that a commit of `writer` wrote about so many pages; if the thread is done, carry over by `writer` what little is left."""
         self._pages += pages
-        if self._is_carried_over:
-            self._is_carried_over = False
-            self._pages = 0
-            try:
-                writer.execute(_CARRY_OVER).fetchone()
-            except sqlite3.Error as error:  # what was to be written is; the log goes on as it is
-                self._files.note(error)
-        elif self._pages >= PAGES:
-            self._pages = 0
-            self._wake()
+        if self._is_left:
+            self._carry_over_rest(writer)
+        elif self._pages >= self._look_at:
+            self._look_at = self._pages + _LOOK
+            seen = self._files.log_pages()
+            written = self._pages if seen is None else seen
+            if written >= _LONG or (written >= PAGES and not self._is_told and not self._wake()):
+                self._carry_over_rest(writer)
 
-    def _wake(self) -> None:
+    def _carry_over_rest(self, writer: sqlite3.Cursor) -> None:
+        if not self._files.may_carry_over():
+            return  # it is left until the log is mended, or tried again soon
+        self._is_left = self._is_told = False
+        self._pages, self._look_at = 0, _LOOK
+        try:
+            writer.execute(_CARRY_OVER).fetchone()
+        except sqlite3.Error as error:  # what was to be written is; the log goes on as it is
+            self._files.note(error)
+
+    def _wake(self) -> bool:
+        """Have the thread carry over. Return False when there is none."""
         with self._lock:
             if self._is_closed:
-                return
-            self._is_wanted = True
+                return True
+            self._is_wanted = self._is_told = True
             # it may be that who began it was interrupted before
             if self._thread is None or not self._thread.is_alive():
                 self._thread = Thread(target=self._run, name=f"pyjms checkpoints {self._path}", daemon=True)
                 try:
                     self._thread.start()
-                except RuntimeError as error:  # the system has no more threads: SQLite carries over within a commit
+                except RuntimeError as error:  # the system has no more threads
                     _log.warning("%s could not be started: %s", self._thread.name, error)
+                    self._is_told = False
+                    return False
         self._changed.set()
+        return True
 
     def close(self) -> None:
         """End the thread, which gives up what it is doing: nothing of it is lost. May be repeated."""
@@ -91,6 +114,7 @@ class Checkpoints:
                 self._carry_over()
             except sqlite3.Error as error:  # whoever writes is told by its own commit, if it concerns it
                 self._files.note(error)
+                self._is_left = True  # not before the failure is noted
                 _log.debug("the log of %s was not carried over: %s", self._path, error)
                 self._let_go()
         self._let_go()
@@ -113,8 +137,9 @@ class Checkpoints:
                 self._connection = connection
                 if self._is_closed:
                     return
-        connection.execute(_CARRY_OVER).fetchone()
-        self._is_carried_over = True
+        if self._files.may_carry_over():
+            connection.execute(_CARRY_OVER).fetchone()
+        self._is_left = True
 
     def _let_go(self) -> None:
         with self._lock:

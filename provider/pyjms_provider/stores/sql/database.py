@@ -65,8 +65,11 @@ class Database(ABC):
         """
         return False
 
-    def write_log_again(self) -> None:  # noqa: B027 - a server looks after its own log
+    def mend_log(self) -> None:  # noqa: B027 - a server looks after its own log
         """Have what was written before on the disk, if that has failed, before somebody commits who has the right to write. Raises `StoreError`."""
+
+    def hear_of_others(self) -> None:  # noqa: B027 - a server looks after its own disk
+        """Find out whether the disk has failed in a commit of somebody else's, who was not told. The connection that committed is open."""
 
     def check_space(self, connection: Connection, steps: Sequence[tuple[str, Collection[Row]]]) -> None:  # noqa: B027 - a server's disk is the server's
         """Refuse what somebody is about to execute by `connection` if it would take the last of the disk. Raises `StoreError`."""

@@ -113,7 +113,8 @@ class JoinedWriter(JoinedTransaction):
                 if self._database.has_one_writer:
                     # It changes nothing, but from now on nobody else writes.
                     self._connection.exec_driver_sql(self._database.statements.raise_next_queue, (0, 0))
-                    self._database.write_log_again()
+                    self._database.hear_of_others()
+                    self._database.mend_log()
                     noted += lent.enter_context(self._journal.lend_noted())
                 else:
                     self._journal.flush_noted()
@@ -126,6 +127,7 @@ class JoinedWriter(JoinedTransaction):
         self.may_be_committed = True
         try:
             self._transaction.commit()
+            self._database.hear_of_others()  # SQLite may have carried its log over within the commit
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise InDoubtError(

@@ -84,7 +84,7 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
     lock.acquire()
     part = new.with_name(f"{new.name}.part")  # a store without its last tables would lose messages when it is opened
     _remove(part)  # of somebody who was killed
-    engine = make_engine(URL.create("sqlite", database=str(part)), synchronous="FULL")
+    engine = make_engine(URL.create("sqlite", database=str(part)), synchronous="FULL", carries_over=True)
     try:
         with closing(_open(path)) as source:
             found = _look(source, path)

@@ -43,6 +43,7 @@ CHECK_MS: Final = 1
 """For so long it is believed that the file is still where it was."""
 _TOGETHER: Final = 64
 """So many messages at most are added by one statement: more threads seldom wait together."""
+_PAGE: Final = 4096
 _OPENING: Final = "SELECT epoch, holder, (SELECT file FROM pragma_database_list WHERE name = 'main') FROM pyjms_meta"
 _LEVELS: Final = {
     Synchronous.FULL: ("FULL", "NORMAL"),
@@ -53,11 +54,17 @@ _LEVELS: Final = {
 
 
 def make_engine(
-    url: URL, files: OpenFiles | None = None, *, synchronous: str = "NORMAL", erases: bool = False
+    url: URL,
+    files: OpenFiles | None = None,
+    *,
+    synchronous: str = "NORMAL",
+    erases: bool = False,
+    carries_over: bool = False,
 ) -> Engine:
     """Return an engine whose connections begin transactions when they are told to, and share a write-ahead log.
 
     `files` says which files these stay. `erases`: what is deleted is overwritten also where that needs a page to be written for nothing else.
+    `carries_over`: SQLite carries the log over within commits. It tells nobody when the disk fails there, so who does that lets nobody else read or write meanwhile.
     """
     options = {"timeout": BUSY_MS / 1000, "check_same_thread": False}
     engine = create_engine(url, connect_args=options, **POOL_OPTIONS)
@@ -74,6 +81,8 @@ def make_engine(
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute(f"PRAGMA synchronous={synchronous}")
         cursor.execute(f"PRAGMA secure_delete={'ON' if erases else 'FAST'}")
+        if not carries_over:
+            cursor.execute("PRAGMA wal_autocheckpoint=0")
         cursor.close()
 
     @event.listens_for(engine, "begin")
@@ -127,13 +136,14 @@ class SqliteDatabase(Database):
     def commit(self, batch: Batch, *, force: bool) -> None:
         steps = batch.steps(self.statements)
         if steps:
-            self._write(steps, self._forced if force else self._unforced)
+            self._write(steps, self._forced if force else self._unforced, self._pages(steps))
 
     def add_messages(self, rows: Sequence[Row]) -> None:
-        self._write(((self._add_message, rows),), self._forced)
+        size = len(rows[0][-1]) if len(rows) == 1 else sum([len(row[-1]) for row in rows])
+        self._write(((self._add_message, rows),), self._forced, 2 + len(rows) // 2 + size // _PAGE)
 
-    def _write(self, steps: Sequence[tuple[str, Collection[Row]]], level: str) -> None:
-        """Execute statements with their rows in one transaction, at this level of PRAGMA synchronous."""
+    def _write(self, steps: Sequence[tuple[str, Collection[Row]]], level: str, pages: int) -> None:
+        """Execute statements with their rows in one transaction, at this level of PRAGMA synchronous. `pages`: of the log, as `_pages`."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._checked_ms >= CHECK_MS:
             self._check_file(now_ms)
@@ -142,7 +152,7 @@ class SqliteDatabase(Database):
         try:
             cursor = self._cursor or self._writer_again()
             if self._files.has_failed:
-                self._write_log_again(cursor)
+                self._mend_log(cursor)
             if level != self._level:
                 cursor.execute(f"PRAGMA synchronous={level}")
                 self._level = level
@@ -156,7 +166,7 @@ class SqliteDatabase(Database):
                 for statement, rows in steps:
                     cursor.executemany(statement, rows)
                 cursor.execute("COMMIT")
-            self._checkpoints.wrote(2 + sum([len(rows) for _, rows in steps]) // 2, cursor)
+            self._checkpoints.wrote(pages, cursor)
         except self.errors as error:
             self._give_up()
             if self.leaves_doubt(error):
@@ -171,14 +181,26 @@ class SqliteDatabase(Database):
             self._give_up()
             raise
 
-    def _write_log_again(self, cursor: sqlite3.Cursor) -> None:
+    def _pages(self, steps: Sequence[tuple[str, Collection[Row]]]) -> int:
+        """Return about how many pages of the log these steps took."""
+        pages = 2
+        for statement, rows in steps:
+            pages += len(rows) // 2
+            if statement in self._growing:
+                pages += sum([len(row[-1]) for row in rows]) // _PAGE
+        return pages
+
+    def _mend_log(self, cursor: sqlite3.Cursor) -> None:
         cursor.execute("BEGIN IMMEDIATE")  # an application may write the same file
-        self.write_log_again()
+        self.mend_log()
         cursor.execute("ROLLBACK")
 
-    def write_log_again(self) -> None:
+    def mend_log(self) -> None:
         if self._files.has_failed:
-            self._files.write_log_again()
+            self._files.mend_log()
+
+    def hear_of_others(self) -> None:
+        self._files.may_carry_over()
 
     def _grow(self, steps: Sequence[tuple[str, Collection[Row]]]) -> bool:
         """Return whether these steps add messages."""
@@ -279,11 +301,22 @@ class SqliteDatabase(Database):
         return understand(error, self._path)
 
     def close(self) -> None:
-        self._checkpoints.close()  # first: the last connection takes the log away, and that is to be the writer's
-        self._close_writer()
+        self._checkpoints.close()
         self.close_readers()
+        # Last: the last connection carries the log over and takes it away, and who writes can keep it from that.
+        if self._files.has_failed:
+            self._mend_at_end()
+        self._close_writer()
         if self._lock is not None:
             self._lock.release()
+
+    def _mend_at_end(self) -> None:
+        try:
+            self._mend_log(self._cursor or self._writer_again())
+        except (*self.errors, StoreError):
+            self._give_up()
+            if self._writer is not None:
+                self._writer.interrupt()  # SQLite then carries nothing over, and the log stays for who opens the file next
 
 
 def understand(error: Exception, path: str) -> StoreError:

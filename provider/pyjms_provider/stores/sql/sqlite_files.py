@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.errors import UrlError
 from pyjms_provider.stores.errors import LostStoreError, StoreError, UnavailableStoreError, UnsupportedStoreError
+from pyjms_provider.stores.sql.log_index import LogIndex
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -86,11 +87,12 @@ class OpenFiles:
         """`lock`: what is held as long as the database is used."""
         self.path = path
         self._log = f"{path}-wal"
+        self._index = LogIndex(path)
         self._inode: int | None = None
         self._held = {} if lock is None else {lock.path: lock.inode}
         self._beside = self._held
         self.has_failed = False
-        """Whether the disk could not force something, and the log was not written again since."""
+        """Whether the disk could not force something, and `mend_log` was not called since."""
 
     def note(self, error: BaseException | None) -> bool:
         """Return whether `error` says that the disk could not force something, and remember that. Any thread."""
@@ -99,10 +101,28 @@ class OpenFiles:
             self.has_failed = True
         return is_failure
 
-    def write_log_again(self) -> None:
-        """Do so after the disk has failed. Nobody else may write meanwhile. Raises `StoreError`."""
+    def log_pages(self) -> int | None:
+        """Return how many pages are in the log; None: that cannot be seen. As `may_carry_over`."""
+        return self._index.pages()
+
+    def may_carry_over(self) -> bool:
+        """Return whether nobody is carrying the log over, and the log needs no mending. Any thread, with a connection that is open.
+
+        It sees, and remembers, that somebody else has failed, and also that another thread has, which is about to `note` it.
+        """
+        tells = self._index.tells_of_failure()
+        if tells:
+            self.has_failed = True
+        return tells is False and not self.has_failed
+
+    def mend_log(self) -> None:
+        """After the disk has failed, write the log again, and have all of it carried over again. Nobody else may write meanwhile. Raises `StoreError`.
+
+        The database may lack what was carried over and could not be forced: the log has it until all of that is in the database, and forced.
+        """
         self.has_failed = False  # first: another thread may find that it fails again
         try:
+            self._index.carry_over_again()
             write_log_again(self.path)
         except BaseException:
             self.has_failed = True

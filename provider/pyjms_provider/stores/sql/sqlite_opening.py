@@ -16,7 +16,7 @@ from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.paging import Paging
 from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
 from pyjms_provider.stores.sql.sqlite import SqliteDatabase, make_engine, understand
-from pyjms_provider.stores.sql.sqlite_files import OpenFiles, file_of, write_log_again
+from pyjms_provider.stores.sql.sqlite_files import OpenFiles, file_of
 from pyjms_provider.stores.sql.wanted import Wanted
 from pyjms_provider.stores.stand_by import acquire
 
@@ -28,7 +28,7 @@ __all__ = ["open_sqlite"]
 _CHECKED_WHOLE: Final = 100_000_000
 """Up to how many bytes a database is checked as a whole after an unclean end: a second or less."""
 _LOG: Final = 4_000_000
-"""The bytes of the write-ahead log at which SQLite carries it over into the database, and begins it anew."""
+"""The bytes of the write-ahead log at which it has been carried over into the database, and begins anew."""
 _ROOM: Final = 25
 """So many logs must fit on the disk, or the log is left as it is."""
 
@@ -45,7 +45,7 @@ def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
             files = OpenFiles(path, lock)
             engine = make_engine(wanted.url.set(database=path), files)
             undo.callback(engine.dispose)
-            meta = _prepare(engine, path, holder, is_shared=wanted.is_shared)
+            meta = _prepare(engine, files, holder, is_shared=wanted.is_shared)
             if wanted.synchronous is Synchronous.FULL:
                 _lengthen_log(engine, path)
             paging = _open_paging(path, wanted)
@@ -95,7 +95,8 @@ def _check_length(connection: Connection, path: str) -> None:
         )
 
 
-def _prepare(engine: Engine, path: str, holder: str, *, is_shared: bool) -> Meta:
+def _prepare(engine: Engine, files: OpenFiles, holder: str, *, is_shared: bool) -> Meta:
+    path = files.path
     with engine.begin() as connection:
         _check_length(connection, path)
         was_clean = prepare_schema(connection, path, is_shared=is_shared)
@@ -108,7 +109,7 @@ def _prepare(engine: Engine, path: str, holder: str, *, is_shared: bool) -> Meta
                 f"pyjms broker salvage {path} NEW-FILE"
             )
         with engine.begin():
-            write_log_again(path)  # who had it may have ended because the disk failed
+            files.mend_log()  # who had it may have ended because the disk failed
     with engine.begin() as connection:
         return take(connection, holder, SqliteDatabase.opening_of)
 

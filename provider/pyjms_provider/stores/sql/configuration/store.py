@@ -142,7 +142,7 @@ class SqlConfigurationStore(ConfigurationStore):
         from pyjms_provider.stores.sql.sqlite_files import file_of
 
         path = file_of(self._url)
-        engine = make_engine(self._url.set(database=path), synchronous="FULL", erases=True)
+        engine = make_engine(self._url.set(database=path), synchronous="FULL", erases=True, carries_over=True)
         lock = FileLock(f"{path}.configuration.lock", holder)
         try:
             lock.acquire()
