@@ -13,8 +13,8 @@ from tests.provider.kill.site import await_word, bury, drained, start_process
 class CrowdSite:
     """A store, and one process of many threads after the other that works with it and is killed."""
 
-    def __init__(self, url: str, path: Path) -> None:
-        """`path`: of the file in which the threads write down what they are told."""
+    def __init__(self, url: str, path: Path, *options: str) -> None:
+        """`path`: of the file in which the threads write down what they are told. `options`: of `crowd.py`."""
         self.sent: set[str] = set()
         self.got: set[str] = set()
         self.done: set[str] = set()
@@ -24,11 +24,12 @@ class CrowdSite:
         """Which came again without JMSRedelivered."""
         self._url = url
         self._path = path
+        self._options = options
         self._lives = 0
 
     def live_and_die(self, after_s: float, modules: Sequence[str] = ()) -> None:
         """Let a process work so long once many wait for one commit, and kill it. `modules`: what runs it, with their arguments."""
-        worker = ("tests.provider.kill.crowd", self._url, str(self._path), str(self._lives))
+        worker = ("tests.provider.kill.crowd", self._url, str(self._path), str(self._lives), *self._options)
         self._lives += 1
         process = start_process(*modules, *worker)
         try:

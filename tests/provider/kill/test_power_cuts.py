@@ -140,6 +140,25 @@ def test_what_many_threads_were_told_is_true_however_often_the_power_fails(
         assert site.repeated == [], "these were acknowledged, and came again"
 
 
+@pytest.mark.parametrize("options", [FORCED, ""], ids=["forced", "written"])
+@pytest.mark.timeout(120 + 30 * CUTS)
+def test_what_is_confirmed_on_a_disk_that_fails_and_forgets_is_there_when_the_power_has_failed(
+    tmp_path: Path, options: str
+) -> None:
+    random = Random(1884)
+    machine = MachineWithFile(tmp_path)
+    site = CrowdSite(f"vm://failing?store={machine.store}{options}", tmp_path / "told", "refused")
+    for number in range(CUTS):
+        _, disk, seed = machine.modules(number)
+        site.live_and_die(random.uniform(0.5, 2), ("tests.provider.kill.failing", disk, seed))
+        machine.lose_power()
+    site.judge()
+    assert len(site.sent) > 20 * CUTS
+    assert sorted(site.sent - site.got) == [], "these were confirmed, and are lost"
+    if options == FORCED:
+        assert site.repeated == [], "these were acknowledged, and came again"
+
+
 @pytest.mark.parametrize("eaten", [1, 99, 250])
 def test_what_was_received_while_nobody_sent_comes_again_flagged(machine: Machine, eaten: int) -> None:
     url = f"vm://quiet?store={machine.store}"
