@@ -123,10 +123,14 @@ class Checkpoints:
         """Wait for work; return False when there is none any more."""
         while True:
             with self._lock:
-                if self._is_wanted or self._is_closed:
+                is_closed = self._is_closed
+                if self._is_wanted or is_closed:
                     self._is_wanted = False
-                    return not self._is_closed
+                    break
             self._changed.wait(-1)
+        if is_closed:
+            self._changed.set()  # for another one, which an interrupted start may have left behind
+        return not is_closed
 
     def _carry_over(self) -> None:
         connection = self._connection
