@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, Envelope
-from pyjms.spi.errors import ClosedError
+from pyjms.spi.errors import ClosedError, InDoubtError, TooLateError
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
@@ -160,20 +160,22 @@ class VmSession(VmTransactions):
         session = self._receiving
         settled: list[QueueEntry] = []
         transient: list[Delivery] = []
-        in_vain = False
+        missed: list[Delivery] = []
         is_mixed = len(deliveries) > 1 and self._host.keeper is not None
         last: QueueEntry | None = None
         try:
             for delivery in deliveries:
                 entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
-                last = entry
+                last = (
+                    None if entry.state is MessageState.ABSENT else entry
+                )  # settled before, which is not to be undone
                 if is_mixed and not entry.reference.journaled:
                     transient.append(delivery)
                 elif entry.queue.settle(entry, delivery.count, session):
                     if entry.reference.journaled:
                         settled.append(entry)
                 else:
-                    in_vain = True
+                    missed.append(delivery)
             last = None
             if settled:
                 self._host.write_settled(settled)
@@ -182,9 +184,25 @@ class VmSession(VmTransactions):
             raise
         for delivery in transient:  # afterwards, so that an acknowledgement that cannot be written settles nothing
             entry = entry_of(delivery)
-            in_vain = not entry.queue.settle(entry, delivery.count, session) or in_vain
-        if in_vain and self._closed:
+            if not entry.queue.settle(entry, delivery.count, session):
+                missed.append(delivery)
+        if missed:
+            self._tell_missed(missed)
+
+    def _tell_missed(self, missed: Sequence[Delivery]) -> None:
+        """Raise what became of messages that are the session's no more, if they may come again: an earlier call about them failed, or was interrupted."""
+        if self._closed:
             raise self._closed_error()
+        if any(_comes_again(entry_of(each), each.count) for each in missed):
+            raise TooLateError(
+                "that a message is settled could not be written, or whoever settled it was interrupted: it comes again"
+            )
+        keeper = self._host.keeper
+        if keeper is not None and any(keeper.doubts.is_about(entry_of(each)) for each in missed):
+            raise InDoubtError(
+                "whoever settled a message was interrupted while that was written, and the store has not been asked yet whether it was: "
+                "settle it again in a second, or let it come again"
+            )
 
     def _take_back(self, settled: list[QueueEntry], last: QueueEntry | None) -> None:
         """Have messages in their queues again, as the thread was interrupted before it began to write that they are settled.
@@ -250,3 +268,8 @@ class VmSession(VmTransactions):
             consumer.close()
         self._receiving.close()
         self._connection.forget(self)
+
+
+def _comes_again(entry: QueueEntry, count: int) -> bool:
+    """Return whether a message went back to its queue after the delivery of that number; else it is settled, or has gone."""
+    return entry.state is MessageState.NEW or entry.delivery_count > count

@@ -67,6 +67,10 @@ class RemovalInDoubt:
         """Do as `Doubt` says."""
         return self._changes.witnesses()
 
+    def is_about(self, entry: QueueEntry) -> bool:
+        """Return whether `entry` is one of the messages."""
+        return entry in self._entries
+
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
         """Do as `Doubt` says: give back what is still in the store."""
         if not is_written:
@@ -132,6 +136,12 @@ class Doubts:
             self._waiting.append(doubt)
         _log.warning("PYJMS-BROKER-15 %s is in doubt, and what it took is held until the store answers", doubt)
         self._ask_soon()
+
+    def is_about(self, entry: QueueEntry) -> bool:
+        """Return whether it is not known yet if `entry` was taken out of its queue, or is to be there again and cannot be read."""
+        with self._lock:
+            removals = [doubt for doubt in self._waiting if isinstance(doubt, RemovalInDoubt)]
+            return entry in self._unread or any(doubt.is_about(entry) for doubt in removals)
 
     def add_unread(self, entry: QueueEntry) -> None:
         """Take over a message that is to be in its queue again, which has to read it first and cannot. Does not wait."""

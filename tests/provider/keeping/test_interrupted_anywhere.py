@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from pyjms.spi.errors import InDoubtError
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.keeping.site import BILLS, ORDERS, consume, take_all
@@ -24,6 +25,7 @@ FILES = (
     "core/virtual_host.py",
     "core/when_written.py",
 )
+SETTLING = ("clients/vm_entries.py", "core/doubts.py", "core/settling_queue.py", "core/work_under_way.py")
 
 
 def interrupt(interruption: Interruption, action: Callable[[], object]) -> None:
@@ -74,6 +76,27 @@ def test_an_acknowledgement() -> None:
         assert orders in ([], [("first", 2), ("second", 2)], [("second", 2)]), interruption.where
 
     assert each_interruption(attempt, *FILES) > 10
+
+
+def test_an_acknowledgement_that_is_made_again_settles_or_says_that_it_did_not() -> None:
+    """It returned though the interrupted one had put a message back, or put back what that one had settled."""
+    outcomes: set[bool] = set()
+
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        session, taken = receive(site, "first", "second")
+        interrupt(interruption, lambda: session.acknowledge(taken))
+        is_settled = False
+        with suppress(InDoubtError):  # it comes again, or nobody knows yet
+            session.acknowledge(taken)
+            is_settled = True
+        session.close()
+        orders, _ = drain_after_restart(site, interruption)
+        assert orders == [] or not is_settled, interruption.where
+        outcomes.add(is_settled)
+
+    assert each_interruption(attempt, *FILES, *SETTLING) > 10
+    assert outcomes == {True, False}
 
 
 def test_a_commit() -> None:
