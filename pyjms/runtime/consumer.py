@@ -14,6 +14,7 @@ from pyjms.runtime.deadline import Deadline
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.inbox import Inbox
 from pyjms.runtime.listeners import message_callback
+from pyjms.spi.delivery import Delivery
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class JmsMessageConsumer(MessageConsumer):
         "callback",
         "is_closed",
         "provider",
+        "unreturned",
     )
 
     def __init__(self, session: JmsSession, destination: Destination, request: SubscribeRequest) -> None:
@@ -48,6 +50,8 @@ class JmsMessageConsumer(MessageConsumer):
         """What the session's thread calls; guarded by the gate's lock."""
         self.is_closed = False
         """Whether `close` was called; guarded by the gate's lock."""
+        self.unreturned: Delivery | None = None
+        """What an interrupted receive has taken, and perhaps settled, but not returned: the next one begins with it."""
         self._inbox = Inbox(session.provider_session.waiter(session.clock))
         self.provider: ProviderConsumer = session.provider_session.subscribe(request, self._on_ready)
         """The consumer of the SPI beneath; polled with the gate's lock held."""
@@ -88,8 +92,11 @@ class JmsMessageConsumer(MessageConsumer):
             if message is not None:
                 return message
             return self._wait(Deadline(session.clock, timeout).until_ms if timeout else None)
-        except BaseException:
-            self._end_receive()  # also when the thread was interrupted between the two calls
+        except BaseException:  # also when the thread was interrupted between the two calls: nobody waits any more
+            try:
+                self.provider.set_interested(False)
+            finally:
+                self._end_receive()
             raise
 
     def receive_no_wait(self) -> Message | None:

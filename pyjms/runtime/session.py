@@ -51,6 +51,7 @@ from pyjms.spi.errors import (
     InDoubtError,
     ProviderError,
     ResourceError,
+    TooLateError,
 )
 from pyjms.spi.provider import ProviderSession
 from pyjms.spi.reasons import reason_of
@@ -217,15 +218,19 @@ class JmsSession(SettlingSession):
             with suppress(ProviderError):
                 self.give_back(())
         while True:
-            gate, unsettled, delivery = self.gate, _NOTHING, None
+            gate, unsettled, delivery = self.gate, _NOTHING, consumer.unreturned
+            is_kept = delivery is not None
             try:
                 with gate.lock:
                     if self._is_limited and self.ledger.is_full:
                         self._refuse_overrun()
                     if or_enter and gate.receiver != (me := get_ident()):
                         self._begin_receive(consumer, me)
-                    if gate.is_open and not consumer.is_closed:
+                    if not gate.is_open or consumer.is_closed:
+                        delivery = None
+                    elif not is_kept:
                         delivery = consumer.provider.poll_or_wait() if or_enter else consumer.provider.poll()
+                        consumer.unreturned = delivery
                     if delivery is None:
                         return None
                     if or_enter:
@@ -237,20 +242,14 @@ class JmsSession(SettlingSession):
                     self.ledger.delivered(delivery)
                     unsettled = self.ledger.due()
                 if unsettled:
-                    try:
-                        self.provider_session.acknowledge(unsettled)
-                    except InDoubtError:
-                        pass  # the client gets it now, and perhaps again: if it is settled, it comes from nowhere else
-                    except ClosedError:
-                        if self.settles_at_once:
-                            raise
-                        # Some of the batch is settled, and this one may be.
+                    self._settle_taken(unsettled, is_kept=is_kept)
             except ProviderError as error:
-                if isinstance(error, GoneError) and delivery is not None:
+                if delivery is not None and isinstance(error, (GoneError, TooLateError) if is_kept else GoneError):
                     self.ledger.take_one(delivery)
-                    continue  # the provider tells its owner; here the next message is wanted
+                    consumer.unreturned = None
+                    continue  # the provider tells its owner, or it comes again; here the next message is wanted
                 if delivery is not None:
-                    self._give_up(delivery, unsettled)
+                    self._give_up(consumer, delivery, unsettled)
                 if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
                     return None  # closed in mid-receive: the message is back on its queue
                 raise to_jms(error) from error
@@ -258,16 +257,51 @@ class JmsSession(SettlingSession):
                 if isinstance(error, JMSException):
                     raise
                 if delivery is not None:
-                    self._give_up(delivery, unsettled)
+                    self._give_up(consumer, delivery, unsettled)
                 raise to_jms(ProviderError(f"a message could not be received: {reason_of(error)}")) from error
+            except BaseException:  # interrupted: the consumer's next receive returns it, so nothing else may settle it
+                self._take_out(delivery, unsettled)
+                raise
+            consumer.unreturned = None  # no call from here on: Python looks for signals after those
             return message
 
-    def _give_up(self, delivery: Delivery, unsettled: Sequence[Delivery]) -> None:
+    def _settle_taken(self, unsettled: Sequence[Delivery], *, is_kept: bool) -> None:
+        """Settle what the mode asks for now. Raises `ProviderError` if the client must not get the last of them."""
+        try:
+            self.provider_session.acknowledge(unsettled)
+        except InDoubtError as error:
+            # The client gets it now, and perhaps again: if it is settled, it comes from nowhere else.
+            if is_kept and self.settles_at_once and isinstance(error, TooLateError):
+                raise
+        except ClosedError:
+            if self.settles_at_once:
+                raise
+            # Some of the batch is settled, and this one may be.
+
+    def _give_up(self, consumer: JmsMessageConsumer, delivery: Delivery, unsettled: Sequence[Delivery]) -> None:
         """Give back `delivery`, which the client did not get; what it got, and could not be settled, stays in the ledger."""
-        self.ledger.take_one(delivery)
-        self.ledger.put_back([each for each in unsettled if each is not delivery])
+        self._take_out(delivery, unsettled)
+        consumer.unreturned = None
         with suppress(ProviderError):
             self.give_back((delivery,))
+
+    def _take_out(self, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
+        """Have `delivery` in the ledger no more, and all the others of `unsettled`."""
+        if delivery is not None:
+            self.ledger.take_one(delivery)
+            self.ledger.put_back([each for each in unsettled if each is not delivery])
+
+    def owe_unreturned(self) -> None:
+        """Have what interrupted receives took, and did not return, come again after what was delivered before it."""
+        with self.gate.lock:
+            consumers = list(self._consumers)
+        for consumer in consumers:
+            self._owe_unreturned(consumer)
+
+    def _owe_unreturned(self, consumer: JmsMessageConsumer) -> None:
+        if consumer.unreturned is not None:
+            self.ledger.owe((consumer.unreturned,))
+            consumer.unreturned = None
 
     def _refuse_overrun(self) -> NoReturn:
         raise ResourceError(
@@ -304,6 +338,7 @@ class JmsSession(SettlingSession):
         self.check_open()
         if callback is not None and self._message_listener is not None:
             raise IllegalStateException("this session has a listener of its own, so its consumers can have none")
+        self._owe_unreturned(consumer)
         self._dispatcher.listen(consumer, callback)
         self._note_listeners()
 
@@ -425,6 +460,10 @@ class JmsSession(SettlingSession):
         self._dispatcher.forget(consumer)
         self._note_listeners()
         self._settle_done()
+        self._owe_unreturned(consumer)
+        if self.ledger.owed and self.gives_back_at_any_time:
+            with suppress(ProviderError):
+                self.give_back(())
         with mapped_errors:
             consumer.release()
 

@@ -6,6 +6,7 @@ put back, while the client may still settle it; what is to come again, and could
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import get_ident
@@ -100,6 +101,8 @@ class SettlingSession(Session):
         if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
             raise IllegalStateException("a transacted session recovers by rollback()")
         self._check_thread("recover")
+        if not self.settles_by_itself:  # else it may be settled already, and would not come again
+            self.owe_unreturned()
         deliveries, owed = self.ledger.take(), self.ledger.take_owed()
         with mapped_errors:
             try:
@@ -174,6 +177,13 @@ class SettlingSession(Session):
             self.ledger.put_back(unsettled)
             raise
         self._committing = ()
+        if self.ledger.owed:  # what no client has seen, of a consumer that was closed
+            with suppress(ProviderError):
+                self.give_back(())
+
+    @abstractmethod
+    def owe_unreturned(self) -> None:
+        """Have what interrupted receives took, and did not return, come again after what was delivered before it."""
 
     def _tell_failure(self, error: ProviderError, deliveries: Sequence[Delivery]) -> NoReturn:
         """Have what a transaction has received come again if it was not committed, and say so, or that it is not known."""
@@ -190,6 +200,7 @@ class SettlingSession(Session):
 
     def rollback(self) -> None:
         self._check_transaction("rollback")
+        self.owe_unreturned()
         deliveries, self._committing = (*self._committing, *self.ledger.take()), ()
         self._roll_back(deliveries)
 

@@ -123,20 +123,14 @@ class PagedQueue(PushingChannel):
                 return Delivery(self._store.retrieve(reference), count, count > 1, tag)
             except NotInMemoryError:
                 pass  # `suppress` would cost three calls for each message
-        return StoredDelivery(partial(self._fetch, reference, kept, count, tag), count, count > 1, tag)
+        fetch, undo = partial(self._fetch, reference, kept, count), partial(self._undeliver, tag, count)
+        return StoredDelivery(fetch, undo, count, count > 1, tag)
 
-    def _fetch(
-        self, reference: MessageReference, kept: KeptQueue | None, count: int, tag: QueueEntry | None
-    ) -> Envelope:
+    def _fetch(self, reference: MessageReference, kept: KeptQueue | None, count: int) -> Envelope:
         """Return the message of a delivery, noted in the journal if `kept` must know of it. Raises `ProviderError`."""
-        try:
-            if kept is not None and not kept.knows(reference, count):
-                kept.mark(reference, count)
-            return self._message(reference)
-        except BaseException:
-            if tag is not None:
-                self._undeliver(tag, count)
-            raise
+        if kept is not None and not kept.knows(reference, count):
+            kept.mark(reference, count)
+        return self._message(reference)
 
     def _message(self, reference: MessageReference) -> Envelope:
         try:
@@ -150,8 +144,10 @@ class PagedQueue(PushingChannel):
             raise GoneError(_GONE)
         return envelope
 
-    def _undeliver(self, entry: QueueEntry, count: int) -> None:
-        """Make a message available again that could not be handed over: that was no delivery, so it does not count."""
+    def _undeliver(self, entry: QueueEntry | None, count: int) -> None:
+        """Make a message available again that could not be handed over: that was no delivery, so it does not count. None: it was only shown."""
+        if entry is None:
+            return
         with self._lock:
             if entry.state is not MessageState.DELIVERED or entry.delivery_count != count or self._closed:
                 return

@@ -242,8 +242,7 @@ class Queue(RestorableQueue, SettlingQueue):
         delivery: Delivery | None = None
         woken: Sequence[Consumer] = ()
         found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = None
-        in_vain = False
-        stretches = 0
+        in_vain, stretches = False, 0
         loads: dict[ReferenceId, int] = {}
         while True:
             try:
@@ -285,11 +284,25 @@ class Queue(RestorableQueue, SettlingQueue):
                     raise
                 in_vain = self._load_once_more(elsewhere.reference, loads)
             except BaseException:
-                self._put_back(found)
+                self._put_back(found, consumer)
                 raise
-        for other in woken:
-            other.notify_work()
+        if woken:
+            self._wake(woken, found, consumer)
         return delivery
+
+    def _wake(
+        self,
+        woken: Sequence[Consumer],
+        found: QueueEntry | Literal[Unfinished.UNFINISHED] | None,
+        consumer: Consumer,
+    ) -> None:
+        """Wake others after a pull of `consumer` that has taken out `found`, if it has taken anything."""
+        try:
+            for other in woken:
+                other.notify_work()
+        except BaseException:
+            self._put_back(found, consumer)
+            raise
 
     def open_browser(self, selector: Selector | None) -> Cursor:
         """Return the place of a browser that has seen nothing yet, for `look`. It needs no closing."""
@@ -385,11 +398,20 @@ class Queue(RestorableQueue, SettlingQueue):
             self._manager.begin_interest(consumer)
         return woken
 
-    def _put_back(self, found: QueueEntry | Literal[Unfinished.UNFINISHED] | None) -> None:
-        """Have a message in its place that a pull has taken out and not handed over, as its thread was interrupted. The lock is not held."""
-        if found is not None and found is not UNFINISHED:
+    def _put_back(self, found: QueueEntry | Literal[Unfinished.UNFINISHED] | None, consumer: Consumer) -> None:
+        """Have a message in its place that a pull has taken out, and perhaps delivered, but not returned, as its thread was interrupted.
+
+        The lock is not held. Others may have been chosen to be woken, and are.
+        """
+        if found is None or found is UNFINISHED:
+            return
+        try:
             with self._lock:
                 self._state.restore_place([found])
+                if found.state is MessageState.DELIVERED and found.holder is consumer.session and consumer.acquires:
+                    self._cancel([found], None, unseen=True)
+        finally:
+            self._make_up()
 
     def _take(self, consumer: Consumer) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the next message for a consumer that has a selector, only looks, or has rivals of higher priority."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import GoneError
@@ -15,13 +15,21 @@ if TYPE_CHECKING:
 __all__ = ["StoredDelivery", "is_there"]
 
 
+def _gone() -> NoReturn:
+    raise GoneError("the message could not be had, or whoever asked for it was interrupted: it is in its queue again")
+
+
 class StoredDelivery(Delivery):
     """Made under the lock of a queue, where nothing may wait; `envelope` is read without any lock, and may."""
 
-    __slots__ = ("_fetch", "_fetched")
+    __slots__ = ("_fetch", "_fetched", "_undo")
 
-    def __init__(self, fetch: Callable[[], Envelope], count: int, redelivered: bool, tag: object) -> None:
+    def __init__(
+        self, fetch: Callable[[], Envelope], undo: Callable[[], None], count: int, redelivered: bool, tag: object
+    ) -> None:
+        """`undo`: what has the message in its queue again if `fetch` fails, or is interrupted."""
         self._fetch = fetch
+        self._undo = undo
         self._fetched: Envelope | None = None
         # Frozen for type checkers only (`pyjms.spi.envelope.fact`); the fields are set as its own constructor does.
         self.count = count  # type: ignore[misc]
@@ -32,7 +40,12 @@ class StoredDelivery(Delivery):
     def envelope(self) -> Envelope:
         """The message. Raises `ProviderError` when it cannot be read, or was given back meanwhile."""
         if self._fetched is None:
-            self._fetched = self._fetch()
+            fetch, self._fetch = self._fetch, _gone
+            try:
+                self._fetched = fetch()
+            except BaseException:
+                self._undo()
+                raise
         return self._fetched
 
 

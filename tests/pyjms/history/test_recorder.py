@@ -134,7 +134,9 @@ def test_a_message_that_cannot_be_had_is_no_delivery(recording: Recording) -> No
         consumer = session.create_consumer(queue)
         inner = consumer.provider._inner  # type: ignore[attr-defined]  # the provider's consumer beneath the recorder
         poll = inner.poll
-        inner.poll = lambda: StoredDelivery(unreadable, (given := poll()).count, given.redelivered, given.tag)
+        inner.poll = lambda: StoredDelivery(
+            unreadable, lambda: None, (given := poll()).count, given.redelivered, given.tag
+        )
         with pytest.raises(ResourceAllocationException):
             consumer.receive_no_wait()
     assert of(events(recording), "deliver") == []

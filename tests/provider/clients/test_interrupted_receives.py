@@ -1,0 +1,165 @@
+"""The main thread is interrupted at each place of a receive, or of what settles its message: the next call does what that one did not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import pyjms
+import pyjms_provider
+from pyjms import ConnectionFactory, DeliveryMode, Message, MessageConsumer, Session
+from pyjms.api.connection import Connection
+from pyjms_provider.broker import stop_broker
+from pyjms_provider.clients.vm_consumer import VmConsumer
+from tests.provider.interruptions import Interruption, each_interruption
+
+NAME = "interrupted-receives"
+_OURS = Path(pyjms.__file__).parent, Path(pyjms_provider.__file__).parent
+FILES = tuple(
+    str(path)
+    for directory, pattern in (
+        (_OURS[0], "runtime/*.py"),
+        (_OURS[0], "messages/*.py"),
+        (_OURS[0], "spi/*.py"),
+        (_OURS[1], "clients/vm*.py"),
+        (_OURS[1], "core/*.py"),
+        (_OURS[1], "stores/**/*.py"),
+    )
+    for path in directory.glob(pattern)
+)
+"""All that is called: what returns from a function that is not watched looks like a call that is not Python's own."""
+MODES = {
+    "auto": Session.AUTO_ACKNOWLEDGE,
+    "client": Session.CLIENT_ACKNOWLEDGE,
+    "dups ok": Session.DUPS_OK_ACKNOWLEDGE,
+    "transacted": Session.SESSION_TRANSACTED,
+}
+RECEIVES: dict[str, Callable[[MessageConsumer], Message | None]] = {
+    "receive": lambda consumer: consumer.receive(1000),
+    "receive_no_wait": lambda consumer: consumer.receive_no_wait(),
+}
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
+    store = "" if request.param == "memory" else f"?store=sqlite:///{tmp_path}/s.db"
+    with ConnectionFactory(f"vm://{NAME}{store}").create_connection() as made:
+        made.start()
+        yield made
+    stop_broker(NAME)
+
+
+class Reader:
+    """A session that receives, a producer on another one, and what is left when the first is closed."""
+
+    def __init__(self, connection: Connection, mode: int) -> None:
+        self._connection = connection
+        self.session = connection.create_session(mode == Session.SESSION_TRANSACTED, mode)
+        self.mode = mode
+        self.consumer = self.session.create_consumer(self.session.create_queue("q"))
+        sending = connection.create_session()
+        self._producer = sending.create_producer(sending.create_queue("q"))
+        self._create = sending.create_text_message
+        self._sent = 0
+
+    def send(self, delivery_mode: int = DeliveryMode.PERSISTENT) -> str:
+        self._sent += 1
+        self._producer.delivery_mode = delivery_mode
+        self._producer.send(self._create(text := f"m{self._sent}"))
+        return text
+
+    def settle(self, message: Message) -> None:
+        if self.mode == Session.SESSION_TRANSACTED:
+            self.session.commit()
+        else:
+            message.acknowledge()
+
+    def what_is_left(self) -> list[str]:
+        """Return what comes to another session when this one is closed."""
+        self.session.close()
+        other = self._connection.create_session()
+        consumer = other.create_consumer(other.create_queue("q"))
+        return [message.text for message in iter(consumer.receive_no_wait, None)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("receive", RECEIVES.values(), ids=RECEIVES)
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_the_next_receive_returns_what_an_interrupted_one_took(
+    connection: Connection, mode: int, receive: Callable[[MessageConsumer], Message | None]
+) -> None:
+    """It had been settled by then, or was with the next commit, or stayed with the session until that was closed."""
+    reader = Reader(connection, mode)
+
+    def attempt(interruption: Interruption) -> None:
+        text, message = reader.send(), None
+        with suppress(KeyboardInterrupt), interruption():
+            message = receive(reader.consumer)
+        if interruption.where is not None:
+            assert message is None, interruption.where
+        message = message or reader.consumer.receive(2000)
+        assert message is not None, interruption.where
+        assert message.text == text, interruption.where  # type: ignore[attr-defined]
+        reader.settle(message)
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def test_a_commit_does_not_settle_what_an_interrupted_receive_took(connection: Connection) -> None:
+    reader = Reader(connection, Session.SESSION_TRANSACTED)
+
+    def attempt(interruption: Interruption) -> None:
+        text, message = reader.send(), None
+        with suppress(KeyboardInterrupt), interruption():
+            message = reader.consumer.receive_no_wait()
+        reader.session.commit()
+        if message is None:
+            message = reader.consumer.receive_no_wait()
+            assert message is not None, interruption.where
+            assert message.text == text, interruption.where  # type: ignore[attr-defined]
+            reader.session.commit()
+
+    assert each_interruption(attempt, *FILES) > 10
+    assert reader.what_is_left() == []
+
+
+@pytest.mark.parametrize("end", ["recover", "rollback", "close the consumer", "close the consumer and commit"])
+def test_what_an_interrupted_receive_took_comes_again(connection: Connection, end: str) -> None:
+    """In its place among what was received before it, or to other consumers."""
+    reader = Reader(connection, Session.CLIENT_ACKNOWLEDGE if end == "recover" else Session.SESSION_TRANSACTED)
+
+    def attempt(interruption: Interruption) -> None:
+        texts = [reader.send(), reader.send()]
+        first, second = reader.consumer.receive_no_wait(), None
+        with suppress(KeyboardInterrupt), interruption():
+            second = reader.consumer.receive_no_wait()
+        if "close" in end:
+            reader.consumer.close()
+            reader.consumer = reader.session.create_consumer(reader.session.create_queue("q"))
+        getattr(reader.session, "commit" if "commit" in end else "recover" if end == "recover" else "rollback")()
+        expected = [] if "commit" in end and second is not None else texts[1:] if "commit" in end else texts
+        found = [reader.consumer.receive_no_wait() for _ in expected]
+        assert first is not None
+        assert [each and each.text for each in found] == expected, interruption.where  # type: ignore[attr-defined]
+        if found:
+            reader.settle(found[-1])  # type: ignore[arg-type]
+
+    assert each_interruption(attempt, *FILES) > 10
+    assert reader.what_is_left() == []
+
+
+def test_nobody_is_woken_for_a_receive_that_was_interrupted(connection: Connection) -> None:
+    """A queue wakes one of those who wait; were that one no more there, the others would wait for ever."""
+    session = connection.create_session()
+    consumer = session.create_consumer(session.create_queue("nothing"))
+    provider = consumer.provider  # type: ignore[attr-defined]
+    assert isinstance(provider, VmConsumer)
+
+    def attempt(interruption: Interruption) -> None:
+        with suppress(KeyboardInterrupt), interruption():
+            consumer.receive(1)
+        assert not provider._consumer.wants_wake_ups, interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
