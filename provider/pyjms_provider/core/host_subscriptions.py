@@ -52,7 +52,7 @@ class HostSubscriptions:
         self._make_state = make_state
         self._on_due = on_due
         self._durable: dict[SubscriptionKey, Subscription] = {}
-        self._changing: set[SubscriptionKey] = set()
+        self._changing: set[tuple[str, str]] = set()
         self._numbers = count(1)
 
     # Looking
@@ -104,14 +104,14 @@ class HostSubscriptions:
     def _subscribe_durably(
         self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId
     ) -> Subscription:
-        terms = SubscriptionTerms.of(request)
+        terms, mark = SubscriptionTerms.of(request), _mark(key)
         taken: Subscription | None = None
         is_changing = False
         try:
             try:
                 with self._lock:
                     subscription = self._durable.get(key)
-                    if key in self._changing or (subscription is not None and subscription.is_active):
+                    if mark in self._changing or (subscription is not None and subscription.is_active):
                         raise SubscriptionInUseError(
                             f"durable subscription {key.name!r} has a subscriber; close that one first"
                         )
@@ -121,13 +121,13 @@ class HostSubscriptions:
                         subscription.is_active = True
                         return subscription
                     is_changing = True
-                    self._changing.add(key)
+                    self._changing.add(mark)
                 if subscription is not None:
                     self._drop_durable(key, subscription)  # §6.11.1: other terms make another subscription
                 taken = self._make_durable(key, request, subscriber)
             finally:
                 if is_changing:
-                    self._changing.discard(key)  # without a lock, for which an interrupted thread would wait first
+                    self._changing.discard(mark)  # without a lock, for which an interrupted thread would wait first
         except BaseException:
             if taken is not None:  # the thread was interrupted, so nobody has it
                 self.end(taken)
@@ -175,22 +175,23 @@ class HostSubscriptions:
         if client_id is None:
             raise UnknownSubscriptionError(f"without a client id there is no durable subscription {name!r}")
         key = SubscriptionKey(client_id, name)
+        mark = _mark(key)
         is_changing = False
         try:
             with self._lock:
                 subscription = self._durable.get(key)
                 if subscription is None:
                     raise UnknownSubscriptionError(f"client {client_id!r} has no durable subscription {name!r}")
-                if key in self._changing or subscription.is_active:
+                if mark in self._changing or subscription.is_active:
                     raise SubscriptionInUseError(
                         f"durable subscription {name!r} has a subscriber; close that one first"
                     )
                 is_changing = True
-                self._changing.add(key)
+                self._changing.add(mark)
             self._drop_durable(key, subscription)
         finally:
             if is_changing:
-                self._changing.discard(key)  # as above
+                self._changing.discard(mark)  # as above
 
     def _drop_durable(self, key: SubscriptionKey, subscription: Subscription) -> None:
         """Delete a durable subscription without a subscriber; the caller keeps others away from it."""
@@ -247,6 +248,11 @@ class HostSubscriptions:
         )
         made.watch = host.expiries
         return made
+
+
+def _mark(key: SubscriptionKey) -> tuple[str, str]:
+    """Return what says that somebody changes it. The hash of `key` itself is Python's, in which a thread may be interrupted that takes it away."""
+    return key.client_id, key.name
 
 
 def _durable_name(key: SubscriptionKey, topic: Address) -> str:
