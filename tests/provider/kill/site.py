@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 from random import Random
@@ -23,6 +23,7 @@ from tests.provider.kill.points import ANY, NAMED, SIDES
 from tests.provider.kill.torn import find_torn
 
 PATIENCE_S = 120
+_EVENTS_MIN = 100
 ROOT = Path(__file__).parents[3]
 
 
@@ -65,10 +66,13 @@ class Site:
                 self.kill_at(seed, *next(named), random.randint(1, 3))
 
     def kill_at_random(self, seed: int, after_s: float) -> None:
-        """Let a process work so long, and kill it."""
+        """Let a process work so long once it has done something, however long that takes on a busy machine, and kill it."""
+        before = set(self._journals())
         worker = self._start("work", str(seed))
         try:
             await_word(worker)
+            while worker.poll() is None and self._written(before) < _EVENTS_MIN:
+                Event().wait(0.01)  # another process writes them
             Event().wait(after_s)  # the moment of death is what is random here
         finally:
             worker.kill()
@@ -82,6 +86,13 @@ class Site:
         finally:
             worker.kill()
             self._bury(worker)
+
+    def _journals(self) -> Iterator[Path]:
+        return self.directory.rglob("*.journal")
+
+    def _written(self, before: Collection[Path]) -> int:
+        """Return how many events are in journals of histories that were not there before."""
+        return sum(each.read_bytes().count(b"\n") for each in self._journals() if each not in before)
 
     def drain(self) -> None:
         """Take all that is left."""
