@@ -10,7 +10,6 @@ import pytest
 from pyjms.forwarding.runner import ForwardRunner
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.routes import RouteError, RouteRequest, RunningRoute
-from pyjms_provider.broker import stop_broker
 from pyjms_provider.model.errors import InvalidAttributesError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.managed import ManagedObject
@@ -28,14 +27,6 @@ def until(wanted: Callable[[], bool]) -> None:
     while not wanted():
         assert clock.monotonic_ms() < end_ms
         pause.wait(0.005)
-
-
-@pytest.fixture
-def there() -> Iterator[Client]:
-    client = Client("vm://there")
-    yield client
-    client.close()
-    stop_broker("there")
 
 
 @pytest.fixture

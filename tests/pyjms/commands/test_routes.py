@@ -4,13 +4,12 @@ import json
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pyjms_provider.broker import stop_broker
 from tests.pyjms.demo.command_line import Run
 from tests.pyjms.forwarding.sites import Client, until
 
@@ -34,22 +33,6 @@ name = "large"
 selector = "size > 10"
 to = ["queue:large", "far"]
 """
-
-
-@pytest.fixture
-def here() -> Iterator[Client]:
-    client = Client("vm://here")
-    yield client
-    client.close()
-    stop_broker("here")
-
-
-@pytest.fixture
-def there() -> Iterator[Client]:
-    client = Client("vm://there")
-    yield client
-    client.close()
-    stop_broker("there")
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from pyjms.routing.runner import RouteRulesRunner
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.routes import RouteError, RouteRequest, RunningRoute
 from pyjms.testing import VirtualClock
-from pyjms_provider.broker import stop_broker
 from tests.pyjms.forwarding.sites import Client, statistics_when
 from tests.pyjms.routing.messages import message, rules
 
@@ -108,22 +106,6 @@ def test_who_listens_in_gets_what_nobody_wants_and_it_is_undeliverable_still() -
 
 
 # With brokers
-
-
-@pytest.fixture
-def here() -> Iterator[Client]:
-    client = Client("vm://here")
-    yield client
-    client.close()
-    stop_broker("here")
-
-
-@pytest.fixture
-def there() -> Iterator[Client]:
-    client = Client("vm://there")
-    yield client
-    client.close()
-    stop_broker("there")
 
 
 def started(rules: dict[str, Any]) -> RunningRoute:

@@ -41,6 +41,14 @@ def texts_of(options: JmsOptions, planner: GroupPlanner, start: Offset, end: Off
     return found
 
 
+def begun(options: JmsOptions, url: str, messages: int) -> tuple[list[str], GroupPlanner, Offset, Offset]:
+    """Have so many messages there, and a first batch of ten; return their texts, the planner, and where the batch begins and ends."""
+    texts = fill(url, messages)
+    planner = GroupPlanner(options)
+    start = planner.initial()
+    return texts, planner, start, planner.latest(start, TEN)
+
+
 def through_json(offset: Offset) -> Offset:
     return Offset.from_json(json.loads(json.dumps(offset.to_json())))
 
@@ -67,10 +75,7 @@ def test_batches_follow_each_other_and_acknowledge_the_one_before(options: JmsOp
 
 
 def test_a_batch_is_the_same_each_time_it_is_read_however_it_is_cut(options: JmsOptions, jms_broker_url: str) -> None:
-    texts = fill(jms_broker_url, 10)
-    planner = GroupPlanner(options)
-    start = planner.initial()
-    end = planner.latest(start, TEN)
+    texts, planner, start, end = begun(options, jms_broker_url, 10)
     assert len(planner.pieces(start, end)) == 3
     for parts in (1, 2, 7, 40):
         other = replace(options, partitions=parts)
@@ -102,10 +107,7 @@ def test_who_opened_the_group_before_must_not_go_on(options: JmsOptions, jms_bro
 
 
 def test_a_competing_consumer_gets_what_the_group_does_not_hold(options: JmsOptions, jms_broker_url: str) -> None:
-    texts = fill(jms_broker_url, 12)
-    planner = GroupPlanner(options)
-    start = planner.initial()
-    end = planner.latest(start, TEN)
+    texts, planner, start, end = begun(options, jms_broker_url, 12)
     assert take(jms_broker_url, "orders", 5) == texts[10:]
     assert texts_of(options, planner, start, end) == texts[:10]
 
@@ -203,10 +205,7 @@ def test_all_that_is_there_may_be_asked_for(options: JmsOptions, jms_broker_url:
 
 
 def test_a_released_group_stops_the_query_or_goes_on_without_the_loss(options: JmsOptions, jms_broker_url: str) -> None:
-    fill(jms_broker_url, 20)
-    planner = GroupPlanner(options)
-    start = planner.initial()
-    middle = planner.latest(start, TEN)
+    _, planner, _start, middle = begun(options, jms_broker_url, 20)
     planner._link.call(lambda connection: connection.reader_groups().release("g"))
     with pytest.raises(DataLossError, match=r"the group was released.*failOnDataLoss=false"):
         GroupPlanner(options).latest(middle, TEN)
@@ -220,10 +219,7 @@ def test_a_released_group_stops_the_query_or_goes_on_without_the_loss(options: J
 def test_a_batch_that_was_under_way_when_its_group_was_released_stops_the_query_or_is_repeated_empty(
     options: JmsOptions, jms_broker_url: str
 ) -> None:
-    texts = fill(jms_broker_url, 20)
-    planner = GroupPlanner(options)
-    start = planner.initial()
-    end = planner.latest(start, TEN)
+    texts, planner, start, end = begun(options, jms_broker_url, 20)
     planner._link.call(lambda connection: connection.reader_groups().release("g"))
     with pytest.raises(DataLossError, match=r"the group was released.*failOnDataLoss=false"):
         GroupPlanner(options).pieces(start, end)
@@ -236,10 +232,7 @@ def test_a_batch_that_was_under_way_when_its_group_was_released_stops_the_query_
 def test_of_a_batch_that_was_under_way_an_old_copy_of_the_store_has_a_part(
     options: JmsOptions, jms_broker_url: str
 ) -> None:
-    texts = fill(jms_broker_url, 20)
-    planner = GroupPlanner(options)
-    start = planner.initial()
-    end = planner.latest(start, TEN)
+    texts, _planner, start, end = begun(options, jms_broker_url, 20)
     beyond = replace(end, seq=15)
     with pytest.raises(DataLossError, match="store is an old copy"):
         GroupPlanner(options).pieces(start, beyond)
@@ -253,10 +246,7 @@ def test_of_a_batch_that_was_under_way_an_old_copy_of_the_store_has_a_part(
 def test_available_now_has_a_batch_that_was_under_way_and_what_is_there_when_that_is_repeated(
     options: JmsOptions, jms_broker_url: str
 ) -> None:
-    texts = fill(jms_broker_url, 15)
-    planner = GroupPlanner(options)
-    start = planner.initial()
-    middle = planner.latest(start, TEN)
+    texts, _planner, start, middle = begun(options, jms_broker_url, 15)
     restarted = GroupPlanner(options)
     restarted.prepare_available_now()
     assert texts_of(options, restarted, start, middle) == texts[:10]
@@ -304,20 +294,14 @@ def test_of_an_old_copy_of_the_store_no_message_goes_that_was_not_read(
 
 
 def test_a_batch_that_is_acknowledged_is_not_asked_for_again(options: JmsOptions, jms_broker_url: str) -> None:
-    fill(jms_broker_url, 20)
-    planner = GroupPlanner(options)
-    start = planner.initial()
-    middle = planner.latest(start, TEN)
+    _, planner, start, middle = begun(options, jms_broker_url, 20)
     planner.latest(middle, TEN)
     with pytest.raises(DataLossError, match="the checkpoint is an old copy"):
         GroupPlanner(options).pieces(start, middle)
 
 
 def test_an_old_checkpoint_is_noticed(options: JmsOptions, jms_broker_url: str) -> None:
-    fill(jms_broker_url, 20)
-    planner = GroupPlanner(options)
-    start = planner.initial()
-    middle = planner.latest(start, TEN)
+    _, planner, start, middle = begun(options, jms_broker_url, 20)
     planner.latest(middle, TEN)
     with pytest.raises(DataLossError, match="the checkpoint is an old copy"):
         planner.latest(start, TEN)

@@ -1,3 +1,5 @@
+"""pytest plugin: the fixtures `here` and `there`, clients of two brokers in this process, to forward from the one to the other."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -6,6 +8,8 @@ import pytest
 
 from pyjms_provider.broker import stop_broker
 from tests.pyjms.forwarding.sites import Client
+
+__all__ = ["here", "there"]
 
 
 @pytest.fixture
