@@ -319,15 +319,13 @@ class StompConnection(ProviderConnection):
                 )
             )
 
-    def bury(self, envelope: Envelope, reason: str) -> None:
-        """Send a copy to the queue of dead letters, with the reason. Raises `ProviderError`."""
+    def dead_letter(self, envelope: Envelope, reason: str) -> Frame:
+        """Return what sends a copy to the queue of dead letters, with the reason. Raises `ProviderError`."""
         properties = {**envelope.properties, _REASON_PROPERTY: reason[:_REASON_MAX]}
         grave = Address(AddressKind.QUEUE, self.settings.dead_letter_queue)
-        buried = replace(envelope, destination=grave, properties=properties, expiration_ms=0, delivery_mode=2)
-        try:
-            self.link.current().ask(self.frame_of(buried))
-        except InterruptedLinkError as error:
-            raise ResourceError(f"the connection was lost while a message was kept aside: {error}") from error
+        return self.frame_of(
+            replace(envelope, destination=grave, properties=properties, expiration_ms=0, delivery_mode=2)
+        )
 
     def flush(self) -> None:
         """Wait until the broker has done what was sent, if there is a connection."""

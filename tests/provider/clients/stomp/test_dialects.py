@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from pyjms.spi.capability import Capability
+from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import (
     CapabilityError,
@@ -19,11 +22,13 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import ExpiredMessage
 from pyjms.testing import VirtualClock
 from pyjms_provider.clients.stomp.connection import StompConnection
+from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.profile import to_frame
 from tests.provider.clients.stomp.fake_broker import FakeBroker
-from tests.provider.clients.stomp.world import ORDERS, QUICKLY, Events, Told, connect, connected, consume
+from tests.provider.clients.stomp.world import ORDERS, QUICKLY, Events, Told, connect, connected, consume, hasten
 from tests.provider.helpers import NEWS, make_envelope, text_of
+from tests.provider.interruptions import Interruption, each_interruption
 
 CLASSIC = "ActiveMQ/5.17.2"
 ARTEMIS = "ActiveMQ-Artemis/2.30.0"
@@ -152,6 +157,62 @@ def test_where_nack_would_lose_or_requeue_it_a_copy_with_the_reason_is_kept_and_
     assert len(acks) == 1
     assert sends[0].headers["destination"].endswith("DLQ")
     assert sends[0].headers["JMS_pyjms_dead_letter_reason"] == "too often"
+
+
+def poisoned(broker: FakeBroker, session: StompSession) -> Delivery:
+    told = Told()
+    consumer = consume(session, told=told)
+    broker.deliver(consumer.id, "1", "poison")
+    told.wait()
+    delivery = consumer.poll()
+    assert delivery is not None
+    return delivery
+
+
+def test_a_message_that_is_kept_aside_is_kept_once_however_the_call_is_interrupted() -> None:
+    def attempt(interruption: Interruption) -> None:
+        with FakeBroker(ARTEMIS) as broker, connected(broker) as connection:
+            session = connection.open_session(transacted=False)
+            delivery = poisoned(broker, session)
+            epoch = connection.link.current()
+            with suppress(KeyboardInterrupt), interruption():
+                session.reject(delivery, "too often")
+            try:
+                session.reject(delivery, "too often")
+            except ResourceError:
+                assert connection.link.current() is not epoch, interruption.where
+            connection.flush()
+            if connection.link.current() is epoch:
+                assert [len(broker.of("SEND")), len(broker.of("ACK"))] == [1, 1], interruption.where
+
+    names = ("session", "epoch", "wire", "outbox")
+    assert each_interruption(attempt, *(f"clients/stomp/{name}.py" for name in names)) > 10
+
+
+def test_a_copy_whose_confirmation_comes_late_is_not_sent_again() -> None:
+    with FakeBroker(ARTEMIS, unanswered={"SEND"}) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        delivery = poisoned(broker, session)
+        hasten(connection.link, timeout_ms=1)
+        with pytest.raises(ResourceError, match="has not answered SEND"):
+            session.reject(delivery, "too often")
+        hasten(connection.link, timeout_ms=10_000)
+        broker.push(Frame("RECEIPT", {"receipt-id": broker.wait_for("SEND").headers["receipt"]}))
+        session.reject(delivery, "too often")
+        assert [len(broker.of("SEND")), len(broker.wait_for("ACK").headers) > 0] == [1, True]
+
+
+def test_a_message_whose_copy_is_refused_is_not_settled_and_may_be_kept_aside_later() -> None:
+    with FakeBroker(ARTEMIS, refused={"SEND": "no access"}) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        delivery = poisoned(broker, session)
+        with pytest.raises(ProviderError, match="no access"):
+            session.reject(delivery, "too often")
+        assert broker.of("ACK") == []
+        broker.refused.clear()
+        session.reject(delivery, "too often")
+        connection.flush()
+        assert [len(broker.of("SEND")), len(broker.of("ACK"))] == [2, 1]
 
 
 def test_a_closed_consumer_lives_at_activemq_until_what_its_session_holds_is_settled() -> None:
