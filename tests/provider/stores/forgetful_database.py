@@ -2,8 +2,8 @@
 
 ``python -m tests.provider.stores.forgetful_database FILE DISK WHO`` sends messages while somebody reads an older state, so that some of the log is carried
 over into the database, which is not forced. Then all is to be carried over, and the disk fails; it works again, all is carried over, and the log begins anew.
-WHO carries over when the disk fails: the ``thread``, the ``writer``, an application's ``commit``, or the ``last`` connection as it is closed, after the thread has failed. In
-``stays`` the disk cannot force the log either then. It prints the ids of what was confirmed, and dies.
+WHO carries over when the disk fails: the ``thread``, the ``writer``, an application's ``commit`` with messages, an ``other`` one of its own before the store is closed, or the
+``last`` connection as it is closed, after the thread has failed. In ``stays`` the disk cannot force the log either then. It prints the ids of what was confirmed, and dies.
 """
 
 from __future__ import annotations
@@ -116,12 +116,17 @@ def main(path: str, disk: str, who: str) -> None:
         store.send_in(engine)
         power.odds.clear()
         store.send_in(engine)
+    elif who == "other":
+        power.odds[""] = 1
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE pyjms_meta SET one = 1"))
+        power.odds.clear()
     else:
         power.odds[""] = 1
         store.carry_over()
         power.odds.clear()
     failures = power.failures.count("")
-    if who in {"last", "stays"}:
+    if who in {"last", "stays", "other"}:
         if who == "stays":
             power.odds["-wal"] = 1
         engine.dispose()

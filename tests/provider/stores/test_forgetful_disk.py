@@ -36,7 +36,7 @@ def words_and_ids(store: Path, how: str) -> tuple[list[str], list[int]]:
     return errors, [int(each) for each in ids.split()]
 
 
-@pytest.mark.parametrize("who", ["thread", "writer", "commit", "last", "stays"])
+@pytest.mark.parametrize("who", ["thread", "writer", "commit", "other", "last", "stays"])
 def test_what_was_carried_over_and_not_forced_is_carried_over_again(tmp_path: Path, who: str) -> None:
     store = tmp_path / "store.db"
     disk = tmp_path / "disk"

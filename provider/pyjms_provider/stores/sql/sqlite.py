@@ -304,6 +304,7 @@ class SqliteDatabase(Database):
         self._checkpoints.close()
         self.close_readers()
         # Last: the last connection carries the log over and takes it away, and who writes can keep it from that.
+        self.hear_of_others()
         if self._files.has_failed:
             self._mend_at_end()
         self._close_writer()
