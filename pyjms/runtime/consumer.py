@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyjms.api.consumer import MessageConsumer, MessageListenerLike
@@ -15,6 +16,7 @@ from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.inbox import Inbox
 from pyjms.runtime.listeners import message_callback
 from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class JmsMessageConsumer(MessageConsumer):
     __slots__ = (
         "_destination",
         "_inbox",
+        "_is_released",
         "_listener",
         "_no_local",
         "_selector",
@@ -40,7 +43,7 @@ class JmsMessageConsumer(MessageConsumer):
     )
 
     def __init__(self, session: JmsSession, destination: Destination, request: SubscribeRequest) -> None:
-        """Subscribe. Raises what `ProviderSession.subscribe` raises, unmapped."""
+        """`subscribe` follows."""
         self._session = session
         self._destination = destination
         self._selector = None if request.selector is None else request.selector.text
@@ -50,11 +53,24 @@ class JmsMessageConsumer(MessageConsumer):
         """What the session's thread calls; guarded by the gate's lock."""
         self.is_closed = False
         """Whether `close` was called; guarded by the gate's lock."""
+        self._is_released = False
+        """Whether the provider has let go of it, and a close has nothing more to do."""
         self.unreturned: Delivery | None = None
         """What an interrupted receive has taken, and perhaps settled, but not returned: the next one begins with it."""
         self._inbox = Inbox(session.provider_session.waiter(session.clock))
-        self.provider: ProviderConsumer = session.provider_session.subscribe(request, self._on_ready)
-        """The consumer of the SPI beneath; polled with the gate's lock held."""
+        self.provider: ProviderConsumer
+        """The consumer of the SPI beneath; polled with the gate's lock held. There is none before `subscribe`."""
+
+    def subscribe(self, request: SubscribeRequest) -> None:
+        """Have a provider's consumer. Raises what `ProviderSession.subscribe` raises, unmapped."""
+        self.provider = self._session.provider_session.subscribe(request, self._on_ready)
+
+    def give_up(self) -> None:
+        """End what the provider has made, if it has: nobody has this consumer."""
+        provider: ProviderConsumer | None = getattr(self, "provider", None)
+        if provider is not None:
+            with suppress(ProviderError):  # why nobody has it says more
+                provider.close()
 
     @property
     def message_selector(self) -> str | None:
@@ -111,9 +127,8 @@ class JmsMessageConsumer(MessageConsumer):
 
     def close(self) -> None:
         """Close; waits for a receive or a listener of this consumer that runs on another thread."""
-        if self.is_closed:
-            return
-        self._session.close_consumer(self)
+        if not self._is_released:  # else by a call that came to its end: one that was interrupted is gone through again
+            self._session.close_consumer(self)
 
     def _wait(self, until_ms: float | None) -> Message | None:
         """Wait until then for a message (None: for ever). The calling thread is registered with the gate."""
@@ -178,8 +193,13 @@ class JmsMessageConsumer(MessageConsumer):
         self.callback = None
 
     def release(self) -> None:
-        """Detach from the provider. Raises `ProviderError`."""
-        self.provider.close()
+        """Detach from the provider. Raises `ProviderError`: it is detached for all that."""
+        try:
+            self.provider.close()
+        except ProviderError:
+            self._is_released = True
+            raise
+        self._is_released = True
 
 
 class JmsQueueReceiver(JmsMessageConsumer, QueueReceiver):

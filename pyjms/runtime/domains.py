@@ -31,9 +31,7 @@ class JmsQueueSession(JmsSession, QueueSession):
         self.check_open()
         if not isinstance(queue, Queue):
             raise InvalidDestinationException("a receiver needs a queue")
-        receiver = self.create_consumer(queue, message_selector)
-        assert isinstance(receiver, JmsQueueReceiver)
-        return receiver
+        return self.create_consumer(queue, message_selector)  # type: ignore[return-value]  # as `create_durable_subscriber`
 
     def create_sender(self, queue: Queue | None = None) -> JmsQueueSender:
         self.check_open()
@@ -63,9 +61,7 @@ class JmsTopicSession(JmsSession, TopicSession):
         self.check_open()
         if not isinstance(topic, Topic):
             raise InvalidDestinationException("a subscriber needs a topic")
-        subscriber = self.create_consumer(topic, message_selector, no_local)
-        assert isinstance(subscriber, JmsTopicSubscriber)
-        return subscriber
+        return self.create_consumer(topic, message_selector, no_local)  # type: ignore[return-value]  # as there
 
     def create_publisher(self, topic: Topic | None = None) -> JmsTopicPublisher:
         self.check_open()

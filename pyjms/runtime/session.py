@@ -166,9 +166,8 @@ class JmsSession(SettlingSession):
     ) -> JmsTopicSubscriber:
         self.check_open()
         check_durable(self.connection, topic, name, "a durable subscriber")
-        consumer = self._subscribe(topic, message_selector, no_local, name)
-        assert isinstance(consumer, JmsTopicSubscriber)
-        return consumer
+        # That it is one of a topic is not asserted: after a call that is not Python's own the thread may be interrupted, and nobody has it.
+        return self._subscribe(topic, message_selector, no_local, name)  # type: ignore[return-value]
 
     def unsubscribe(self, name: str) -> None:
         """Delete a durable subscription of this connection's client (§6.11.1)."""
@@ -200,10 +199,16 @@ class JmsSession(SettlingSession):
         request = subscribe_request(
             self.connection, destination, selector, no_local=no_local, durable_name=durable_name
         )
-        with mapped_errors:
-            consumer = _consumer_class(request.address.kind)(self, destination, request)
-        with self.gate.lock:
-            self._consumers[consumer] = None
+        consumer = _consumer_class(request.address.kind)(self, destination, request)
+        try:
+            with mapped_errors:
+                consumer.subscribe(request)
+            with self.gate.lock:
+                self._consumers[consumer] = None
+        except BaseException:  # interrupted, perhaps: nobody has it, and a durable subscription would stay in use
+            self._consumers.pop(consumer, None)
+            consumer.give_up()
+            raise
         return consumer
 
     # Receiving, for this session's consumers

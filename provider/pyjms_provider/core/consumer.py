@@ -165,9 +165,13 @@ class ConsumerSession:
     def add_target(self, on_ready: Callable[[], None]) -> ConsumerTarget:
         """Make a target without consumers. Raises `ClosedError`."""
         target = ConsumerTarget(self, on_ready)
-        with self._lock:
-            self._check_open()
-            self._targets[target] = None
+        try:
+            with self._lock:
+                self._check_open()
+                self._targets[target] = None
+        except BaseException:  # interrupted, perhaps: nobody has it
+            self._targets.pop(target, None)
+            raise
         return target
 
     def add_consumer(self, consumer: Consumer) -> None:

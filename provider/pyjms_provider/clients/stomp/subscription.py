@@ -21,9 +21,10 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ClosedError, DestinationError, ProviderError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Said
 from pyjms_provider.clients.stomp.held_message import HeldMessage
 from pyjms_provider.clients.stomp.subscribing import Subscribing, prefetch
+from pyjms_provider.clients.stomp.transactions import flush
 from pyjms_provider.protocols.stomp.dialects import Dialect
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.profile import from_frame
@@ -71,6 +72,9 @@ class Subscription(ProviderConsumer):
         self._arrived_signal = Signal()
         self._stage = _Stage.OPEN
         self._is_ending = False
+        self._is_cut = False
+        """Whether a call of `close` was interrupted."""
+        self._end = Said()
         self._is_made = False
         """Whether the broker has answered SUBSCRIBE in this epoch."""
         self.is_given_up = False
@@ -246,15 +250,23 @@ class Subscription(ProviderConsumer):
 
     def close(self) -> None:
         self._session.forget(self)
-        with self._lock:
-            if self._stage is not _Stage.OPEN:
-                return
-            self._stage = _Stage.CLOSING
-            self._is_interested = False
-            waits = self._unsettled > 0 and self._dialect.unsubscribe_returns_unsettled
-        self._arrived_signal.set()
-        if not waits:
-            self._finish()
+        try:
+            with self._lock:
+                if self._stage is not _Stage.OPEN and not self._is_cut:
+                    return
+                if self._stage is _Stage.OPEN:
+                    self._stage = _Stage.CLOSING
+                self._is_interested = False
+                waits = self._unsettled > 0 and self._dialect.unsubscribe_returns_unsettled
+            self._arrived_signal.set()
+            if not waits:
+                self._finish()
+        except ProviderError:
+            raise
+        except BaseException:  # interrupted: the next call goes through all of it again
+            self._is_ending = False
+            self._is_cut = True
+            raise
 
     # What sessions use
 
@@ -377,16 +389,25 @@ class Subscription(ProviderConsumer):
                 self._end_in(newest)
         except InterruptedLinkError:
             _log.debug("the connection ended while consumer %s was closed", self.id)  # so did the consumer
-        finally:
-            with self._lock:
-                self._stage = _Stage.CLOSED
-                self._frames.clear()
-                self._returned.clear()
-            self._connection.forget_subscription(self)
+        except ProviderError:
+            self._has_finished()
+            raise
+        self._has_finished()
+
+    def _has_finished(self) -> None:
+        with self._lock:
+            self._stage = _Stage.CLOSED
+            self._frames.clear()
+            self._returned.clear()
+        self._connection.forget_subscription(self)
 
     def _end_in(self, epoch: Epoch) -> None:
         try:
-            epoch.ask_last(*(Frame("UNSUBSCRIBE", {"id": each}) for each in self._wider), self.subscribing.end())
+            if self._end.is_said:
+                flush(epoch)  # by a call that was interrupted, and a second UNSUBSCRIBE is an error
+            else:
+                frames = [Frame("UNSUBSCRIBE", {"id": each}) for each in self._wider]
+                epoch.ask_last(*frames, self.subscribing.end(), said=self._end)
         except ClosedError:
             return
         if not self._dialect.unsubscribe_returns_unsettled:

@@ -255,7 +255,7 @@ MUTANTS = (
         "4.4.11-f",
         "AUTO_ACKNOWLEDGE acknowledges nothing",
         edit(
-            _S + "take",
+            _S + "_settle_taken",
             "self.provider_session.acknowledge(unsettled)",
             "if not self.settles_at_once: self.provider_session.acknowledge(unsettled)",
         ),

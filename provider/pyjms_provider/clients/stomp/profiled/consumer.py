@@ -6,6 +6,7 @@ and never handed out goes back as if it had never been delivered.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError
+from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProfiledConsumer"]
 
+_log = logging.getLogger("pyjms.stomp")
 _PERSISTENT: Final = 2
 
 
@@ -74,6 +76,8 @@ class ProfiledConsumer(ProviderConsumer):
         self._numbers = count(1)
         self._is_withdrawn = False
         self._is_closed = False
+        self._is_cut = False
+        """Whether the last call of `close` was interrupted: the next one does all of it again."""
 
     @property
     def is_open(self) -> bool:
@@ -283,15 +287,32 @@ class ProfiledConsumer(ProviderConsumer):
         self._speak()
 
     def close(self) -> None:
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
+        is_again = self._is_cut
+        try:
+            with self._lock:
+                if self._is_closed and not is_again:
+                    return
+                self._is_closed = True
+            self._end(is_again=is_again)
+        except ProviderError:
+            self._is_cut = False
+            raise
+        except BaseException:
+            self._is_cut = True
+            raise
+        self._is_cut = False
+
+    def _end(self, *, is_again: bool) -> None:
+        """End it at the broker; `is_again`: an interrupted call may have done so. Raises what the broker minds."""
         self._session.forget(self)
         try:
             self._connection.link.newest.ask_last(verbs.Unsubscribe(id=self.name).write())
         except InterruptedLinkError:
             return  # it ended with the connection
+        except ProviderError as error:
+            if not is_again:
+                raise
+            _log.debug("consumer %s had ended when it was closed again: %s", self.name, error.reason)
         finally:
             # With the answer all has come that the broker had pushed.
             self._connection.forget(self)
