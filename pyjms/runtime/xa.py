@@ -76,14 +76,21 @@ class JmsXAResource(XAResource):
                 if branch == self._working:
                     self._hand_over(provider)
                 provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
-            finally:
-                if branch == self._working:
-                    self._working = None
-                    self._session.refuses_sends = True
+            except ProviderError:
+                self._leave(branch)
+                raise
+            self._leave(branch)  # not if it was interrupted: the next call hands over what this one has not
+
+    def _leave(self, branch: spi_xid.Xid) -> None:
+        if branch == self._working:
+            self._working = None
+            self._session.refuses_sends = True
 
     def _hand_over(self, provider: ProviderSession) -> None:
         """Give what was received to the branch, or keep it if that fails, so that nothing is lost sight of."""
         deliveries = self._session.ledger.take()
+        if not deliveries:
+            return
         try:
             provider.acknowledge(deliveries)
         except BaseException:

@@ -47,6 +47,8 @@ class VmTransactions(ProviderSession):
         self._timed: OpenTransaction | None = None
         self._was_too_long = False
         self._branch: Branch | None = None
+        self._ending_branch: Xid | None = None
+        """Of which branch the work was being ended when the last call of that was interrupted, or failed."""
         self._branch_timeout_s = 0
         self._has_branches = False
 
@@ -266,10 +268,17 @@ class VmTransactions(ProviderSession):
                 raise self._closed_error()
             if self._branch is not None and self._branch.xid == xid:
                 self._branch = None
+        branches = self._host.branches
         if suspend:
-            self._host.branches.suspend(xid, self._receiving)
-        else:
-            self._host.branches.end(xid, self._receiving, fail=fail)
+            branches.suspend(xid, self._receiving)
+            return
+        is_again, self._ending_branch = self._ending_branch == xid, xid
+        try:
+            branches.end(xid, self._receiving, fail=fail)
+        except BranchError:
+            if not is_again or not branches.has_ended(xid, self._receiving):
+                raise
+        self._ending_branch = None
 
     def xa_prepare(self, xid: Xid) -> bool:
         return self._host.work(partial(self._branches().prepare, xid))

@@ -98,8 +98,9 @@ class Branch:
         queue = entry.queue
         with suppress(ClosedError):
             self.holder.take_queue(queue)
-            if queue.hand_over(entry, delivery_count, session, self.holder):
-                return queue.settle_in(self.unit, [(entry, delivery_count)], self.holder)
+            queue.hand_over(entry, delivery_count, session, self.holder)  # or a call did that was interrupted
+            if queue.settle_in(self.unit, [(entry, delivery_count)], self.holder):
+                return True
         if not self.holder.is_closed:
             return False
         queue.give_back([(entry, delivery_count)], session)

@@ -153,16 +153,32 @@ class Branches:
         """End the work of `worker`; `fail`: the branch can only be rolled back. Raises `BranchError`; it has ended then."""
         with self._lock:
             branch = self._find(xid)
-            if branch.workers.pop(worker, None) is None:
+            was_working = branch.workers.get(worker)
+            if was_working is None:
                 raise BranchError(f"the session has not started branch {xid}, or has ended it")
             was_doomed = branch.state is BranchState.ROLLBACK_ONLY
-            if fail:
-                self._doom(branch, BranchFailure.ROLLED_BACK)
-            branch.follow_workers()
+            try:
+                if fail:
+                    self._doom(branch, BranchFailure.ROLLED_BACK)
+                del branch.workers[worker]
+                branch.follow_workers()
+            except (
+                BaseException
+            ):  # interrupted: the next call does it, as else nobody could end the branch, or roll it back
+                branch.workers[worker] = was_working
+                if branch.state is not BranchState.ROLLBACK_ONLY:
+                    branch.follow_workers()
+                raise
         if was_doomed:
             raise branch.rolled_back()
         if fail:
             branch.undo()
+
+    def has_ended(self, xid: Xid, worker: ConsumerSession) -> bool:
+        """Return whether a branch is there, and may be prepared, and `worker` does not work in it."""
+        with self._lock:
+            branch = self._branches.get(xid)
+            return branch is not None and worker not in branch.workers and branch.state is not BranchState.ROLLBACK_ONLY
 
     def abandon(self, worker: ConsumerSession) -> None:
         """Roll back what `worker` works in, or has suspended: it was closed. What it ended is its coordinator's. May be repeated."""

@@ -126,8 +126,9 @@ class SettlingQueue(PolicedQueue):
         """
         try:
             with self._lock:
-                held = [entry for entry, count in deliveries if _is_held(entry, count, session)]
-                woken = self._cancel(held, reason, unseen=unseen)
+                # Once each: a unit of work has those twice whose acknowledgement was interrupted, and made again.
+                held = dict.fromkeys(entry for entry, count in deliveries if _is_held(entry, count, session))
+                woken = self._cancel(list(held), reason, unseen=unseen)
             self._after_giving_back(woken)
         except BaseException:
             self._make_up()

@@ -5,7 +5,7 @@ Whoever does the same again, in this thread or in another one, finds it done or 
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TypeAlias
 
 import pytest
@@ -151,6 +151,41 @@ def found_at_the_end(site: Site, interruption: Interruption) -> Found:
     site.restart()
     assert (site.drain(), site.drain(BILLS)) == ([], []), interruption.where
     return found
+
+
+@pytest.mark.parametrize("fail", [False, True], ids=["success", "failure"])
+def test_the_end_of_work_in_a_branch(fail: bool) -> None:
+    """The coordinator ends it again, and decides: the branch had no worker any more, and could neither be prepared nor rolled back."""
+
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        site.send("order")
+        session = site.session(transacted=True)
+        session.xa_start(XID)
+        taken = take_all(consume(session))
+        with suppress(KeyboardInterrupt), interruption():
+            session.acknowledge(taken)
+            site.send("bill", session, BILLS)
+        if interruption.where is not None:
+            session.acknowledge(taken)
+            site.send("bill", session, BILLS)
+        has_ended = False
+        with suppress(KeyboardInterrupt), interruption():
+            session.xa_end(XID, fail=fail)
+            has_ended = True
+        if not has_ended:
+            with suppress(BranchError) if fail else nullcontext():  # it has failed already
+                session.xa_end(XID, fail=fail)
+        if fail:
+            session.xa_rollback(XID)
+        else:
+            session.xa_commit(XID, one_phase=True)
+        session.close()
+        orders, bills = site.drain(), site.drain(BILLS)
+        assert orders == (UNDONE[0] if fail else []), interruption.where
+        assert {name for name, _ in bills} == (set() if fail else {"bill"}), interruption.where
+
+    assert each_interruption(attempt, *BRANCHES, "core/settling_queue.py", "<string>") > 10
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "stops"])
