@@ -179,22 +179,41 @@ class ProfiledConsumer(ProviderConsumer):
     def _take(self, *, waits: bool) -> Delivery | None:
         """Return the next message that has come; if it `waits`, begin to be interested if there is none, and end it if there is."""
         found: Arrived | Frame | None = None
+        epoch: Epoch | None = None
+        try:
+            with self._lock:
+                epoch = self._epoch
+                if self._is_closed:
+                    return None
+                is_found = epoch is not None and self._connection.is_started and bool(self._arrived)
+                if is_found:
+                    found = self._arrived[0]
+                    del self._arrived[0]  # no call, after which an interrupt would find it nowhere
+                elif waits:
+                    self._is_interested, self._is_revoked = True, False
+                if self._credit <= self._window // 2:
+                    self._grant()
+                if is_found and waits:
+                    self._is_interested = False
+            if self._to_say:
+                self._speak()
+            return None if found is None or epoch is None else self._deliver(found, epoch)
+        except Exception:
+            raise  # what cannot be read now cannot be read later
+        except BaseException:
+            if found is not None:
+                self._put_back(found, epoch)
+            raise
+
+    def _put_back(self, found: Arrived | Frame, epoch: Epoch | None) -> None:
+        """Have a message again that was taken and not handed out, as its thread was interrupted."""
         with self._lock:
-            epoch = self._epoch
-            if self._is_closed:
-                return None
-            is_found = epoch is not None and self._connection.is_started and bool(self._arrived)
-            if is_found:
-                found = self._arrived.popleft()
-            elif waits:
-                self._is_interested, self._is_revoked = True, False
-            if self._credit <= self._window // 2:
-                self._grant()
-            if is_found and waits:
-                self._is_interested = False
-        if self._to_say:
-            self._speak()
-        return None if found is None or epoch is None else self._deliver(found, epoch)
+            if self._epoch is not epoch:
+                return  # it comes again
+            self._arrived.appendleft(found)
+            if self._is_closed or (self._is_revoked and not self._drains):
+                self._return(keep=0)
+        self._speak()
 
     def _deliver(self, found: Arrived | Frame, epoch: Epoch) -> Delivery:
         if isinstance(found, Arrived):
