@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import AddressKind
+from pyjms.spi.envelope import AddressKind, Envelope
 from pyjms.spi.errors import ClosedError, DestinationError, ProviderError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Said
@@ -205,26 +205,51 @@ class Subscription(ProviderConsumer):
             if held is None:
                 self._widen_if_stuck()
                 return None
-            envelope = held.envelope
-            if envelope is None:
-                try:
-                    if not self._understand(held):
-                        continue
-                except ProviderError as error:
-                    # It stays unsettled: whoever asks the broker next may understand it.
-                    self._connection.on_broker_error(error)
+            try:
+                envelope = self._envelope_of(held)
+                if envelope is None:
                     continue
-                envelope = held.envelope
-                assert envelope is not None
-            if 0 < envelope.expiration_ms <= self._connection.clock.time_ms():
-                if self._session.discard(held):  # JMS 1.1 §3.4.9: the broker may not have noticed
-                    self._connection.tell_expired(envelope, self.request.address, self.identity or None)
-                continue
-            held.count += 1
-            if not self._session.hold(held):
-                return None
-            return Delivery(envelope, held.count, held.is_redelivered, held)
+                held.count += 1
+                if not self._session.hold(held):
+                    return None
+                return Delivery(envelope, held.count, held.is_redelivered, held)
+            except ProviderError:
+                raise
+            except BaseException:  # interrupted: nobody has it
+                self._put_back(held)
+                raise
         return None
+
+    def poll_or_wait(self) -> Delivery | None:
+        delivery = self.poll()
+        try:
+            self.set_interested(delivery is None)
+        except ProviderError:
+            raise
+        except BaseException:  # interrupted: nobody has it
+            if delivery is not None:
+                assert isinstance(delivery.tag, HeldMessage)
+                self._put_back(delivery.tag)
+            raise
+        return delivery
+
+    def _envelope_of(self, held: HeldMessage) -> Envelope | None:
+        """Return the message, or None if nobody gets it here."""
+        if held.envelope is None:
+            try:
+                if not self._understand(held):
+                    return None
+            except ProviderError as error:
+                # It stays unsettled: whoever asks the broker next may understand it.
+                self._connection.on_broker_error(error)
+                return None
+        envelope = held.envelope
+        assert envelope is not None
+        if 0 < envelope.expiration_ms <= self._connection.clock.time_ms():
+            if self._session.discard(held):  # JMS 1.1 §3.4.9: the broker may not have noticed
+                self._connection.tell_expired(envelope, self.request.address, self.identity or None)
+            return None
+        return envelope
 
     def catch_up(self) -> None:
         """Wait until the broker has pushed what it has: a round trip, and then `grace_ms`, as STOMP cannot ask."""
@@ -311,19 +336,38 @@ class Subscription(ProviderConsumer):
             self._connection.widen(self, self._epoch)
 
     def _take(self) -> HeldMessage | None:
+        """Take the next message out without a call, after which an interrupt would find it nowhere."""
+        held: HeldMessage | None = None
+        try:
+            with self._lock:
+                if self._stage is not _Stage.OPEN:
+                    return None
+                if self._returned:
+                    self._unsettled += 1
+                    held = self._returned[0]
+                    del self._returned[0]
+                elif self._frames:
+                    epoch, frame = self._frames[0]
+                    made = HeldMessage(self, epoch, frame, self._numbers + 1)
+                    self._numbers += 1
+                    self._unsettled += 1
+                    held = made
+                    del self._frames[0]
+        except BaseException:
+            if held is not None:
+                self._put_back(held)
+            raise
+        return held
+
+    def _put_back(self, held: HeldMessage) -> None:
+        """Have a message again that was taken and not handed out, as its thread was interrupted."""
+        self._session.let_go_of(held)
         with self._lock:
-            if self._stage is not _Stage.OPEN:
-                return None
-            if self._returned:
-                held = self._returned.pop(0)
-            elif self._frames:
-                epoch, frame = self._frames.popleft()
-                self._numbers += 1
-                held = HeldMessage(self, epoch, frame, self._numbers)
-            else:
-                return None
-            self._unsettled += 1
-            return held
+            if held.epoch != self._epoch:
+                return  # it comes again
+            self._unsettled = max(0, self._unsettled - 1)
+            if self._stage is _Stage.OPEN:
+                insort(self._returned, held, key=_place)
 
     def _understand(self, held: HeldMessage) -> bool:
         """Read the message of a frame; return False if it is none for this consumer, and was settled.

@@ -1,0 +1,39 @@
+"""The main thread is interrupted at each place of a poll at a broker that knows nothing of the profile: the next poll has the message."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from tests.provider.clients.stomp.fake_broker import FakeBroker
+from tests.provider.clients.stomp.world import Told, connected, consume
+from tests.provider.interruptions import Interruption, each_interruption
+
+FILES = ("stomp/subscription.py", "stomp/session.py", "stomp/held_message.py")
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_message_that_an_interrupted_poll_took_is_there_for_the_next_one(*, waits: bool) -> None:
+    """It stayed with the session until that was closed."""
+    told, count = Told(), 0
+    with FakeBroker() as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consume(session, told=told)
+
+        def attempt(interruption: Interruption) -> None:
+            nonlocal count
+            count += 1
+            consumer.set_interested(True)
+            broker.deliver(consumer.id, f"a{count}")
+            told.wait(count)
+            delivery = None
+            with suppress(KeyboardInterrupt), interruption():
+                delivery = consumer.poll_or_wait() if waits else consumer.poll()
+            delivery = delivery or consumer.poll()
+            assert delivery is not None, interruption.where
+            session.acknowledge([delivery])
+            assert session._held == {}, interruption.where
+            assert consumer._unsettled == 0, interruption.where
+
+        assert each_interruption(attempt, *FILES) > 3
