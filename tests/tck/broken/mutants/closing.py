@@ -63,7 +63,11 @@ MUTANTS = (
     mutant(
         "4.3.5-g",
         "a consumer of a closed connection cannot be closed",
-        edit(_CONSUMER + "close", "if self.is_closed:", "self._session.check_open()\n    if self.is_closed:"),
+        edit(
+            _CONSUMER + "close",
+            "if not self._is_released:",
+            "self._session.check_open()\n    if not self._is_released:",
+        ),
     ),
     mutant(
         "4.3.5-g 4.4.1-d",

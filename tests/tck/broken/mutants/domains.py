@@ -153,8 +153,8 @@ MUTANTS = (
         "only the session that made a temporary destination can consume from it",
         edit(
             _S + "_subscribe",
-            "with mapped_errors:",
-            "if request.address.temporary and not any(each is self for each in list(self.connection._sessions)[:1]): raise InvalidDestinationException('not of this session')\n    with mapped_errors:",
+            "consumer = _consumer_class",
+            "if request.address.temporary and not any(each is self for each in list(self.connection._sessions)[:1]): raise InvalidDestinationException('not of this session')\n    consumer = _consumer_class",
         ),
     ),
     mutant(
@@ -322,7 +322,7 @@ MUTANTS = (
         "a durable subscription may have two subscribers",
         edit(
             _SUBSCRIBE,
-            "if key in self._changing or (subscription is not None and subscription.is_active):",
+            "if mark in self._changing or (subscription is not None and subscription.is_active):",
             "if False:",
         ),
         edit(_SUBSCRIPTIONS + "_drop_durable", "if unsettled:", "if False:"),
@@ -340,7 +340,7 @@ MUTANTS = (
     mutant(
         "6.11.1-c",
         "unsubscribe deletes a subscription in use",
-        edit(_SUBSCRIPTIONS + "unsubscribe", "if key in self._changing or subscription.is_active:", "if False:"),
+        edit(_SUBSCRIPTIONS + "unsubscribe", "if mark in self._changing or subscription.is_active:", "if False:"),
     ),
     mutant(
         "6.11.1-d",
