@@ -124,6 +124,9 @@ class RecordedProvider(Provider):
 
         return tell
 
+    def check_url(self, url: ProviderUrl) -> None:
+        self._inner.check_url(url)
+
     def stop_broker(self, url: ProviderUrl) -> None:
         began_ns = self._recording.now_ns()
         with self._recording:

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from pyjms.spark.errors import OptionError
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import UrlError
+from pyjms.spi.errors import MissingProviderError, UrlError
+from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 
 __all__ = ["AckOn", "Duplicates", "JmsOptions", "Mode", "Repeated", "address_text", "parse_address", "parse_options"]
@@ -257,6 +258,10 @@ def _url(option: str, value: str) -> str:
             f"option {option}: vm:// is a broker within one process, and Spark reads and writes from many; run the broker with "
             "`pyjms broker run --listen stomp://127.0.0.1:61613 ...` and give that URL"
         )
+    try:  # now: Spark takes seconds to begin, and a query would break off
+        find_provider(url.scheme).check_url(url)
+    except (MissingProviderError, UrlError) as error:
+        raise OptionError(f"option {option}: {error.reason}") from None
     return value
 
 

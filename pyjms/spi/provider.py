@@ -132,6 +132,12 @@ class Provider(ABC):
         `ResourceError` when there is nothing to connect to.
         """
 
+    def check_url(self, url: ProviderUrl) -> None:  # noqa: B027 - `connect` tells it, if later
+        """Raise `UrlError` for what `connect` would find wrong with `url` before it reaches for anything: options and their values.
+
+        For who makes much ready before it connects. A provider that leaves it out finds nothing wrong here.
+        """
+
     def stop_broker(self, url: ProviderUrl) -> None:
         """Stop the broker behind `url` and close its connections (`Capability.EMBEDDED_BROKER`)."""
         raise _lacks(Capability.EMBEDDED_BROKER, f"broker in this process: that of {url.scheme}:// lives elsewhere")

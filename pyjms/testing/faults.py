@@ -135,6 +135,9 @@ class _Provider(Provider):
         self._faults.opened(connection)
         return connection
 
+    def check_url(self, url: ProviderUrl) -> None:
+        find_provider(self._inner_scheme).check_url(replace(url, scheme=self._inner_scheme))
+
     def stop_broker(self, url: ProviderUrl) -> None:
         find_provider(self._inner_scheme).stop_broker(replace(url, scheme=self._inner_scheme))
 

@@ -41,6 +41,12 @@ def test_names_come_in_any_case_and_sparks_own_are_passed_over() -> None:
         ({}, "option url is missing"),
         ({"url": "orders"}, "option url: .* no provider URL"),
         ({"url": "vm://shop"}, "pyjms broker run --listen"),
+        (
+            {"url": "stomp://host?prefech_messages=5"},
+            "has no option 'prefech_messages'; its options are: .*prefetch_messages",
+        ),
+        ({"url": "stomp://host?prefetch_messages=many"}, "prefetch_messages"),
+        ({"url": "stopm://host"}, "no provider is installed for stopm://"),
         ({"url": "stomp://me:secret@host"}, "holds a password"),
         ({"url": URL, "password": "secret"}, "credentials=file:PATH"),
         ({"url": URL, "credentials": "secret"}, "the place of a secret, not the secret"),

@@ -32,7 +32,7 @@ def least(contract: type) -> object:
 COMPOSED = {"give_back_unseen", "poll_at_once", "poll_or_wait", "retry", "retry_all"}
 """What is made of other calls of the contract."""
 
-ANSWERED = {"advice", "catch_up", "end_waits", "may_wait", "waiter", "xa_set_timeout", "xa_get_timeout"}
+ANSWERED = {"advice", "catch_up", "check_url", "end_waits", "may_wait", "waiter", "xa_set_timeout", "xa_get_timeout"}
 """What has an answer for a provider that does not care."""
 
 REFUSED: list[tuple[type, Capability, Callable[..., object]]] = [

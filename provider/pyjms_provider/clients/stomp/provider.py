@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, Provider
+from pyjms.spi.url import ProviderUrl
 from pyjms_provider.clients.stomp.connection import StompConnection
 from pyjms_provider.clients.stomp.options import read_url
 from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
@@ -13,6 +14,9 @@ __all__ = ["StompProvider"]
 
 class StompProvider(Provider):
     """Connects to brokers over STOMP 1.2; which kind of connection, the scheme says."""
+
+    def check_url(self, url: ProviderUrl) -> None:
+        read_url(url)
 
     def connect(self, request: ConnectRequest, events: ConnectionEvents) -> StompConnection | ProfiledConnection:
         settings = read_url(request.url)
