@@ -13,14 +13,11 @@ import json
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import ProviderError
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 __all__ = ["Endpoint", "EndpointError"]
 
@@ -118,7 +115,7 @@ class _Limited(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
+    def readinto(self, buffer: Any) -> int | None:
         self._socket.settimeout(self._left_s())
         return self._raw.readinto(buffer)
 
