@@ -5,12 +5,16 @@ for who does not read the answer.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from pyjms.spi.clock import SystemClock
+from pyjms_provider.protocols.rare_lines import RareLines
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpConnection", "InPortions", "LimitedConfig"]
 
+_log = logging.getLogger(__name__)
 _PORTION: Final = 65_536
 
 
@@ -43,6 +48,24 @@ class InPortions:
         await self._app(scope, receive, send_portions)
 
 
+class _RareLog(logging.Logger):
+    """What uvicorn says of the connections of one port: what strangers can cause is written once in five seconds. Errors are ours, and all written."""
+
+    def __init__(self) -> None:
+        super().__init__(_log.name)
+        self.parent = _log
+        self._clock = SystemClock()
+        self._rare = RareLines()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is to be written. On the event loop."""
+        if record.levelno != logging.WARNING:
+            return True
+        missed = self._rare.missed(record.msg, self._clock.monotonic_ms())
+        record.msg = f"PYJMS-HTTP-5 {record.msg}{missed}"
+        return missed is not None
+
+
 class LimitedConfig(uvicorn.Config):
     """What the connections of one port have in common."""
 
@@ -51,6 +74,7 @@ class LimitedConfig(uvicorn.Config):
         self.listener = listener
         self.per_address: Counter[str] = Counter()
         """How many connections each address has; on the event loop."""
+        self.log = _RareLog()
 
 
 class HttpConnection(H11Protocol):
@@ -62,6 +86,7 @@ class HttpConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Count the connection, and hang up at once if there are too many."""
+        self.logger = self._limited.log
         super().connection_made(transport)
         config = self._limited
         self._address = "" if self.client is None else self.client[0]
@@ -107,6 +132,22 @@ class HttpConnection(H11Protocol):
         super().on_response_complete()
         if self.transport.is_closing():
             self._await_reading()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say so to who breaks the rules of HTTP, if no answer has begun, and hang up. Who works on that request is to say nothing more."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self._await_reading()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Tell of it, and not of what uvicorn would need."""
+        self.logger.warning("a client asked for another protocol, and is answered in this one")
 
     def timeout_keep_alive_handler(self) -> None:
         """Close, once the last answer is read: the transport would wait for that for ever."""

@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -359,6 +360,7 @@ def make_app(
     hosts = Middleware(AllowedHosts, names=settings.allowed_hosts)
     app = Starlette(routes=[*api.routes(), *monitoring, *extra], middleware=[hosts])
     app.add_exception_handler(Exception, _fail)
+    app.add_exception_handler(ClientDisconnect, _leave)
     app.add_exception_handler(HTTPException, _refuse_route)
     return app
 
@@ -370,6 +372,11 @@ async def _refuse_route(request: Request, error: Exception) -> Response:
         allowed = tuple(sorted((error.headers or {}).get("Allow", "").split(", ")))
         return secured(refuse(BadMethodError(f"{request.method} does nothing here", allowed)))
     return secured(refuse(UnknownObjectError("there is nothing at this address"), status=error.status_code))
+
+
+async def _leave(_request: Request, _error: Exception) -> Response:
+    """Answer nobody: the client has gone before all of its request was there."""
+    return Response(status_code=400)
 
 
 async def _fail(request: Request, error: Exception) -> Response:
