@@ -102,9 +102,9 @@ def test_operations_take_arguments_and_give_results(run_pyjms: Run, served: str,
     for _ in range(3):
         documents("call", "queue", address, "publish", 'message:={"text": "hello"}')
     browsed = documents("call", "queue", address, "browse", "limit=2")
-    assert "hello" in json.dumps(browsed) or len(browsed["result"]) > 0
+    assert [each["body"]["text"] for each in browsed["result"]["messages"]] == ["hello", "hello"]
     moved = documents("call", "queue", address, "move_messages", "target=elsewhere", "most=1")
-    assert "1" in json.dumps(moved)
+    assert moved["result"] == {"messages": 1}
     code, out, _ = run_pyjms("manage", "call", served, "queue", address, "purge")
     assert (code, "2" in out) == (0, True)
     assert documents("show", "queue", address, "--fields", "depth") == {"depth": 0}

@@ -263,10 +263,14 @@ def test_websocket_over_tls(net: Net, tmp_path: Path) -> None:
 def test_much_goes_through_whole(net: Net) -> None:
     listener = net.service.open(SETTINGS, Engines())
     with client_of(listener, max_size=None) as client:
-        client.send([b"y" * 100_000] * 20)
-        got = 0
-        while got < 2_000_000:
-            got += len(client.recv(PATIENCE_S))
+        parts = [bytes([number]) * 100_000 for number in range(20)]
+        client.send(parts)
+        got = bytearray()
+        while len(got) < 2_000_000:
+            part = client.recv(PATIENCE_S)
+            assert isinstance(part, bytes)
+            got += part
+    assert got == b"".join(parts)
 
 
 def test_who_speaks_no_websocket_is_hung_up_on(net: Net, caplog: pytest.LogCaptureFixture) -> None:

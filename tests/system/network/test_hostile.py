@@ -89,8 +89,9 @@ def test_bombs_before_login_are_refused(broker: ServedBroker, bytes_: bytes, say
         with suppress(ConnectionResetError, BrokenPipeError):  # it has hung up already
             connection.sendall(bytes_)
         answer = all_of(connection)
-    assert answer.startswith(b"ERROR") or answer == b""
-    assert says in answer or answer == b""
+    if answer or len(bytes_) < 1_000:  # of a flood the system may drop the answer, and what is small it hears out
+        assert answer.startswith(b"ERROR")
+        assert says in answer
     assert serves_others(broker)
 
 
