@@ -166,9 +166,8 @@ class VmSession(VmTransactions):
         try:
             for delivery in deliveries:
                 entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
-                last = (
-                    None if entry.state is MessageState.ABSENT else entry
-                )  # settled before, which is not to be undone
+                # What was settled before is not to be undone.
+                last = None if entry.state is MessageState.ABSENT else entry
                 if is_mixed and not entry.reference.journaled:
                     transient.append(delivery)
                 elif entry.queue.settle(entry, delivery.count, session):
@@ -193,12 +192,14 @@ class VmSession(VmTransactions):
         """Raise what became of messages that are the session's no more, if they may come again: an earlier call about them failed, or was interrupted."""
         if self._closed:
             raise self._closed_error()
+        keeper = self._host.keeper
+        # First, as whoever ends a doubt has the message in its queue before.
+        is_in_doubt = keeper is not None and any(keeper.doubts.is_about(entry_of(each)) for each in missed)
         if any(_comes_again(entry_of(each), each.count) for each in missed):
             raise TooLateError(
                 "that a message is settled could not be written, or whoever settled it was interrupted: it comes again"
             )
-        keeper = self._host.keeper
-        if keeper is not None and any(keeper.doubts.is_about(entry_of(each)) for each in missed):
+        if is_in_doubt:
             raise InDoubtError(
                 "whoever settled a message was interrupted while that was written, and the store has not been asked yet whether it was: "
                 "settle it again in a second, or let it come again"

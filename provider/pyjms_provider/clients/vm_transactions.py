@@ -48,7 +48,7 @@ class VmTransactions(ProviderSession):
         self._was_too_long = False
         self._branch: Branch | None = None
         self._ending_branch: Xid | None = None
-        """Of which branch the work was being ended when the last call of that was interrupted, or failed."""
+        """Of which branch the work was being ended when the last call of that was interrupted."""
         self._branch_timeout_s = 0
         self._has_branches = False
 
@@ -277,6 +277,7 @@ class VmTransactions(ProviderSession):
             branches.end(xid, self._receiving, fail=fail)
         except BranchError:
             if not is_again or not branches.has_ended(xid, self._receiving):
+                self._ending_branch = None  # it was told
                 raise
         self._ending_branch = None
 

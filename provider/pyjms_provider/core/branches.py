@@ -162,9 +162,8 @@ class Branches:
                     self._doom(branch, BranchFailure.ROLLED_BACK)
                 del branch.workers[worker]
                 branch.follow_workers()
-            except (
-                BaseException
-            ):  # interrupted: the next call does it, as else nobody could end the branch, or roll it back
+            except BaseException:
+                # Interrupted: the next call does it, as else nobody could end the branch, or roll it back.
                 branch.workers[worker] = was_working
                 if branch.state is not BranchState.ROLLBACK_ONLY:
                     branch.follow_workers()

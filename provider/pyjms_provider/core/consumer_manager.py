@@ -339,8 +339,8 @@ class ConsumerManager:
         self._always_weighs = False
         self.weighs = False
         """Whether a pull must ask whose turn it is: for priorities, or because the queue says so."""
-        self._gave_up = False
-        """Whether one gave up, who waits for those of higher priority to look."""
+        self._gave_up: list[tuple[PriorityGroup, Cursor | None]] = []
+        """Who gave up, by priority and selector, and waits for others to look."""
 
     def __iter__(self) -> Iterator[Consumer]:
         for group in self._groups:
@@ -501,21 +501,23 @@ class ConsumerManager:
         higher priority, and they would wake each other until that one pulls. Nor whoever has the same selector and no
         higher priority: it may have no more. `gave_up`: it has not looked at all, for lack of memory.
         """
+        group = consumer.group
+        assert group is not None, "it was woken, and has not been removed"
         if gave_up:
             if not self.rivals(consumer):
                 self._forget_vain()  # nobody else will look for it: those it wakes wake it again
                 return self._wake_each(may_have)
-            self._gave_up = True
-        elif self._gave_up:
-            self._forget_vain()  # now that one more has looked, another one may get further
-        group = consumer.group
-        assert group is not None, "it was woken, and has not been removed"
+            self._gave_up.append((group, consumer.cursor))
+        else:
+            for other, cursor in self._gave_up:
+                other.in_vain.discard(cursor)  # now that one more has looked, it may get further
+            self._gave_up = []
         group.in_vain.add(consumer.cursor)
         return self._wake_each(may_have)
 
     def _forget_vain(self) -> None:
         """Have all be woken again who looked in vain."""
-        self._gave_up = False
+        self._gave_up = []
         for group in self._groups:
             group.in_vain.clear()
 

@@ -434,7 +434,7 @@ class Ordering:
         self.passed_over.look_again(self._by_priority, self._levels, entries)
 
     def forget_turn(self, consumer: object) -> None:
-        """Have a consumer without a selector ask for all again, or be forgotten if it has ended. May be repeated."""
+        """Have a consumer ask for all again, or be forgotten if it has ended. May be repeated."""
         self.passed_over.forget(consumer)
 
     def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:

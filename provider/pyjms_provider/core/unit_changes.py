@@ -57,7 +57,8 @@ def changes_of(
             if kept.definition is not None:
                 kept.add_definition(changes)
                 defining.append(kept)
-    removals = removals_of(entry for entry, _ in settled)
+    # Once each: an acknowledgement that was interrupted, and made again, is there twice.
+    removals = removals_of(dict.fromkeys(entry for entry, _ in settled))
     if not messages and not removals:
         return None
     changes.messages, changes.removals = list(messages.values()), removals

@@ -366,6 +366,21 @@ def test_who_gave_up_is_woken_when_one_of_higher_priority_has_looked(world: Queu
     assert chosen(low[0], gave_up=True) == [high]
 
 
+def test_those_who_looked_are_not_woken_again_for_one_who_gave_up(world: QueueWorld) -> None:
+    """Each look would clear the marks of the others, and the one who gives up wake them all, for as long as the one above is busy."""
+    manager = manager_of(world)
+    manager.notify(world.reader("high", selector="id = 'a'", priority=1, interested=True).consumer)  # and it is busy
+    low = [world.reader(f"low{n}", selector=f"id <> 'x{n}'", interested=True).consumer for n in range(3)]
+    manager.notify(low[0])
+    pulls = 0
+    while woken := [consumer for consumer in low if consumer.place is ConsumerList.NOTIFIED]:
+        manager.choose_after_vain(woken[0], lambda _: True, gave_up=woken[0] is low[0])
+        manager.pulled_nothing(woken[0])
+        pulls += 1
+        assert pulls < 20
+    assert pulls > 3
+
+
 def test_a_stopped_connection_is_as_good_as_no_interest(world: QueueWorld) -> None:
     low, high = world.reader("low", interested=True), world.reader("high", priority=1, interested=True)
     world.send("a")

@@ -6,21 +6,27 @@ Whoever does the same again, in this thread or in another one, finds it done or 
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
+from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import BranchError
 from pyjms.spi.xid import Xid
+from pyjms_provider.broker import EmbeddedBroker
+from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.branch_state import BranchState
 from pyjms_provider.core.paging import PagingMessageStore
+from pyjms_provider.settings import BrokerSettings, StoreSettings
 from tests.provider.helpers import make_envelope
 from tests.provider.interruptions import Interruption, each_interruption
-from tests.provider.keeping.site import BILLS, NEWS, consume, take_all
+from tests.provider.keeping.site import BILLS, NEWS, ORDERS, consume, take_all
 from tests.provider.keeping.test_interrupted import come_again
 from tests.provider.keeping.test_interrupted_anywhere import interrupt
+from tests.provider.keeping.test_interrupted_by_signals import Ears, send
 from tests.provider.keeping.test_pipeline_faults import Broker, Fault, Pipeline
 from tests.provider.simulation.site import SimulatedSite as Site
 from tests.pyjms.runtime.helpers import Call
@@ -186,6 +192,39 @@ def test_the_end_of_work_in_a_branch(fail: bool) -> None:
         assert {name for name, _ in bills} == (set() if fail else {"bill"}), interruption.where
 
     assert each_interruption(attempt, *BRANCHES, "core/settling_queue.py", "<string>") > 10
+
+
+def test_an_end_that_is_refused_is_refused_again() -> None:
+    """Only what an interrupted call has done is not told of the next one."""
+    site = Site()
+    worker, other = site.session(transacted=True), site.session(transacted=True)
+    worker.xa_start(XID)
+    for _ in range(3):
+        with pytest.raises(BranchError):
+            other.xa_end(XID)
+    worker.xa_end(XID)
+    for _ in range(3):
+        with pytest.raises(BranchError):
+            worker.xa_end(XID)
+
+
+def test_a_message_that_was_acknowledged_twice_in_a_branch_is_prepared_once(tmp_path: Path) -> None:
+    """By the `end` that is made again: a table of removals has each once."""
+    settings = BrokerSettings(store=StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}"))
+    broker = EmbeddedBroker("twice", SystemClock(), settings)
+    connection = VmConnection(broker, Ears())
+    connection.start()
+    send(connection.open_session(transacted=False), ORDERS)
+    session = connection.open_session(transacted=True)
+    session.xa_start(XID)
+    taken = take_all(consume(session))
+    for _ in range(2):
+        session.acknowledge(taken)
+    session.xa_end(XID)
+    assert session.xa_prepare(XID)
+    session.xa_commit(XID)
+    assert len(broker.virtual_host.store) == 0
+    broker.stop()
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "stops"])
