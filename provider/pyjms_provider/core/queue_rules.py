@@ -16,7 +16,8 @@ from pyjms_provider.core.limits import Room
 from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.shelf import Shelf
-from pyjms_provider.core.sorted_ordering import SortValue, sort_value
+from pyjms_provider.core.sorted_ordering import sort_value
+from pyjms_provider.core.sorted_turns import SortValue
 from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:

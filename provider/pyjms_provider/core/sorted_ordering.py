@@ -26,7 +26,7 @@ from pyjms_provider.core.sorted_turns import Place, SortedTurns, SortValue
 if TYPE_CHECKING:
     from pyjms_provider.core.value_index import Asked
 
-__all__ = ["SortValue", "SortedCursor", "SortedOrdering", "sort_value"]
+__all__ = ["SortedCursor", "SortedOrdering", "sort_value"]
 
 _SPARE = 64
 

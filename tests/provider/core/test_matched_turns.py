@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -28,7 +27,7 @@ def group(name: str) -> dict[str, str | int]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[QueueEntry]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[QueueEntry]:
     """What queues ask from now on: may this consumer have this message?"""
     found: list[QueueEntry] = []
     may_take = QueueRules.may_take
@@ -38,7 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[QueueEntry]]:
         return may_take(self, consumer, rivals, is_wanted, entry)  # type: ignore[arg-type]  # as they came
 
     monkeypatch.setattr(QueueRules, "may_take", asking)
-    return iter([found])
+    return found
 
 
 def backlog(many: int) -> tuple[PolicyWorld, Reader, Reader]:
@@ -51,16 +50,15 @@ def backlog(many: int) -> tuple[PolicyWorld, Reader, Reader]:
     return world, owner, other
 
 
-def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(asked: Iterator[list[QueueEntry]]) -> None:
-    (found,) = asked
+def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(asked: list[QueueEntry]) -> None:
     world, owner, other = backlog(MANY)
-    found.clear()
+    asked.clear()
     for _ in range(5):
         assert other.pull() is None
-    assert len(found) == 2 * MANY, "when it is found to match, and once more"
+    assert len(asked) == 2 * MANY, "when it is found to match, and once more"
     world.send("b", properties=group("b"))
     assert text_of(other.pull()) == "b"
-    assert len(found) == 2 * MANY + 1
+    assert len(asked) == 2 * MANY + 1
     owner.session.close()
     assert len(other.texts()) == MANY + 1, "the group is anybody's"
     other.session.close()

@@ -17,7 +17,8 @@ from pyjms_provider.core.cursor import UNFINISHED
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.reference import MessageReference, ReferenceId
-from pyjms_provider.core.sorted_ordering import SortedCursor, SortedOrdering, SortValue, sort_value
+from pyjms_provider.core.sorted_ordering import SortedCursor, SortedOrdering, sort_value
+from pyjms_provider.core.sorted_turns import SortValue
 from pyjms_provider.core.store import NotInMemoryError
 
 ENOUGH = 1_000_000

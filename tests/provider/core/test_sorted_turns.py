@@ -12,7 +12,8 @@ from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.queue_rules import QueueRules
 from pyjms_provider.core.reference import MessageReference, ReferenceId
-from pyjms_provider.core.sorted_ordering import SortedOrdering, SortValue
+from pyjms_provider.core.sorted_ordering import SortedOrdering
+from pyjms_provider.core.sorted_turns import SortValue
 from tests.provider.helpers import text_of
 from tests.provider.policy_world import PolicyWorld, pulled
 
