@@ -127,6 +127,7 @@ class EmbeddedBroker:
         """
         store = self.settings.store if self._journal is None else None
         has_opened = False
+        told: type[ProviderError] | None = None
         while True:
             try:
                 if store is not None:
@@ -138,9 +139,13 @@ class EmbeddedBroker:
                 has_opened = has_opened or self._journal is not None  # else the URL may be wrong
                 if store is None or store.stand_by is not StandBy.WAIT or not has_opened:
                     raise
-                _log.warning(
-                    "PYJMS-BROKER-27 broker %s could not take its store over, and waits on: %s", self.name, error.reason
-                )
+                if type(error) is not told:
+                    _log.warning(
+                        "PYJMS-BROKER-27 broker %s could not take its store over, and waits on: %s",
+                        self.name,
+                        error.reason,
+                    )
+                told = type(error)
             self._begin_anew()
             if self.clock.wait(cancelled, self.clock.monotonic_ms() + RETRY_MS):
                 raise ClosedError("the wait for the store was cancelled")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from pyjms.api.consumer import MessageConsumer, MessageListenerLike
@@ -110,7 +111,8 @@ class JmsMessageConsumer(MessageConsumer):
             return self._wait(Deadline(session.clock, timeout).until_ms if timeout else None)
         except BaseException:  # also when the thread was interrupted between the two calls: nobody waits any more
             try:
-                self.provider.set_interested(False)
+                if session.gate.receiver in (None, get_ident()):  # else another thread waits, who has its own interest
+                    self.provider.set_interested(False)
             finally:
                 self._end_receive()
             raise
@@ -127,7 +129,8 @@ class JmsMessageConsumer(MessageConsumer):
 
     def close(self) -> None:
         """Close; waits for a receive or a listener of this consumer that runs on another thread."""
-        if not self._is_released:  # else by a call that came to its end: one that was interrupted is gone through again
+        # Released by a call that came to its end: one that was interrupted is gone through again.
+        if not (self._is_released or self._session.is_closed):
             self._session.close_consumer(self)
 
     def _wait(self, until_ms: float | None) -> Message | None:

@@ -88,7 +88,7 @@ def test_who_loses_the_server_in_mid_recovery_waits_until_it_is_back(
             broker = open_broker(url, clock, cancelled)
     check_has_all(broker)
     told = [record.message for record in caplog.records if "PYJMS-BROKER-27" in record.message]
-    assert len(told) == _LOOKS
+    assert len(told) == 1
     assert "waits on" in told[0]
 
 

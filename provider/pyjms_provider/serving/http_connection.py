@@ -57,13 +57,19 @@ class _RareLog(logging.Logger):
         self._clock = SystemClock()
         self._rare = RareLines()
 
+    def isEnabledFor(self, level: int) -> bool:
+        """Return what the log of the package says now: this logger is not told when that changes."""
+        return _log.isEnabledFor(level)
+
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a line is to be written. On the event loop."""
         if record.levelno != logging.WARNING:
             return True
         missed = self._rare.missed(record.msg, self._clock.monotonic_ms())
+        if missed is None:
+            return False
         record.msg = f"PYJMS-HTTP-5 {record.msg}{missed}"
-        return missed is not None
+        return True
 
 
 class LimitedConfig(uvicorn.Config):

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -133,15 +134,13 @@ def test_what_somebody_is_carrying_over_is_no_failure_and_is_waited_for(
     attempt(path, PAGES)
     own = index._descriptor()
     somebody = os.open(f"{path}-shm", os.O_RDWR)
-    with log_index._no_checkpoints(somebody) as is_theirs:
-        assert is_theirs
-        assert index.tells_of_failure() is None
-        assert carry_over(database)[0] == 1
-        monkeypatch.setattr(log_index, "_PATIENCE", 2)
-        with pytest.raises(
-            UnavailableStoreError, match=r"a\.db-wal over for more than 0\.02 s; nothing was written\. End"
-        ):
-            index.carry_over_again()
+    assert log_index._keep_out(somebody)
+    assert index.tells_of_failure() is None
+    assert carry_over(database)[0] == 1
+    monkeypatch.setattr(log_index, "_PATIENCE", 2)
+    with pytest.raises(UnavailableStoreError, match=r"a\.db-wal over for more than 0\.02 s; nothing was written\. Try"):
+        index.carry_over_again()
+    log_index._let_in(somebody)
     assert index._descriptor() == own
     index.carry_over_again()
     assert carry_over(database)[0] == 0
@@ -194,6 +193,45 @@ def test_where_there_are_no_such_locks_nothing_is_changed(
     assert not index.tells_of_failure()
     monkeypatch.undo()
     assert index.tells_of_failure()
+
+
+def test_where_the_file_system_has_no_such_locks_sqlite_is_left_to_itself(
+    path: Path, database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would ever carry over: it would seem as if somebody was always at it."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, "no such lock")
+
+    index = LogIndex(str(path))
+    attempt(path, PAGES)
+    monkeypatch.setattr(log_index, "fcntl", refuse)
+    assert index.tells_of_failure() is False
+    index.carry_over_again()
+    monkeypatch.undo()
+    assert index.tells_of_failure()
+
+
+def test_who_asks_does_not_let_go_for_the_thread_that_takes_the_note_back(
+    path: Path, database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, somebody = LogIndex(str(path)), os.open(f"{path}-shm", os.O_RDWR)
+    attempt(path, PAGES)
+    answers: list[bool | None] = []
+    asking = Thread(target=lambda: answers.append(index.tells_of_failure()), daemon=True)
+    take_back = LogIndex._take_back
+
+    def slowly(self: LogIndex, descriptor: int) -> None:
+        asking.start()
+        asking.join(0.05)
+        assert not log_index._keep_out(somebody)
+        take_back(self, descriptor)
+
+    monkeypatch.setattr(LogIndex, "_take_back", slowly)
+    index.carry_over_again()
+    asking.join(10)
+    assert answers == [False]
+    os.close(somebody)
 
 
 def test_an_index_that_cannot_be_written_or_read_is_named(

@@ -376,6 +376,19 @@ class TestReceive:
         assert waiting.is_blocked()
 
     @pytest.mark.realises("BOIL-CONC-2")
+    def test_who_may_not_wait_takes_no_interest_from_the_one_who_waits(
+        self, virtual_clock: WatchedClock, session: Session, connect: Connect
+    ) -> None:
+        orders = session.create_queue("orders")
+        consumer = session.create_consumer(orders)
+        waiting = Call(consumer.receive)
+        virtual_clock.await_blocked(waiting)
+        with pytest.raises(IllegalStateException, match="another thread"):
+            consumer.receive(1)
+        send_texts(connect().create_session(), orders, "espresso")
+        assert text_of(waiting.result()) == "espresso"
+
+    @pytest.mark.realises("BOIL-CONC-2")
     @pytest.mark.parametrize("method", ["commit", "rollback"])
     def test_nobody_ends_the_transaction_of_a_thread_that_waits(
         self, virtual_clock: WatchedClock, connection: JmsConnection, method: str

@@ -272,7 +272,8 @@ class Epoch:
                 self.post(frame, said=question)
             except BaseException:
                 if not question.is_said:  # nobody answers what was not said
-                    self._answers.pop(receipt, None)
+                    with self._lock:
+                        self._answers.pop(receipt, None)
                 raise
         limit_ms = self._settings.timeout_ms
         if not answer.is_there:  # else the call that was interrupted may have lowered the signal
@@ -378,9 +379,9 @@ class Epoch:
                     answer.frame = frame
             if answer is not None:
                 answer.signal.set()
-                self._answers.pop(
-                    receipt, None
-                )  # last: whoever is interrupted before ends the epoch, which tells those that are here
+                # last: whoever is interrupted before ends the epoch, which tells those that are here
+                with self._lock:
+                    self._answers.pop(receipt, None)
             elif late is not None:
                 late(frame)
             elif (done := self._take_expected(frame.headers.get("receipt-id"))) is not None:
@@ -411,7 +412,8 @@ class Epoch:
                 answer.error = error
         for awaiting, answer in awaited.items():
             answer.signal.set()
-            self._answers.pop(awaiting, None)  # as in `on_frame`
+            with self._lock:
+                self._answers.pop(awaiting, None)  # as in `on_frame`
         if not awaited:
             self._events.on_broker_error(error)
 

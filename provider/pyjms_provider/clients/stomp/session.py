@@ -228,7 +228,7 @@ class StompSession(ProviderSession):
         if held.epoch != epoch.number:
             return False  # there its id names nothing, or another message
         try:
-            epoch.post(self._connection.ack(held), needs_room=False)
+            epoch.post(self._connection.ack(held), needs_room=False, said=_begin_settlement([held]))
         except InterruptedLinkError:
             return False
         held.subscription.settled(1)

@@ -209,10 +209,11 @@ class Subscription(ProviderConsumer):
                 envelope = self._envelope_of(held)
                 if envelope is None:
                     continue
-                held.count += 1
                 if not self._session.hold(held):
                     return None
-                return Delivery(envelope, held.count, held.is_redelivered, held)
+                delivery = Delivery(envelope, held.count + 1, held.is_redelivered, held)
+                held.count += 1  # last, without a call: who is interrupted before has not delivered it
+                return delivery  # noqa: TRY300 - as said
             except ProviderError:
                 raise
             except BaseException:  # interrupted: nobody has it
@@ -229,6 +230,7 @@ class Subscription(ProviderConsumer):
         except BaseException:  # interrupted: nobody has it
             if delivery is not None:
                 assert isinstance(delivery.tag, HeldMessage)
+                delivery.tag.count -= 1
                 self._put_back(delivery.tag)
             raise
         return delivery
@@ -362,6 +364,8 @@ class Subscription(ProviderConsumer):
     def _put_back(self, held: HeldMessage) -> None:
         """Have a message again that was taken and not handed out, as its thread was interrupted."""
         self._session.let_go_of(held)
+        if held.is_settled():
+            return  # discarded: the broker has heard that nobody gets it
         with self._lock:
             if held.epoch != self._epoch:
                 return  # it comes again
@@ -375,7 +379,7 @@ class Subscription(ProviderConsumer):
         Raises `DestinationError` when nobody can read it.
         """
         frame, request = held.frame, self.request
-        envelope = held.envelope = from_frame(frame, self._dialect, request.address)
+        envelope = from_frame(frame, self._dialect, request.address)
         headers = frame.headers
         held.is_redelivered = headers.get("redelivered") == "true"
         told = headers.get("delivery-count", "")
@@ -389,12 +393,14 @@ class Subscription(ProviderConsumer):
         if request.no_local and self._dialect.no_local is None and sender_of(frame) == self._connection.connection_id:
             self._session.discard(held)
             return False
-        return self._is_selected(held)
+        if not self._is_selected(held, envelope):
+            return False
+        held.envelope = envelope  # last: one that has an envelope is judged, also if its thread was interrupted
+        return True
 
-    def _is_selected(self, held: HeldMessage) -> bool:
+    def _is_selected(self, held: HeldMessage, envelope: Envelope) -> bool:
         """Judge by the true types: the broker compared texts. A queue's message is delivered all the same."""
-        selector, envelope = self.request.selector, held.envelope
-        assert envelope is not None
+        selector = self.request.selector
         if selector is None or self._dialect.preserves_headers or selector.matches(envelope):
             return True
         if self.request.address.kind is AddressKind.TOPIC:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import sys
+from contextlib import suppress
+from threading import Lock
 from typing import Final
 
 from pyjms.spi.clock import Signal
@@ -19,7 +20,7 @@ from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
 try:
     from fcntl import F_OFD_SETLK, F_UNLCK, F_WRLCK, fcntl
 
-    _HAS_LOCKS = True
+    _HAS_LOCKS = sys.platform == "linux"  # elsewhere they look otherwise
 except ImportError:  # not on this system
     _HAS_LOCKS = False
 
@@ -30,18 +31,20 @@ _LENGTH: Final = 16
 _BACKFILLED: Final = 96
 """nBackfill: so many pages of the log are in the database. Whoever changes it has the lock of checkpoints."""
 _ATTEMPTED: Final = 128
-"""nBackfillAttempted: so many should have been, when somebody tried last. If that is more, he failed, or is under way."""
+"""nBackfillAttempted: so many should have been, when somebody tried last. If that is more, he failed, was interrupted, had no room, or is under way."""
 _CHECKPOINTS: Final = 121
 """The byte that is locked by whoever carries over."""
 _PATIENCE: Final = 500
 _PAUSE_S: Final = 0.01
+_one_thread = Lock()
+"""The lock of a descriptor is that of all threads of this process: the first one to let go of it would do so for all."""
 
 
 class LogIndex:
     """The index of the log of one database. Any thread, while a connection to the database is open in this process.
 
     It is reached by the descriptor that SQLite has: to close another one would free all locks that this process has on the file.
-    Locks are those of a descriptor: those of a process would not keep its own connections out, and freeing one would free theirs. Linux has them. Where they
+    Locks are those of a descriptor, and of one thread at a time: those of a process would not keep its own connections out, and freeing one would free theirs. Linux has them. Where they
     are not, or open files are not listed in ``/dev/fd``, nothing is read or changed here.
     """
 
@@ -52,7 +55,7 @@ class LogIndex:
 
     def pages(self) -> int | None:
         """Return how many pages are in the log since it began; None: that cannot be seen here."""
-        with suppress(StoreError, OSError):
+        with suppress(StoreError, OSError, struct.error):
             index = self._descriptor()
             return None if index is None else _number(index, _LENGTH)
         return None
@@ -63,14 +66,21 @@ class LogIndex:
         if index is None:
             return
         for _ in range(_PATIENCE):
-            with _no_checkpoints(index) as is_mine:
+            with _one_thread:
+                try:
+                    is_mine = _keep_out(index)
+                except OSError:
+                    return  # there are no such locks
                 if is_mine:
-                    self._take_back(index)
+                    try:
+                        self._take_back(index)
+                    finally:
+                        _let_in(index)
                     return
             Signal().wait(_PAUSE_S)
         raise UnavailableStoreError(
-            f"the disk has failed, and another program has been carrying the log {self._path.removesuffix('-shm')}-wal over for more than "
-            f"{_PATIENCE * _PAUSE_S:g} s; nothing was written. End that program, and try again"
+            f"the disk has failed, and somebody (this broker itself, or another program) has been carrying the log "
+            f"{self._path.removesuffix('-shm')}-wal over for more than {_PATIENCE * _PAUSE_S:g} s; nothing was written. Try again"
         )
 
     def _take_back(self, index: int) -> None:
@@ -84,11 +94,16 @@ class LogIndex:
 
     def tells_of_failure(self) -> bool | None:
         """Return whether whoever carried over last has failed, or None while somebody is at it. SQLite tells nobody when that was within a commit."""
-        with suppress(StoreError, OSError):
+        with suppress(StoreError, OSError, struct.error):
             index = self._descriptor()
             if index is not None:
-                with _no_checkpoints(index) as is_mine:
-                    return _number(index, _ATTEMPTED) > _number(index, _BACKFILLED) if is_mine else None
+                with _one_thread:
+                    if not _keep_out(index):
+                        return None
+                    try:
+                        return _number(index, _ATTEMPTED) > _number(index, _BACKFILLED)
+                    finally:
+                        _let_in(index)
         return False
 
     def _descriptor(self) -> int | None:
@@ -122,18 +137,17 @@ def _is_open(descriptor: int | None, wanted: os.stat_result) -> bool:
         return False
 
 
-@contextmanager
-def _no_checkpoints(index: int) -> Iterator[bool]:
-    """Keep everybody from carrying over, as far as nobody is at it: that is what is yielded."""
+def _keep_out(index: int) -> bool:
+    """Keep everybody from carrying over; return False if somebody is at it. Raises `OSError` where there are no such locks."""
     try:
         fcntl(index, F_OFD_SETLK, _lock(F_WRLCK))
-    except OSError:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        fcntl(index, F_OFD_SETLK, _lock(F_UNLCK))
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _let_in(index: int) -> None:
+    fcntl(index, F_OFD_SETLK, _lock(F_UNLCK))
 
 
 def _lock(kind: int) -> bytes:
@@ -143,3 +157,12 @@ def _lock(kind: int) -> bytes:
 def _number(index: int, at: int) -> int:
     (number,) = struct.unpack("=I", os.pread(index, 4, at))
     return int(number)
+
+
+def _after_fork_in_child() -> None:
+    global _one_thread  # noqa: PLW0603 - a lock is nobody's state
+    _one_thread = Lock()  # a thread that the child has not got may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from pyjms.spi.envelope import Address, AddressKind
 from tests.provider.clients.stomp.fake_broker import FakeBroker
 from tests.provider.clients.stomp.world import Told, connected, consume
 from tests.provider.interruptions import Interruption, each_interruption
@@ -32,8 +33,31 @@ def test_a_message_that_an_interrupted_poll_took_is_there_for_the_next_one(*, wa
                 delivery = consumer.poll_or_wait() if waits else consumer.poll()
             delivery = delivery or consumer.poll()
             assert delivery is not None, interruption.where
+            assert delivery.count == 1, interruption.where
             session.acknowledge([delivery])
             assert session._held == {}, interruption.where
             assert consumer._unsettled == 0, interruption.where
 
         assert each_interruption(attempt, *FILES) > 3
+
+
+def test_a_message_that_the_selector_refuses_is_not_delivered_after_an_interrupt() -> None:
+    """By its true type: the broker compared texts. It is the judgement that was interrupted."""
+    told, count = Told(), 0
+    with FakeBroker() as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consume(session, Address(AddressKind.TOPIC, "news"), told, selector="colour = 5")
+
+        def attempt(interruption: Interruption) -> None:
+            nonlocal count
+            count += 1
+            consumer.set_interested(True)
+            broker.deliver(consumer.id, f"a{count}", colour="red")
+            told.wait(count)
+            delivery = None
+            with suppress(KeyboardInterrupt), interruption():
+                delivery = consumer.poll_or_wait()
+            assert (delivery or consumer.poll()) is None, interruption.where
+
+        assert each_interruption(attempt, *FILES) > 10
+        assert len(broker.of("ACK")) == count

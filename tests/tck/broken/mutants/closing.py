@@ -65,8 +65,8 @@ MUTANTS = (
         "a consumer of a closed connection cannot be closed",
         edit(
             _CONSUMER + "close",
-            "if not self._is_released:",
-            "self._session.check_open()\n    if not self._is_released:",
+            "if not (self._is_released or self._session.is_closed):",
+            "self._session.check_open()\n    if not (self._is_released or self._session.is_closed):",
         ),
     ),
     mutant(

@@ -391,25 +391,26 @@ class ProfiledConsumer(ProviderConsumer):
         if not self._to_say:
             return
         while True:
-            with self._lock:
-                if self._is_speaking or not self._to_say:
-                    return
-                self._is_speaking = True
-                epoch, frame = self._to_say[0]
-            is_said = False
-            receipt = frame.headers.get("receipt")
-            if receipt is not None:
-                epoch.expect(receipt, partial(self._revoked, epoch))
+            is_mine = is_said = False
             try:
+                with self._lock:
+                    if self._is_speaking or not self._to_say:
+                        return
+                    is_mine = self._is_speaking = True
+                    epoch, frame = self._to_say[0]
+                receipt = frame.headers.get("receipt")
+                if receipt is not None:
+                    epoch.expect(receipt, partial(self._revoked, epoch))
                 epoch.post(frame, needs_room=False)
                 is_said = True
             except InterruptedLinkError:
                 is_said = True  # it ended with the connection
             finally:
-                with self._lock:
-                    self._is_speaking = False
-                    if is_said:
-                        self._to_say.popleft()
+                if is_mine:
+                    with self._lock:
+                        self._is_speaking = False
+                        if is_said:
+                            self._to_say.popleft()
 
 
 def _number_of(found: Arrived | Frame) -> int:

@@ -176,6 +176,7 @@ class ProfiledSession(ProviderSession):
         """Go on with something else than to ask again what became of an interrupted commit: if it was said, it has ended the transaction."""
         if self._committing is not None:
             if self._committing.is_said:
+                self._committing.epoch.leave(self._committing)  # a refusal is told to the connection
                 self._leave_unit()
             self._committing = None
 

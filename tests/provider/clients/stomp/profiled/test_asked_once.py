@@ -271,6 +271,23 @@ def test_an_answer_is_not_waited_for_that_an_interrupted_thread_was_reading(*, r
     assert each_interruption(attempt, "clients/stomp/epoch.py") > 10
 
 
+def test_a_refusal_of_a_commit_that_is_not_asked_for_again_is_told_to_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events = Events()
+    with Peer(unanswered={"COMMIT"}) as peer, linked(peer, events) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(connection.link.current().wire, "wait", interrupt)
+            session.commit()
+        receipt = peer.wait_for("COMMIT").headers["receipt"]
+        session.send(make_envelope("b"))
+        peer.push(Frame("ERROR", {"receipt-id": receipt, "message": "the disk is full"}))
+        events.wait_for(1)
+        assert "the disk is full" in str(events.errors[0])
+
+
 UNIT, SECOND = StageName("sink", 0, 0, "a"), StageName("sink", 0, 0, "b")
 
 

@@ -325,7 +325,7 @@ def test_a_message_whose_receipt_does_not_come_in_time_is_in_doubt() -> None:
 
 
 class PausingLock:
-    """A lock of an epoch in which one call waits: it holds up any other thread that lets go of it when nothing is waited for any more."""
+    """A lock of an epoch in which one call waits: it holds up any other thread that lets go of it when what is waited for has come."""
 
     def __init__(self, epoch: Epoch) -> None:
         self.found, self.go_on = Event(), Event()
@@ -337,7 +337,7 @@ class PausingLock:
         self._real.acquire()
 
     def __exit__(self, *_: object) -> None:
-        is_found = not self._epoch._answers
+        is_found = all(answer.is_there for answer in self._epoch._answers.values())
         self._real.release()
         if is_found and current_thread() is not self._asker:
             self.found.set()

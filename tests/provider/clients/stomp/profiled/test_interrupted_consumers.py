@@ -34,6 +34,7 @@ def test_a_message_that_an_interrupted_poll_took_is_there_for_the_next_one(*, wa
             delivery = delivery or consumer.poll()
             assert delivery is not None, interruption.where
             assert text_of(delivery) == f"m{count}", interruption.where
+            assert not consumer._is_speaking, f"{interruption.where}: it would say no credit any more"
 
         assert each_interruption(attempt, "profiled/consumer.py", "profiled/connection.py") > 3
 
