@@ -64,7 +64,7 @@ class OpenGroup:
 
     group: ReaderGroup
     fence: int
-    """Grows with each opening; calls with an older one raise `FencedError`."""
+    """1 at the first opening of a group, and more with each one after it; calls with an older one raise `FencedError`."""
 
 
 @fact
