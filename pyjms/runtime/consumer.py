@@ -40,6 +40,7 @@ class JmsMessageConsumer(MessageConsumer):
         "callback",
         "is_closed",
         "provider",
+        "taker",
         "unreturned",
     )
 
@@ -58,6 +59,8 @@ class JmsMessageConsumer(MessageConsumer):
         """Whether the provider has let go of it, and a close has nothing more to do."""
         self.unreturned: Delivery | None = None
         """What an interrupted receive has taken, and perhaps settled, but not returned: the next one begins with it."""
+        self.taker = 0
+        """The thread that has taken it: to any other one a receive that is under way looks the same."""
         self._inbox = Inbox(session.provider_session.waiter(session.clock))
         self.provider: ProviderConsumer
         """The consumer of the SPI beneath; polled with the gate's lock held. There is none before `subscribe`."""

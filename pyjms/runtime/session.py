@@ -234,6 +234,7 @@ class JmsSession(SettlingSession):
                     if not gate.is_open or consumer.is_closed:
                         delivery = None
                     elif not is_kept:
+                        consumer.taker = get_ident()
                         delivery = consumer.provider.poll_or_wait() if or_enter else consumer.provider.poll()
                         consumer.unreturned = delivery
                     if delivery is None:
@@ -304,7 +305,8 @@ class JmsSession(SettlingSession):
             self._owe_unreturned(consumer)
 
     def _owe_unreturned(self, consumer: JmsMessageConsumer) -> None:
-        if consumer.unreturned is not None:
+        """Do so for one consumer, unless another thread has taken it, and is perhaps about to return it."""
+        if consumer.unreturned is not None and consumer.taker == get_ident():
             self.ledger.owe((consumer.unreturned,))
             consumer.unreturned = None
 

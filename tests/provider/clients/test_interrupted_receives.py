@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -163,3 +164,28 @@ def test_nobody_is_woken_for_a_receive_that_was_interrupted(connection: Connecti
         assert not provider._consumer.wants_wake_ups, interruption.where
 
     assert each_interruption(attempt, *FILES) > 10
+
+
+@pytest.mark.parametrize("receive", RECEIVES.values(), ids=RECEIVES)
+def test_a_message_that_a_thread_is_about_to_return_is_not_given_back_by_one_that_closes(
+    connection: Connection, receive: Callable[[MessageConsumer], Message | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it comes to somebody else, too, though its receive has returned."""
+    reader = Reader(connection, Session.AUTO_ACKNOWLEDGE)
+    sent = reader.send()
+    provider_session = reader.session.provider_session  # type: ignore[attr-defined]  # of the runtime's
+    settle = provider_session.acknowledge
+
+    def close_and_settle(deliveries: object) -> None:
+        closing = Thread(target=reader.consumer.close, daemon=True)
+        closing.start()
+        closing.join(10)
+        settle(deliveries)
+
+    monkeypatch.setattr(provider_session, "acknowledge", close_and_settle)
+    message = receive(reader.consumer)
+    assert message is not None
+    assert message.text == sent  # type: ignore[attr-defined]
+    monkeypatch.undo()
+    other = connection.create_session()
+    assert other.create_consumer(other.create_queue("q")).receive_no_wait() is None
