@@ -222,21 +222,21 @@ class JmsSession(SettlingSession):
         if self.ledger.owed and self.gives_back_at_any_time:
             with suppress(ProviderError):
                 self.give_back(())
+        me = get_ident()
         while True:
-            gate, unsettled, delivery = self.gate, _NOTHING, consumer.unreturned
+            gate, unsettled, delivery = self.gate, _NOTHING, consumer.unreturned if consumer.taker == me else None
             is_kept = delivery is not None
             try:
                 with gate.lock:
                     if self._is_limited and self.ledger.is_full:
                         self._refuse_overrun()
-                    if or_enter and gate.receiver != (me := get_ident()):
+                    if or_enter and gate.receiver != me:
                         self._begin_receive(consumer, me)
                     if not gate.is_open or consumer.is_closed:
                         delivery = None
                     elif not is_kept:
-                        consumer.taker = get_ident()
                         delivery = consumer.provider.poll_or_wait() if or_enter else consumer.provider.poll()
-                        consumer.unreturned = delivery
+                        consumer.taker, consumer.unreturned = me, delivery
                     if delivery is None:
                         return None
                     if or_enter:

@@ -189,3 +189,25 @@ def test_a_message_that_a_thread_is_about_to_return_is_not_given_back_by_one_tha
     monkeypatch.undo()
     other = connection.create_session()
     assert other.create_consumer(other.create_queue("q")).receive_no_wait() is None
+
+
+def test_a_message_that_a_thread_is_about_to_return_is_not_returned_by_another_one(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session is for one thread (§4.4.6), and who uses it by two has each message once for all that."""
+    reader = Reader(connection, Session.AUTO_ACKNOWLEDGE)
+    reader.send()
+    provider_session = reader.session.provider_session  # type: ignore[attr-defined]  # of the runtime's
+    settle = provider_session.acknowledge
+    found: list[Message | None] = []
+
+    def receive_and_settle(deliveries: object) -> None:
+        monkeypatch.undo()
+        other = Thread(target=lambda: found.append(reader.consumer.receive_no_wait()), daemon=True)
+        other.start()
+        other.join(10)
+        settle(deliveries)
+
+    monkeypatch.setattr(provider_session, "acknowledge", receive_and_settle)
+    assert reader.consumer.receive_no_wait() is not None
+    assert found == [None]
