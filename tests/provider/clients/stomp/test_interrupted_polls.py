@@ -60,4 +60,5 @@ def test_a_message_that_the_selector_refuses_is_not_delivered_after_an_interrupt
             assert (delivery or consumer.poll()) is None, interruption.where
 
         assert each_interruption(attempt, *FILES) > 10
+        broker.wait_for("ACK", count)
         assert len(broker.of("ACK")) == count
