@@ -86,7 +86,7 @@ def lose_store(served: ServedBroker, name: str, store: Path) -> VirtualHost:
     copied.write_bytes(store.read_bytes())
     copied.replace(store)
     with pytest.raises(ResourceError):
-        for number in count():  # who has just looked at the file believes it for a millisecond
+        for number in count():  # who has just looked at the file believes it for some milliseconds
             host.queues.manager.create(f"new {number}")
     return host
 

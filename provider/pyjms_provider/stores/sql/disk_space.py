@@ -16,7 +16,7 @@ __all__ = ["BELIEVED_MS", "DiskSpace"]
 _log = logging.getLogger("pyjms.store")
 
 BELIEVED_MS: Final = 100
-"""For so long what was seen is believed. To look at each write would cost as much as to encode a message."""
+"""For so long what was seen is believed, and until the next look at the files. To look at each write would cost as much as to encode a message."""
 _MB: Final = 1_000_000
 
 

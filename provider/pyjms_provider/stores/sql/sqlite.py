@@ -39,7 +39,7 @@ __all__ = ["SqliteDatabase", "make_engine"]
 
 BUSY_MS: Final = 5000
 """How long to wait for a lock that another program has on the database."""
-CHECK_MS: Final = 1
+CHECK_MS: Final = 10
 """For so long it is believed that the file is still where it was."""
 _TOGETHER: Final = 64
 """So many messages at most are added by one statement: more threads seldom wait together."""

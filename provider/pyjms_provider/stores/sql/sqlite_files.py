@@ -80,7 +80,8 @@ class OpenFiles:
     """A database and what is beside it, each known by its inode. Who writes says when to watch the log; any thread looks.
 
     SQLite would go on writing to a file that nobody finds any more. A file may be moved at any moment between a look and a
-    write, so a look a millisecond is as good as one for each write, which would cost as much as encoding it.
+    write, so a look in ten milliseconds is nearly as good as one for each write, which would cost as much as encoding it, and more
+    after a forced write, when the processor's caches are cold.
     """
 
     def __init__(self, path: str, lock: FileLock | None = None) -> None:
