@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.api.consumer import MessageConsumer, MessageListenerLike
 from pyjms.api.destination import Destination, Queue, Topic
@@ -23,7 +23,10 @@ from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 if TYPE_CHECKING:
     from pyjms.runtime.session import JmsSession
 
-__all__ = ["JmsMessageConsumer", "JmsQueueReceiver", "JmsTopicSubscriber"]
+__all__ = ["NOBODY", "JmsMessageConsumer", "JmsQueueReceiver", "JmsTopicSubscriber"]
+
+NOBODY: Final = 0
+"""In place of the number of a thread."""
 
 
 class JmsMessageConsumer(MessageConsumer):
@@ -59,8 +62,8 @@ class JmsMessageConsumer(MessageConsumer):
         """Whether the provider has let go of it, and a close has nothing more to do."""
         self.unreturned: Delivery | None = None
         """What an interrupted receive has taken, and perhaps settled, but not returned: the next one begins with it."""
-        self.taker = 0
-        """The thread that has taken it: to any other one a receive that is under way looks the same."""
+        self.taker = NOBODY
+        """The thread that took it and may be about to return it: to any other one that looks the same. `NOBODY` once it was interrupted."""
         self._inbox = Inbox(session.provider_session.waiter(session.clock))
         self.provider: ProviderConsumer
         """The consumer of the SPI beneath; polled with the gate's lock held. There is none before `subscribe`."""
@@ -191,6 +194,11 @@ class JmsMessageConsumer(MessageConsumer):
     def wake(self) -> None:
         """Make a blocked `receive` look again."""
         self._inbox.wake()
+
+    def forget_taken(self, delivery: Delivery) -> None:
+        """Let go of what a receive took and does not return, unless another thread has taken something else by now."""
+        if self.unreturned is delivery:
+            self.unreturned = None
 
     def mark_closed(self) -> None:
         """Refuse all use from now on, and let go of the listener; the caller holds the gate's lock."""

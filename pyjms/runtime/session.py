@@ -26,7 +26,7 @@ from pyjms.messages.object import JmsObjectMessage
 from pyjms.messages.stream import JmsStreamMessage
 from pyjms.messages.text import JmsTextMessage
 from pyjms.runtime.browser import JmsQueueBrowser
-from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
+from pyjms.runtime.consumer import NOBODY, JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
 from pyjms.runtime.dispatch import Dispatcher
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
 from pyjms.runtime.inbox import Turn
@@ -65,6 +65,7 @@ __all__ = ["JmsSession"]
 _Producer = TypeVar("_Producer", bound=JmsMessageProducer)
 
 _NOTHING: Sequence[Delivery] = ()
+_NO_DELIVERY: Delivery | None = None
 _ENDING = (State.CLOSING, State.CLOSED)
 
 
@@ -224,19 +225,19 @@ class JmsSession(SettlingSession):
                 self.give_back(())
         me = get_ident()
         while True:
-            gate, unsettled, delivery = self.gate, _NOTHING, consumer.unreturned if consumer.taker == me else None
-            is_kept = delivery is not None
+            gate, unsettled, delivery, is_kept = self.gate, _NOTHING, _NO_DELIVERY, False
             try:
                 with gate.lock:
                     if self._is_limited and self.ledger.is_full:
                         self._refuse_overrun()
                     if or_enter and gate.receiver != me:
                         self._begin_receive(consumer, me)
-                    if not gate.is_open or consumer.is_closed:
-                        delivery = None
-                    elif not is_kept:
-                        delivery = consumer.provider.poll_or_wait() if or_enter else consumer.provider.poll()
-                        consumer.taker, consumer.unreturned = me, delivery
+                    if gate.is_open and not consumer.is_closed:
+                        if consumer.unreturned is not None and consumer.taker in (NOBODY, me):
+                            delivery, is_kept, consumer.taker = consumer.unreturned, True, me
+                        else:
+                            delivery = consumer.provider.poll_or_wait() if or_enter else consumer.provider.poll()
+                            consumer.taker, consumer.unreturned = me, delivery
                     if delivery is None:
                         return None
                     if or_enter:
@@ -251,8 +252,7 @@ class JmsSession(SettlingSession):
                     self._settle_taken(unsettled, is_kept=is_kept)
             except ProviderError as error:
                 if delivery is not None and isinstance(error, (GoneError, TooLateError) if is_kept else GoneError):
-                    self.ledger.take_one(delivery)
-                    consumer.unreturned = None
+                    self._forget_taken(consumer, delivery)
                     continue  # the provider tells its owner, or it comes again; here the next message is wanted
                 if delivery is not None:
                     self._give_up(consumer, delivery, unsettled)
@@ -266,9 +266,10 @@ class JmsSession(SettlingSession):
                     self._give_up(consumer, delivery, unsettled)
                 raise to_jms(ProviderError(f"a message could not be received: {reason_of(error)}")) from error
             except BaseException:  # interrupted: the consumer's next receive returns it, so nothing else may settle it
-                self._take_out(delivery, unsettled)
+                self._leave_taken(consumer, delivery, unsettled)
                 raise
-            consumer.unreturned = None  # no call from here on: Python looks for signals after those
+            if consumer.unreturned is delivery:  # no call from here on: Python looks for signals after those
+                consumer.unreturned = None
             return message
 
     def _settle_taken(self, unsettled: Sequence[Delivery], *, is_kept: bool) -> None:
@@ -287,9 +288,24 @@ class JmsSession(SettlingSession):
     def _give_up(self, consumer: JmsMessageConsumer, delivery: Delivery, unsettled: Sequence[Delivery]) -> None:
         """Give back `delivery`, which the client did not get; what it got, and could not be settled, stays in the ledger."""
         self._take_out(delivery, unsettled)
-        consumer.unreturned = None
+        consumer.forget_taken(delivery)
         with suppress(ProviderError):
             self.give_back((delivery,))
+
+    def _leave_taken(
+        self, consumer: JmsMessageConsumer, delivery: Delivery | None, unsettled: Sequence[Delivery]
+    ) -> None:
+        """Leave `delivery` to the consumer's next receive, on whichever thread, as this one was interrupted."""
+        if consumer.unreturned is delivery and not consumer.is_closed:
+            consumer.taker = NOBODY
+        elif delivery is not None:  # another thread has closed the consumer, or received by it, at that moment
+            self.ledger.owe((delivery,))
+        self._take_out(delivery, unsettled)
+
+    def _forget_taken(self, consumer: JmsMessageConsumer, delivery: Delivery) -> None:
+        """Let go of what comes again from the provider, or has gone."""
+        self.ledger.take_one(delivery)
+        consumer.forget_taken(delivery)
 
     def _take_out(self, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
         """Have `delivery` in the ledger no more, and all the others of `unsettled`."""
@@ -306,7 +322,7 @@ class JmsSession(SettlingSession):
 
     def _owe_unreturned(self, consumer: JmsMessageConsumer) -> None:
         """Do so for one consumer, unless another thread has taken it, and is perhaps about to return it."""
-        if consumer.unreturned is not None and consumer.taker == get_ident():
+        if consumer.unreturned is not None and consumer.taker in (NOBODY, get_ident()):
             self.ledger.owe((consumer.unreturned,))
             consumer.unreturned = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -108,6 +109,58 @@ def test_the_next_receive_returns_what_an_interrupted_one_took(
     assert each_interruption(attempt, *FILES) > 10
 
 
+def elsewhere(work: Callable[[], object]) -> None:
+    """Do `work` on another thread, to which the session has passed (§4.4.6: one at a time)."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result(10)
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_another_thread_gets_what_an_interrupted_receive_took(connection: Connection, mode: int) -> None:
+    """It goes on with the session, and nobody is under way with that message any more."""
+    reader = Reader(connection, mode)
+
+    def attempt(interruption: Interruption) -> None:
+        text, message = reader.send(), None
+        with suppress(KeyboardInterrupt), interruption():
+            message = reader.consumer.receive_no_wait()
+
+        def go_on() -> None:
+            found = message or reader.consumer.receive(2000)
+            assert found is not None, interruption.where
+            assert found.text == text, interruption.where  # type: ignore[attr-defined]
+            reader.settle(found)
+
+        elsewhere(go_on)
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+@pytest.mark.parametrize("end", ["recover", "rollback", "close"])
+def test_what_an_interrupted_receive_took_comes_again_if_another_thread_says_so(
+    connection: Connection, end: str
+) -> None:
+    reader = Reader(connection, Session.CLIENT_ACKNOWLEDGE if end == "recover" else Session.SESSION_TRANSACTED)
+
+    def attempt(interruption: Interruption) -> None:
+        text = reader.send()
+        with suppress(KeyboardInterrupt), interruption():
+            reader.consumer.receive_no_wait()
+        if end == "close":
+            elsewhere(reader.consumer.close)
+            reader.consumer = reader.session.create_consumer(reader.session.create_queue("q"))
+            reader.session.rollback()
+        else:
+            elsewhere(getattr(reader.session, end))
+        found = reader.consumer.receive_no_wait()
+        assert found is not None, interruption.where
+        assert found.text == text, interruption.where  # type: ignore[attr-defined]
+        reader.settle(found)
+
+    assert each_interruption(attempt, *FILES) > 10
+    assert reader.what_is_left() == []
+
+
 def test_a_commit_does_not_settle_what_an_interrupted_receive_took(connection: Connection) -> None:
     reader = Reader(connection, Session.SESSION_TRANSACTED)
 
@@ -211,3 +264,27 @@ def test_a_message_that_a_thread_is_about_to_return_is_not_returned_by_another_o
     monkeypatch.setattr(provider_session, "acknowledge", receive_and_settle)
     assert reader.consumer.receive_no_wait() is not None
     assert found == [None]
+
+
+@pytest.mark.parametrize("meanwhile", ["receive_no_wait", "close"])
+def test_what_is_interrupted_comes_again_though_another_thread_has_used_the_consumer_meanwhile(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    reader = Reader(connection, Session.AUTO_ACKNOWLEDGE)
+    texts = [reader.send(), reader.send()]
+    provider_session = reader.session.provider_session  # type: ignore[attr-defined]  # of the runtime's
+    found: list[Message | None] = []
+
+    def be_interrupted(deliveries: object) -> None:
+        monkeypatch.undo()
+        elsewhere(lambda: found.append(getattr(reader.consumer, meanwhile)()))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(provider_session, "acknowledge", be_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reader.consumer.receive_no_wait()
+    if meanwhile == "close":
+        reader.consumer = reader.session.create_consumer(reader.session.create_queue("q"))
+    while (message := reader.consumer.receive_no_wait()) is not None:
+        found.append(message)
+    assert sorted(message.text for message in found if message is not None) == texts  # type: ignore[attr-defined]
