@@ -10,15 +10,12 @@ from pyjms_provider.core import cursor as cursors
 from pyjms_provider.core import passed_over
 from pyjms_provider.core.cursor import UNFINISHED
 from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.queue_rules import QueueRules
-from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.value_index import Asked
+from tests.provider.core.owned import MANY, make_entry, note_asked
 from tests.provider.helpers import Reader, text_of
 from tests.provider.policy_world import PolicyWorld, pulled
 
-MANY = 200
 EVEN = Asked(("parity",), 0, lambda entry: entry.reference.id % 2)
 
 
@@ -29,15 +26,7 @@ def group(name: str) -> dict[str, str | int]:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[QueueEntry]:
     """What queues ask from now on: may this consumer have this message?"""
-    found: list[QueueEntry] = []
-    may_take = QueueRules.may_take
-
-    def asking(self: QueueRules, consumer: object, rivals: object, is_wanted: object, entry: QueueEntry) -> bool:
-        found.append(entry)
-        return may_take(self, consumer, rivals, is_wanted, entry)  # type: ignore[arg-type]  # as they came
-
-    monkeypatch.setattr(QueueRules, "may_take", asking)
-    return found
+    return note_asked(monkeypatch)
 
 
 def backlog(many: int) -> tuple[PolicyWorld, Reader, Reader]:
@@ -116,9 +105,7 @@ def test_each_consumer_gets_the_first_that_is_its_own(
     for _ in range(500):
         act = random.randrange(9)
         if act < 3:
-            number = len(owners) + 1
-            reference = MessageReference(ReferenceId(number), None, 0, random.choice([4, 4, 5]), False)
-            entry = QueueEntry(None, reference, MessageState.NEW)  # type: ignore[arg-type]  # an ordering asks no queue
+            entry = make_entry(len(owners) + 1, random.choice([4, 4, 5]))
             owners[entry] = random.choice(["a", "b", "nobody", "nobody", None])
             order.append(entry)
         elif act < 6:

@@ -6,65 +6,39 @@ import pytest
 
 from pyjms_provider.core.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.queue_rules import QueueRules
-from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.store import NotAtOnceError
+from tests.provider.core.owned import MANY, Owned, note_asked
 from tests.provider.helpers import Reader, text_of
 from tests.provider.policy_world import PolicyWorld
 
-ENOUGH = 1_000_000
-MANY = 200
 
-
-class Owned:
-    """An ordering of messages that are somebody else's, save those in `mine`; it counts who asks."""
+class OwnedInLanes(Owned[Ordering]):
+    """Messages by priority and age."""
 
     def __init__(self) -> None:
-        self.ordering = Ordering()
-        self.mine: set[QueueEntry] = set()
-        self.asked = 0
-        self.rivals: list[Cursor | None] = []
-        self._numbers = 0
+        super().__init__(Ordering())
 
     def add(self, many: int = 1, priority: int = 4) -> list[QueueEntry]:
-        added: list[QueueEntry] = []
-        for _ in range(many):
-            self._numbers += 1
-            reference = MessageReference(ReferenceId(self._numbers), None, 0, priority, False)
-            added.append(QueueEntry(None, reference, MessageState.NEW))  # type: ignore[arg-type]  # an ordering asks no queue
-            self.ordering.append(added[-1])
+        added = [self.make(priority) for _ in range(many)]
+        for entry in added:
+            self.ordering.append(entry)
         return added
-
-    def poll(self, looks: int = ENOUGH) -> object:
-        return self.ordering.take_permitted("consumer", self.rivals, self._permits, looks)
-
-    def asked_in(self, polls: int) -> int:
-        """Return how often is asked in so many polls, all of them in vain."""
-        before = self.asked
-        for _ in range(polls):
-            assert self.poll() is None
-        return self.asked - before
-
-    def _permits(self, entry: QueueEntry) -> bool:
-        self.asked += 1
-        return entry in self.mine
 
 
 @pytest.fixture
-def owned() -> Owned:
-    return Owned()
+def owned() -> OwnedInLanes:
+    return OwnedInLanes()
 
 
-def test_what_is_another_ones_is_asked_once(owned: Owned) -> None:
+def test_what_is_another_ones_is_asked_once(owned: OwnedInLanes) -> None:
     owned.add(MANY)
     assert owned.asked_in(10) == MANY
     owned.add(3)
     assert owned.asked_in(10) == 3
 
 
-def test_a_search_stops_and_goes_on(owned: Owned) -> None:
+def test_a_search_stops_and_goes_on(owned: OwnedInLanes) -> None:
     owned.add(MANY // 2, 9)
     owned.add(MANY // 2)
     (last,) = owned.add(1, 0)
@@ -75,7 +49,7 @@ def test_a_search_stops_and_goes_on(owned: Owned) -> None:
 
 
 @pytest.mark.parametrize("many", [1, 64, 65, MANY])
-def test_what_comes_back_is_asked_again(owned: Owned, many: int) -> None:
+def test_what_comes_back_is_asked_again(owned: OwnedInLanes, many: int) -> None:
     entries = owned.add(MANY)
     assert owned.poll() is None
     for entry in entries[-many:]:
@@ -88,7 +62,7 @@ def test_what_comes_back_is_asked_again(owned: Owned, many: int) -> None:
 
 
 @pytest.mark.parametrize("many", [1, 64, 65, MANY])
-def test_what_becomes_anybodys_is_asked_again_if_it_is_there(owned: Owned, many: int) -> None:
+def test_what_becomes_anybodys_is_asked_again_if_it_is_there(owned: OwnedInLanes, many: int) -> None:
     entries = [*owned.add(MANY), *owned.add(1, 9)]
     assert owned.poll() is None
     freed = [*entries[:many], entries[-1]]
@@ -103,7 +77,7 @@ def test_what_becomes_anybodys_is_asked_again_if_it_is_there(owned: Owned, many:
     assert [owned.poll() for _ in range(many + 2)] == [entries[-1], *entries[:many], None]
 
 
-def test_all_is_asked_again_when_one_who_came_first_has_gone(owned: Owned) -> None:
+def test_all_is_asked_again_when_one_who_came_first_has_gone(owned: OwnedInLanes) -> None:
     first, second = Cursor(lambda _: True), Cursor(lambda _: True)
     owned.rivals = [first]
     owned.add(MANY)
@@ -114,7 +88,7 @@ def test_all_is_asked_again_when_one_who_came_first_has_gone(owned: Owned) -> No
     assert owned.asked_in(2) == MANY
 
 
-def test_what_was_found_and_not_taken_stays_ahead(owned: Owned) -> None:
+def test_what_was_found_and_not_taken_stays_ahead(owned: OwnedInLanes) -> None:
     entries = owned.add(3)
     owned.mine.add(entries[1])
     assert owned.poll() is entries[1]
@@ -132,15 +106,7 @@ def grouped(many: int, monkeypatch: pytest.MonkeyPatch) -> tuple[PolicyWorld, Re
     for _ in range(many + 1):
         world.send("a", properties={"JMSXGroupID": "a"})
     assert owner.pull() is not None
-    asked: list[QueueEntry] = []
-    may_take = QueueRules.may_take
-
-    def asking(self: QueueRules, consumer: object, rivals: object, is_wanted: object, entry: QueueEntry) -> bool:
-        asked.append(entry)
-        return may_take(self, consumer, rivals, is_wanted, entry)  # type: ignore[arg-type]  # as they came
-
-    monkeypatch.setattr(QueueRules, "may_take", asking)
-    return world, owner, other, asked
+    return world, owner, other, note_asked(monkeypatch)
 
 
 def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,70 +9,42 @@ import pytest
 from pyjms_provider.core import sorted_turns
 from pyjms_provider.core.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.queue_rules import QueueRules
-from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.sorted_ordering import SortedOrdering
 from pyjms_provider.core.sorted_turns import SortValue
+from tests.provider.core.owned import MANY, Owned, note_asked
 from tests.provider.helpers import text_of
 from tests.provider.policy_world import PolicyWorld, pulled
 
-ENOUGH = 1_000_000
-MANY = 200
 
-
-class Owned:
-    """Sorted messages that are somebody else's, save those in `mine`; it counts who asks."""
+class OwnedSorted(Owned[SortedOrdering]):
+    """Sorted messages."""
 
     def __init__(self) -> None:
-        self.ordering = SortedOrdering(self.value)
-        self.values: dict[QueueEntry, SortValue] = {}
-        self.mine: set[QueueEntry] = set()
-        self.asked = 0
-        self.rivals: list[Cursor | None] = []
-        self._numbers = 0
-
-    def value(self, entry: QueueEntry) -> SortValue:
-        return self.values[entry]
+        self._values: dict[QueueEntry, SortValue] = {}
+        super().__init__(SortedOrdering(self._values.__getitem__))
 
     def add(self, *numbers: float) -> list[QueueEntry]:
         added: list[QueueEntry] = []
         for number in numbers:
-            self._numbers += 1
-            reference = MessageReference(ReferenceId(self._numbers), None, 0, 4, False)
-            added.append(QueueEntry(None, reference, MessageState.NEW))  # type: ignore[arg-type]  # an ordering asks no queue
-            self.values[added[-1]] = (1, number, "")
+            added.append(self.make())
+            self._values[added[-1]] = (1, number, "")
             self.ordering.append(added[-1])
         return added
 
-    def poll(self, looks: int = ENOUGH, consumer: str = "consumer") -> object:
-        return self.ordering.take_permitted(consumer, self.rivals, self._permits, looks)
-
-    def asked_in(self, polls: int) -> int:
-        """Return how often is asked in so many polls, all of them in vain."""
-        before = self.asked
-        for _ in range(polls):
-            assert self.poll() is None
-        return self.asked - before
-
-    def _permits(self, entry: QueueEntry) -> bool:
-        self.asked += 1
-        return entry in self.mine
-
 
 @pytest.fixture
-def owned() -> Owned:
-    return Owned()
+def owned() -> OwnedSorted:
+    return OwnedSorted()
 
 
-def test_what_is_another_ones_is_asked_once(owned: Owned) -> None:
+def test_what_is_another_ones_is_asked_once(owned: OwnedSorted) -> None:
     owned.add(*range(MANY))
     assert owned.asked_in(10) == MANY
     owned.add(-1, MANY // 2, MANY)
     assert owned.asked_in(10) == 3, "wherever it comes"
 
 
-def test_a_search_stops_and_goes_on(owned: Owned) -> None:
+def test_a_search_stops_and_goes_on(owned: OwnedSorted) -> None:
     owned.add(*range(MANY))
     (last,) = owned.add(MANY)
     owned.mine.add(last)
@@ -83,7 +55,7 @@ def test_a_search_stops_and_goes_on(owned: Owned) -> None:
     assert [owned.poll(looks=30) for _ in range(2)] == [UNFINISHED, None]
 
 
-def test_what_comes_back_or_becomes_anybodys_is_asked_again(owned: Owned) -> None:
+def test_what_comes_back_or_becomes_anybodys_is_asked_again(owned: OwnedSorted) -> None:
     entries = owned.add(*range(MANY))
     assert owned.poll() is None
     owned.mine.update(entries[3:6])
@@ -95,7 +67,7 @@ def test_what_comes_back_or_becomes_anybodys_is_asked_again(owned: Owned) -> Non
     assert [owned.poll() for _ in range(3)] == [entries[3], entries[5], None]
 
 
-def test_all_is_asked_again_when_one_who_came_first_has_gone(owned: Owned) -> None:
+def test_all_is_asked_again_when_one_who_came_first_has_gone(owned: OwnedSorted) -> None:
     first, second = Cursor(lambda _: True), Cursor(lambda _: True)
     owned.rivals = [first]
     owned.add(*range(MANY))
@@ -106,7 +78,7 @@ def test_all_is_asked_again_when_one_who_came_first_has_gone(owned: Owned) -> No
     assert owned.asked_in(2) == MANY
 
 
-def test_what_nobody_reads_is_forgotten(owned: Owned) -> None:
+def test_what_nobody_reads_is_forgotten(owned: OwnedSorted) -> None:
     entries = owned.add(*range(MANY))
     assert owned.poll() is None
     for _ in range(10):
@@ -118,7 +90,7 @@ def test_what_nobody_reads_is_forgotten(owned: Owned) -> None:
     assert [owned.poll() for _ in range(3)] == [entries[7], entries[8], None]
 
 
-def test_what_comes_back_again_and_again_is_noted_a_few_times(owned: Owned) -> None:
+def test_what_comes_back_again_and_again_is_noted_a_few_times(owned: OwnedSorted) -> None:
     (mine, *_) = owned.add(*range(10))
     assert owned.poll() is None
     owned.mine.add(mine)
@@ -131,7 +103,9 @@ def test_what_comes_back_again_and_again_is_noted_a_few_times(owned: Owned) -> N
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_each_consumer_gets_the_first_that_is_its_own(owned: Owned, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_consumer_gets_the_first_that_is_its_own(
+    owned: OwnedSorted, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sorted_turns, "_SPARE", 2)
     random, taken = Random(seed), list[QueueEntry]()
     owners: dict[QueueEntry, str | None] = {}
@@ -172,14 +146,7 @@ def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(monkeypatch:
     for number in range(MANY + 1):
         world.send("a", properties={"n": number, "JMSXGroupID": "a"})
     pulled(owner)
-    asked: list[QueueEntry] = []
-    may_take = QueueRules.may_take
-
-    def asking(self: QueueRules, consumer: object, rivals: object, is_wanted: object, entry: QueueEntry) -> bool:
-        asked.append(entry)
-        return may_take(self, consumer, rivals, is_wanted, entry)  # type: ignore[arg-type]  # as they came
-
-    monkeypatch.setattr(QueueRules, "may_take", asking)
+    asked = note_asked(monkeypatch)
     for _ in range(5):
         assert other.pull() is None
     assert len(asked) == MANY

@@ -79,25 +79,21 @@ def test_a_commit(kind: str) -> None:
     assert ("in doubt" in seen) is (kind == "both")
 
 
-def test_what_is_done_after_an_interrupted_commit_is_committed_by_the_next_one() -> None:
+@pytest.mark.parametrize("meanwhile", ["sent more", "rolled back"])
+def test_after_something_else_there_is_nothing_to_tell(meanwhile: str) -> None:
+    """What was sent after the interrupted commit is committed by the next one."""
+    more = [("next", 1)] if meanwhile == "sent more" else []
+
     def attempt(interruption: Interruption) -> None:
         site = Site()
         session = work(site, "sent")
         interrupt(interruption, session.commit)
-        site.send("next", session, BILLS)
+        if more:
+            site.send("next", session, BILLS)
+        else:
+            session.rollback()
         assert commit_again(session) == "committed", interruption.where
-        assert site.drain(BILLS) in ([("bill", 1), ("next", 1)], [("next", 1)]), interruption.where
-
-    assert each_interruption(attempt, *FILES) > 15
-
-
-def test_a_rollback_after_an_interrupted_commit_leaves_nothing_to_tell() -> None:
-    def attempt(interruption: Interruption) -> None:
-        site = Site()
-        session = work(site, "sent")
-        interrupt(interruption, session.commit)
-        session.rollback()
-        assert commit_again(session) == "committed", interruption.where
+        assert site.drain(BILLS) in ([("bill", 1), *more], more), interruption.where
 
     assert each_interruption(attempt, *FILES) > 15
 

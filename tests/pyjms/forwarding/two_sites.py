@@ -12,17 +12,18 @@ from tests.pyjms.forwarding.sites import Client
 __all__ = ["here", "there"]
 
 
-@pytest.fixture
-def here() -> Iterator[Client]:
-    client = Client("vm://here")
+def _client_of(broker: str) -> Iterator[Client]:
+    client = Client(f"vm://{broker}")
     yield client
     client.close()
-    stop_broker("here")
+    stop_broker(broker)
+
+
+@pytest.fixture
+def here() -> Iterator[Client]:
+    yield from _client_of("here")
 
 
 @pytest.fixture
 def there() -> Iterator[Client]:
-    client = Client("vm://there")
-    yield client
-    client.close()
-    stop_broker("there")
+    yield from _client_of("there")
