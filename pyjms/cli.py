@@ -42,10 +42,16 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.exit(MISSING_EXTRA.format(missing=error.name))
     from pyjms.commands.signals import interruptible
+    from pyjms.spi.arguments import PlainlyTold
     from pyjms.spi.terminal import FAILED, end_output, flush_error, is_of_writing
 
     app = typer.Typer(
-        name="pyjms", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+        name="pyjms",
+        cls=PlainlyTold,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
     )
 
     def show_version(asked: bool) -> None:

@@ -16,6 +16,7 @@ from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.errors import DestinationError, DestinationInUseError, ResourceError, UrlError
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.url import ProviderUrl
+from pyjms.spi.words import counted
 from pyjms_provider.broker import find_broker, running_broker
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.dead_letters import origin_of, revived
@@ -154,7 +155,7 @@ class QueueManager:
                 else "close the consumers, end their sessions, or empty the queue first"
             )
             raise DestinationInUseError(
-                f"queue {name!r} has {users} consumers and {messages} messages that keep it from being destroyed; {remedy}"
+                f"queue {name!r} has {counted(users, 'consumer')} and {counted(messages, 'message')} that keep it from being destroyed; {remedy}"
             )
         if not self._host.destroy_queue(name):
             raise _unknown(name)  # another thread was faster

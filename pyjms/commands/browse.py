@@ -12,6 +12,7 @@ from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, S
 from pyjms.commands.reporting import errors_told, tables
 from pyjms.commands.showing import add_message, message_table, message_to_json, show_message
 from pyjms.spi.terminal import note, put_json
+from pyjms.spi.words import counted
 
 __all__ = ["EXAMPLES", "browse"]
 
@@ -57,4 +58,4 @@ def browse(
         if is_more:
             note(f"there are more than these {shown:,}; see --limit", style="yellow")
         elif not as_json:
-            note(f"{shown:,} messages")
+            note(counted(shown, "message"))

@@ -28,6 +28,7 @@ from pyjms.flows.picture import draw
 from pyjms.flows.store import open_store
 from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import FAILED, escaped, note, put_json
+from pyjms.spi.words import counted
 
 __all__ = ["commands"]
 
@@ -122,7 +123,7 @@ def _run(
         engine = FlowEngine(factory, opened, events=events, on_trouble=_tell_trouble)
         with told_of_signals(engine.stop):
             served = engine.run(until_idle=until_idle)
-        note(f"served {served:,} events")
+        note(f"served {counted(served, 'event')}")
 
 
 def _start(
@@ -240,7 +241,7 @@ def _show_steps(flow: Flow) -> None:
         row = (step.name, step.queue, step.compensation or "", step.state, str(step.retries), f"{step.timeout_s:g} s")
         table.add_row(*map(escaped, row))
     tables().print(table)
-    note(f"{flow.name}, version {flow.version}: {len(flow.steps)} steps, nothing is wrong", style="green")
+    note(f"{flow.name}, version {flow.version}: {counted(len(flow.steps), 'step')}, nothing is wrong", style="green")
 
 
 def _show_instance(flow: Flow, instance: Instance) -> None:

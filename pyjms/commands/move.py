@@ -24,6 +24,7 @@ from pyjms.messages.properties import Properties
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.terminal import escaped, note, put_json
+from pyjms.spi.words import counted
 
 __all__ = ["EXAMPLES", "move"]
 
@@ -74,7 +75,7 @@ def move(
         if as_json:
             put_json({"from": source.removeprefix("queue:"), "to": target, "moved": moved})
         else:
-            tables().print(f"[green]moved[/] {moved:,} messages to {escaped(target)}", soft_wrap=True)
+            tables().print(f"[green]moved[/] {counted(moved, 'message')} to {escaped(target)}", soft_wrap=True)
 
 
 def _move(
@@ -148,7 +149,7 @@ class _Moving:
 
     def _tell_end(self, limit: int | None) -> None:
         left = "" if limit is None else f", and {limit - self.moved:,} were not"
-        note(f"{self.moved:,} messages were moved before{left}")
+        note(f"{counted(self.moved, 'message was', 'messages were')} moved before{left}")
 
 
 def _is_full(error: TransactionRolledBackException) -> bool:

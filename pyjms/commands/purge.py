@@ -13,6 +13,7 @@ from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, S
 from pyjms.commands.reporting import CommandError, errors_told, progress, tables
 from pyjms.commands.taking import can_browse, count_messages, take
 from pyjms.spi.terminal import FAILED, note, put_json
+from pyjms.spi.words import counted
 
 __all__ = ["EXAMPLES", "purge"]
 
@@ -45,8 +46,8 @@ def purge(
             connection.start()
             source = queue(session, name)
             total = count_messages(session, source, selector) if can_browse(connection) else None
-            many = "an unknown number of" if total is None else f"{total:,}"
-            if total != 0 and not yes and not typer.confirm(f"Remove {many} messages from {name}?", err=True):
+            many = "an unknown number of messages" if total is None else counted(total, "message")
+            if total != 0 and not yes and not typer.confirm(f"Remove {many} from {name}?", err=True):
                 note("nothing was removed")
                 raise typer.Exit(FAILED)
             removed = 0
@@ -62,4 +63,4 @@ def purge(
         if as_json:
             put_json({"queue": name.removeprefix("queue:"), "removed": removed})
         else:
-            tables().print(f"[green]removed[/] {removed:,} messages")
+            tables().print(f"[green]removed[/] {counted(removed, 'message')}")

@@ -17,6 +17,7 @@ from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, Selector, Us
 from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.commands.showing import message_to_json, show_message, text_of
 from pyjms.spi.terminal import FAILED, note, printable, put_json
+from pyjms.spi.words import counted
 
 __all__ = ["EXAMPLES", "receive"]
 
@@ -101,7 +102,7 @@ def receive(
             if transacted:
                 session.commit()
         if received < max(count, 1):
-            note(f"{received} messages came in time" if received else "nothing came in time", style="yellow")
+            note(f"{counted(received, 'message')} came in time" if received else "nothing came in time", style="yellow")
             raise typer.Exit(FAILED)
 
 

@@ -20,6 +20,7 @@ from pyjms.commands.typed_values import set_properties
 from pyjms.messages.property_names import DELIVER_AT, DUPLICATE_ID
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.terminal import escaped, note, put_json
+from pyjms.spi.words import counted
 
 __all__ = ["EXAMPLES", "send"]
 
@@ -131,7 +132,7 @@ def send(
         if as_json:
             put_json({"destination": to if ":" in to else f"queue:{to}", "sent": sent, "last_message_id": last})
         else:
-            what = f"message {last}" if sent == 1 else f"{sent:,} messages"
+            what = f"message {last}" if sent == 1 else counted(sent, "message")
             tables().print(f"[green]sent[/] {escaped(what)} to {escaped(to)}", soft_wrap=True)
 
 
@@ -208,6 +209,6 @@ def _send_all(
                 session.commit()
     except (CommandError, JMSException, KeyboardInterrupt):
         if safe:
-            note(f"{safe:,} messages were sent before that", style="yellow")
+            note(f"{counted(safe, 'message was', 'messages were')} sent before that", style="yellow")
         raise
     return sent, last

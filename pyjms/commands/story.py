@@ -15,6 +15,7 @@ from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.commands.story_sources import BrokerStories, NoAnswerError, history_stories
 from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import FAILED, escaped, note, put_json
+from pyjms.spi.words import counted
 
 __all__ = ["EXAMPLES", "story"]
 
@@ -112,7 +113,7 @@ def _show(told: dict[str, Any]) -> None:
     for each in told["now"]:
         holder = f", held by session {each['session']}" if each["session"] else ""
         console.print(
-            f"[green]now[/] {escaped(each['where'])}: {escaped(each['state'])}, delivered {each['delivery_count']} times{escaped(holder)}",
+            f"[green]now[/] {escaped(each['where'])}: {escaped(each['state'])}, delivered {counted(each['delivery_count'], 'time')}{escaped(holder)}",
             soft_wrap=True,
         )
     if "virtual_host" in told and not told["now"]:
@@ -129,7 +130,7 @@ def _note_gaps(found: dict[str, Any]) -> None:
         elif told["level"] == "ends":
             note(f"{host} writes down only what leaves without having been consumed (story=ends)")
         if told["missing"]:
-            note(f"{host} could not write down about {told['missing']} steps", style="yellow")
+            note(f"{host} could not write down about {counted(told['missing'], 'step')}", style="yellow")
         if told["is_cut"]:
             note(f"{host} knows more such messages; see --most", style="yellow")
 

@@ -18,6 +18,7 @@ from typing import TypeAlias, TypeGuard
 from pyjms.demo.records import InputError, Record, Table, Value
 from pyjms.spi.selector import quote
 from pyjms.spi.selector.identifiers import is_reserved
+from pyjms.spi.words import counted
 
 __all__ = ["ELSE", "Kind", "Lane", "Plan", "make_plan"]
 
@@ -103,7 +104,7 @@ class Plan:
     @property
     def title(self) -> str:
         """What is to happen, in a line."""
-        records = f"{self.table.name}: {len(self.table.records):,} records"
+        records = f"{self.table.name}: {counted(len(self.table.records), 'record')}"
         return f"{records}, routed by {self.route_names}, adding up {self.amount_name}"
 
     @property

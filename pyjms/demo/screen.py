@@ -16,6 +16,7 @@ from pyjms.demo.plan import Plan
 from pyjms.demo.report import number, without_password
 from pyjms.demo.tally import Happening, Tally
 from pyjms.spi.terminal import escaped
+from pyjms.spi.words import counted
 
 __all__ = ["faults_of", "figure", "progress", "show_outcome", "show_plan", "show_resumed"]
 
@@ -25,7 +26,7 @@ IDS_SHOWN = 10
 def show_plan(console: Console, plan: Plan, url: str) -> None:
     """Say what is about to happen."""
     console.print(
-        f"[bold]{escaped(plan.table.name)}[/]: {len(plan.table.records):,} records, "
+        f"[bold]{escaped(plan.table.name)}[/]: {counted(len(plan.table.records), 'record')}, "
         f"routed by [bold]{escaped(plan.route_names)}[/], adding up [bold]{escaped(plan.amount_name)}[/], "
         f"through {escaped(without_password(url))}",
         soft_wrap=True,
@@ -69,10 +70,12 @@ def show_outcome(
         for fault in faults_of(verdict):
             console.print(f"[red]{escaped(fault)}[/]")
     for queue, count in outcome.left_over.items():
-        console.print(f"[red]{count:,} messages were left in {escaped(queue)}[/]")
-    records = f"{len(plan.table.records):,} records, {figure(outcome.all_lanes.expected_total)} {plan.amount_name}"
+        console.print(f"[red]{counted(count, 'message was', 'messages were')} left in {escaped(queue)}[/]")
+    records = (
+        f"{counted(len(plan.table.records), 'record')}, {figure(outcome.all_lanes.expected_total)} {plan.amount_name}"
+    )
     if plan.amount is None:
-        records = f"{len(plan.table.records):,} records"
+        records = counted(len(plan.table.records), "record")
     if outcome.adds_up:
         console.print(f"[green]It adds up: {escaped(records)}. Nothing lost, nothing twice.[/] {seconds:.1f} s")
     else:

@@ -25,6 +25,7 @@ from pyjms.history.rules import RULES, Verdict
 from pyjms.history.story import describe, story
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.terminal import CANNOT_BE_USED, complain, escaped
+from pyjms.spi.words import counted
 
 __all__ = [
     "EXIT_CODES",
@@ -139,7 +140,9 @@ def print_report(console: Console, report: Report, counts: Mapping[str, int]) ->
         console.print(_witness(each))
     worst = report.verdict if report.findings else None
     summary = ", ".join(f"{number} {rule}" for rule, number in counts.items()) or "nothing found"
-    console.print(f"{report.events} events: {summary}", style=_COLOURS[worst] if worst else "green", highlight=False)
+    console.print(
+        f"{counted(report.events, 'event')}: {summary}", style=_COLOURS[worst] if worst else "green", highlight=False
+    )
 
 
 def _witness(finding: Finding) -> Table:

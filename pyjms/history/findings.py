@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from pyjms.history.events import Event
 from pyjms.history.rules import RULES, Verdict
+from pyjms.spi.words import counted
 
 __all__ = ["Finding", "Report", "finding"]
 
@@ -72,5 +73,5 @@ class Report:
     def __str__(self) -> str:
         """Return one line for each finding, for people and for failed assertions."""
         if not self.findings:
-            return f"nothing found in {self.events} events"
+            return f"nothing found in {counted(self.events, 'event')}"
         return "\n".join(f"{each.verdict.value} {each.rule}: {each.text}" for each in self.findings)

@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from pyjms.spi.arguments import PlainlyTold
 from pyjms.spi.terminal import printable
 from pyjms_tck.catalogue import Catalogue, load_catalogue
 from pyjms_tck.report.diff import compare, left_out
@@ -49,6 +50,7 @@ class Exit(IntEnum):
 
 app = typer.Typer(
     name="pyjms-tck",
+    cls=PlainlyTold,
     help="Judges a JMS provider, requirement by requirement.\n\nExit codes: 0 nothing failed, 1 something failed, "
     "2 wrong usage, 3 the provider cannot be reached, 4 given up, because the provider hangs, 5 nothing failed, but the profile "
     "waives what every provider owes.",

@@ -76,10 +76,10 @@ def test_a_queue_that_is_in_use_is_not_destroyed(world: PolicyWorld) -> None:
     world.send("a")
     reader = world.reader()
     delivery = pulled(reader)
-    with pytest.raises(DestinationInUseError, match="has 1 consumers and 1 messages"):
+    with pytest.raises(DestinationInUseError, match="has 1 consumer and 1 message that"):
         world.manager.destroy("orders")
     reader.consumer.close()
-    with pytest.raises(DestinationInUseError, match="has 0 consumers and 1 messages"):
+    with pytest.raises(DestinationInUseError, match="has 0 consumers and 1 message that"):
         world.manager.destroy("orders")
     reader.give_back(delivery)
     with pytest.raises(DestinationInUseError):

@@ -58,6 +58,7 @@ def test_list_runs_nothing_and_needs_no_provider() -> None:
         (["run", "vm://x", "--select", "99"], Exit.USAGE, "nothing is selected by '99'"),
         (["run", "--list", "--select", "99"], Exit.USAGE, "nothing is selected by '99'. Write an id (3.4.1-a)"),
         (["spi"], Exit.USAGE, "such as: pyjms-tck spi vm://test"),
+        (["run", "vm://x", "--limit", "long"], Exit.USAGE, "'--limit': "),
         (
             ["spi", "vm://x", "--select", "close"],
             Exit.USAGE,
@@ -196,7 +197,7 @@ def test_diff_compares_what_was_selected_for_both(tmp_path: Path) -> None:
     for before, after in (("whole", "part"), ("part", "whole")):
         result = call("diff", files[before], files[after])
         assert result.exit_code == Exit.CONFORMS, result.output
-        assert "3 requirements were selected for one of the reports only; they are left out." in result.output
+        assert "3 requirements were selected for one of the reports only, and left out." in result.output
         assert "No requirement came out differently." in result.output
     result = call("diff", files["part"], files["other"])
     assert result.exit_code == Exit.USAGE

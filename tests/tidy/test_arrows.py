@@ -16,6 +16,7 @@ COMMANDS = (
     "pyjms/commands/",
     "pyjms/demo/",
     "pyjms/history/command.py",
+    "pyjms/spi/arguments.py",
     "pyjms/spi/passwords.py",  # of commands, and for those of the provider, too
     "pyjms/spi/terminal.py",
     SPARK_COMMANDS,

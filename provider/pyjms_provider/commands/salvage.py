@@ -12,6 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from pyjms.spi.terminal import escaped, put_json
+from pyjms.spi.words import counted
 from pyjms_provider.commands.options import AsJson
 from pyjms_provider.commands.telling import errors_told, show
 
@@ -47,7 +48,9 @@ def salvage(
                 damaged,
                 new,
                 SystemClock(),
-                lambda table, rows: screen.update(task, description=f"{table.removeprefix(_PREFIX)}: {rows:,} rows"),
+                lambda table, rows: screen.update(
+                    task, description=f"{table.removeprefix(_PREFIX)}: {counted(rows, 'row')}"
+                ),
             )
     if as_json:
         put_json(asdict(salvaged))
@@ -61,20 +64,22 @@ def _tell(salvaged: Salvaged, new: Path) -> None:
         if each.saved or not each.is_whole:
             table.add_row(each.name.removeprefix(_PREFIX), f"{each.saved:,}", _lost(each))
     show(table)
-    show(f"[green]saved[/] {salvaged.messages:,} messages in {escaped(str(new))}; all come flagged as redelivered")
+    show(
+        f"[green]saved[/] {counted(salvaged.messages, 'message')} in {escaped(str(new))}; all come flagged as redelivered"
+    )
     if salvaged.made_queues:
         names = ", ".join(salvaged.made_queues)
         show(f"[yellow]in new queues[/] are those of which it is lost where they were: {escaped(names)}")
     if salvaged.set_aside:
         show(
-            f"[yellow]set aside[/] in the table {_PREFIX}set_aside: {salvaged.set_aside:,} messages of lost transactions"
+            f"[yellow]set aside[/] in the table {_PREFIX}set_aside: {counted(salvaged.set_aside, 'message')} of lost transactions"
         )
 
 
 def _lost(saved: SavedTable) -> str:
     if saved.is_whole:
         return ""
-    unread = f"what {saved.unread:,} keys had, at most" if saved.unread else ""
+    unread = f"what {counted(saved.unread, 'key')} had, at most" if saved.unread else ""
     ends = "what was before the first or behind the last of these" if saved.lacks_ends else ""
-    refused = f"{saved.refused:,} rows that are damaged, at most" if saved.refused else ""
+    refused = f"{counted(saved.refused, 'row that is', 'rows that are')} damaged, at most" if saved.refused else ""
     return "; ".join(filter(None, (unread, refused, ends))) or "nothing that is known"

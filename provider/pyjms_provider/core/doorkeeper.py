@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.errors import ClosedError, ResourceError
+from pyjms.spi.words import counted
 from pyjms_provider.core.admission import Admission, DuplicateClaim, Patience
 from pyjms_provider.core.duplicates import DUPLICATE_ID, DuplicateWindow, Sighting, duplicate_id
 from pyjms_provider.core.limits import RoomRequest
@@ -204,7 +205,7 @@ def _is_filled_by(policy: QueuePolicy, held: tuple[int, int], size: int) -> bool
 
 def _full(queue: Queue, remedy: str) -> QueueFullError:
     policy = queue.policy
-    limits = [f"{policy.max_messages} messages"] if policy.max_messages else []
+    limits = [counted(policy.max_messages, "message")] if policy.max_messages else []
     limits += [f"{policy.max_bytes} bytes"] if policy.max_bytes else []
     return QueueFullError(f"{queue.name} is full: its limit is {' and '.join(limits)}; {remedy}")
 

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyjms.spi.errors import InDoubtError, ProviderError
+from pyjms.spi.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -61,7 +62,7 @@ class RemovalInDoubt:
         self._reinstate = reinstate
 
     def __str__(self) -> str:
-        return f"the removal of {len(self._entries)} messages from {self._entries[0].queue.name}"
+        return f"the removal of {counted(len(self._entries), 'message')} from {self._entries[0].queue.name}"
 
     def witnesses(self) -> Iterable[Witness]:
         """Do as `Doubt` says."""

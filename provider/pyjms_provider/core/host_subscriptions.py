@@ -14,6 +14,7 @@ from pyjms.spi.errors import (
     UnknownSubscriptionError,
 )
 from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.words import counted
 from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.names import check_name
@@ -198,8 +199,8 @@ class HostSubscriptions:
         unsettled = subscription.count(MessageState.DELIVERED)
         if unsettled:
             raise SubscriptionInUseError(
-                f"durable subscription {key.name!r} has {unsettled} messages that were received and neither acknowledged "
-                f"nor rolled back; settle them, or close their session"
+                f"durable subscription {key.name!r} has {counted(unsettled, 'message')}, received and neither acknowledged "
+                f"nor rolled back; settle that, or close the session"
             )
         end_when_written(subscription, self._host.keeper, partial(self._forget_subscription, key, subscription))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import DestinationInUseError, ResourceError
+from pyjms.spi.words import counted
 from pyjms_provider.core.asynchronous_channel import AT_ONCE
 from pyjms_provider.core.burying_queue import BuryingQueue
 from pyjms_provider.core.channel import ChannelClosedError
@@ -114,7 +115,7 @@ class PolicedQueue(BuryingQueue):
             changed = [name for name in _FIXED if getattr(policy, name) != getattr(self.policy, name)]
             if changed and (messages or len(self._manager)):
                 raise DestinationInUseError(
-                    f"{self._name} has {messages} messages and {len(self._manager)} consumers, so its {changed[0]} "
+                    f"{self._name} has {counted(messages, 'message')} and {counted(len(self._manager), 'consumer')}, so its {changed[0]} "
                     f"cannot be altered; empty it and close its consumers first, or create another queue"
                 )
             if only_check:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import DestinationError, DestinationInUseError
+from pyjms.spi.words import counted
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.topic import Topic
 
@@ -89,7 +90,9 @@ class TemporaryDestinations:
         channel = self.owned(address, owner)
         users = channel.consumer_count if isinstance(channel, Queue) else len(channel.subscriptions)
         if users:
-            raise DestinationInUseError(f"{address} has {users} consumers; close them, then delete it")
+            raise DestinationInUseError(
+                f"{address} has {counted(users, 'consumer')}; close what receives there, then delete it"
+            )
         with self._lock:
             self._by_name.pop(address.name, None)
             others = self._by_owner.get(owner, {})

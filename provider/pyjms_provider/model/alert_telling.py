@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.words import counted
 from pyjms_provider.watching.alerts import AlertKind, AlertNews, Telling
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _UNITS: Final[Mapping[AlertKind, str]] = {
     AlertKind.MESSAGE_BYTES: "bytes",
 }
 _WHAT: Final[Mapping[AlertKind, str]] = {
-    AlertKind.MESSAGES: "it has {value} messages",
+    AlertKind.MESSAGES: "it has {messages}",
     AlertKind.BYTES: "its messages take about {value} bytes",
     AlertKind.AGE: "its oldest message is {value} ms old",
     AlertKind.MESSAGE_BYTES: "it has a message of about {value} bytes",
@@ -62,7 +63,7 @@ class AlertTeller:
     def _write(self, news: AlertNews) -> None:
         alert = news.alert
         queue = "/".join((*self._host.names, alert.queue))
-        what = _WHAT[alert.kind].format(value=alert.value)
+        what = _WHAT[alert.kind].format(value=alert.value, messages=counted(alert.value, "message"))
         if news.telling is Telling.RAISED:
             _log.warning("PYJMS-ALERT-1 queue %s: %s; the limit is %d", queue, what, alert.limit)
         elif news.telling is Telling.REPEATED:

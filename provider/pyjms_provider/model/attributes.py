@@ -20,6 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, T
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from pyjms.spi.words import plain_words
 from pyjms_provider.model.context import Effort, interpolate, interpolate_all
 from pyjms_provider.model.errors import (
     BadVariableError,
@@ -297,7 +298,7 @@ def _sentence(kind: str, message: str) -> str:
         return "there is no such name here; leave it out"
     if kind == "string_pattern_mismatch" and _CONTROL in message:
         return "a line break, a tab or another control character is in it; leave it out"
-    text = message.removeprefix("Value error, ").removeprefix("Input ")
+    text = plain_words(message)
     return text[:1].lower() + text[1:]
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError
+from pyjms.spi.words import counted
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies
@@ -292,7 +293,7 @@ class VirtualHost(StoryTelling, Stoppable):
 
     def _check_deletable(self) -> None:
         if self.is_running and self.connection_count:
-            raise ObjectInUseError(f"{self.path} has {self.connection_count} connections; stop it first")
+            raise ObjectInUseError(f"{self.path} has {counted(self.connection_count, 'connection')}; stop it first")
 
     def _undo_creation(self, done: Sequence[Phase]) -> None:
         try:

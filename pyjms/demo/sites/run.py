@@ -27,6 +27,7 @@ from pyjms.flows import FlowClient, Status
 from pyjms.flows.engine import EVENTS
 from pyjms.flows.store import open_store
 from pyjms.spi.clock import Clock, SystemClock
+from pyjms.spi.words import counted
 
 __all__ = ["Death", "Run"]
 
@@ -219,7 +220,9 @@ class Run:
         site, began_ms = self.sites[name], self._clock.monotonic_ms()
         pid = site.pid
         site.kill()
-        tell(f"{name} was killed (kill -9, process {pid}): {ended:,} of {len(self.orders):,} orders had ended.")
+        tell(
+            f"{name} was killed (kill -9, process {pid}): {ended:,} of {counted(len(self.orders), 'order')} had ended."
+        )
         while self._clock.monotonic_ms() - began_ms < _AWAY_MS:
             self._pause.wait(_LOOK_S)
             self._look()

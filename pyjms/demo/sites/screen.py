@@ -10,6 +10,7 @@ from pyjms.demo.sites.chain import HERE, WORKS
 from pyjms.demo.sites.judging import Outcome
 from pyjms.demo.sites.run import Run
 from pyjms.spi.terminal import escaped
+from pyjms.spi.words import counted
 
 __all__ = ["show_outcome", "show_sites"]
 
@@ -18,7 +19,7 @@ def show_sites(console: Console, run: Run) -> None:
     """Say what is about to happen, and where."""
     plan = run.plan
     console.print(
-        f"[bold]{escaped(plan.table.name)}[/]: {len(plan.table.records):,} records in {len(run.orders):,} orders, adding up "
+        f"[bold]{escaped(plan.table.name)}[/]: {counted(len(plan.table.records), 'record')} in {counted(len(run.orders), 'order')}, adding up "
         f"[bold]{escaped(plan.amount_name)}[/]. A workflow takes each order through two sites, joined by forwarding:",
         soft_wrap=True,
     )
@@ -43,11 +44,11 @@ def show_outcome(console: Console, run: Run, outcome: Outcome, seconds: float) -
         if fate.wrong:
             console.print(f"[red]not {fate.status.value}: {escaped(', '.join(fate.wrong))}[/]")
     for queue, count in outcome.left_over.items():
-        console.print(f"[red]{count:,} messages were left in {escaped(queue)}[/]")
+        console.print(f"[red]{counted(count, 'message was', 'messages were')} left in {escaped(queue)}[/]")
     completed, compensated = outcome.fates
     if outcome.adds_up:
         console.print(
-            f"[green]It adds up: {completed.orders:,} orders completed, {compensated.orders:,} compensated. "
+            f"[green]It adds up: {counted(completed.orders, 'order')} completed, {compensated.orders:,} compensated. "
             f"Nothing lost, nothing twice, nothing half done.[/] {seconds:.1f} s",
             soft_wrap=True,
         )

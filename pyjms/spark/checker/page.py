@@ -10,6 +10,7 @@ from pyjms.history.events import Event
 from pyjms.history.rules import RULES
 from pyjms.history.story import describe
 from pyjms.spark.plots import Axis, bars, clock, document, keys, scale, section, table
+from pyjms.spi.words import counted
 
 __all__ = ["page"]
 
@@ -47,7 +48,7 @@ def _summary(data: Mapping[str, Any]) -> str:
     return (
         f'<h1>History audit: <span class="verdict {name}">{words}</span></h1>'
         f'<p class="faint"><span id="events">{data["events"]}</span> events, judged by the rules of JMS 1.1; '
-        f"{data['suspects']} messages were looked at one by one.</p>{table if rows else ''}"
+        f"{counted(data['suspects'], 'message was', 'messages were')} looked at one by one.</p>{table if rows else ''}"
     )
 
 
@@ -104,7 +105,7 @@ def _findings_table(data: Mapping[str, Any]) -> str:
     note = f'<p class="faint">{shown} of {total} are listed.</p>' if shown < total else ""
     rows = "".join(
         f'<tr><td class="{each["verdict"]}">{each["verdict"]}</td><td>{escape(each["rule"])}</td><td>'
-        f"{escape(each['text'])}{_section_of(each)}<details><summary>{len(each['events'])} events</summary><ol>"
+        f"{escape(each['text'])}{_section_of(each)}<details><summary>{counted(len(each['events']), 'event')}</summary><ol>"
         + "".join(f"<li>{_event(Event(**event))}</li>" for event in each["events"])
         + "</ol></details></td></tr>"
         for each in data["findings"]

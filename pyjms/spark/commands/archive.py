@@ -31,6 +31,7 @@ from pyjms.spark.commands.running import errors_told, follow, stop_wanted
 from pyjms.spark.commands.subscribing import source_options
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import note
+from pyjms.spi.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +113,7 @@ def archive_command(
 def _waiting(session: SparkSession, url: str, destination: str, options: Mapping[str, str]) -> int:
     given = {"url": url, "destination": destination, "body": "none", **options}
     waiting = session.read.format("jms").options(**given).load().count()
-    note(f"{waiting:,} messages wait in {destination}")
+    note(f"{counted(waiting, 'message waits', 'messages wait')} in {destination}")
     return waiting
 
 
@@ -120,4 +121,4 @@ def _tell(as_json: bool, moved: int, waiting: int | None) -> None:
     if as_json:
         typer.echo(json.dumps({"archived": moved} | ({} if waiting is None else {"waiting": waiting})))
     elif waiting is None:
-        note(f"archived {moved:,} messages")
+        note(f"archived {counted(moved, 'message')}")

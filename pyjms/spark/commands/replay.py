@@ -17,6 +17,7 @@ from pyjms.spark.options import parse_options
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.terminal import FAILED, note
+from pyjms.spi.words import counted
 
 if TYPE_CHECKING:
     from pyjms.spark.pipelines import Replayed
@@ -76,7 +77,7 @@ def replay_command(
         session = make_session("pyjms replay", master=master)
         if dry_run:
             chosen = read_archive(session, directory, where=where, form=form).count()
-            note(f"{chosen:,} messages would be sent")
+            note(f"{counted(chosen, 'message')} would be sent")
             if as_json:
                 typer.echo(json.dumps({"chosen": chosen}))
             return
@@ -101,9 +102,9 @@ def _progress(job: str, replayed: Replayed, new: int) -> str:
     if not replayed.of:
         return f"no messages are chosen: nothing was sent, and the job {job} is not used up"
     if not replayed.is_new:
-        return f"the job {job} had sent {replayed.messages:,} of {replayed.of:,} messages before: nothing was sent"
+        return f"the job {job} had sent {replayed.messages:,} of {counted(replayed.of, 'message')} before: nothing was sent"
     before = replayed.messages - new
-    return f"replayed {new:,} of {replayed.of:,} messages{f', and {before:,} before' if before else ''}"
+    return f"replayed {new:,} of {counted(replayed.of, 'message')}{f', and {before:,} before' if before else ''}"
 
 
 def _done(job: str, replayed: Replayed, messages: int, seconds: float, clock: Clock) -> BatchDone:

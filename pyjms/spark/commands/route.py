@@ -29,6 +29,7 @@ from pyjms.spark.commands.running import errors_told, failure, follow, stop_want
 from pyjms.spark.commands.subscribing import source_options
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import note
+from pyjms.spi.words import counted
 
 __all__ = ["EXAMPLES", "route_command"]
 
@@ -106,7 +107,7 @@ def route_command(
     if as_json:
         typer.echo(json.dumps({"routed": moved}))
     else:
-        note(f"routed {moved:,} messages")
+        note(f"routed {counted(moved, 'message')}")
 
 
 def _tell_choices(counts: Mapping[str, int], as_json: bool) -> None:

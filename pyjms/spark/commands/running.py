@@ -17,6 +17,7 @@ from pyjms.spark.errors import OptionError
 from pyjms.spark.missing import spark_sql
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, complain, note
+from pyjms.spi.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -197,7 +198,9 @@ class _Told:
             if number > self._last and rows:
                 self._last = number
                 self.moved += rows
-                note(f"{self._what}: batch {number}, {rows:,} messages, {self.moved:,} in all{_rate(progress)}")
+                note(
+                    f"{self._what}: batch {number}, {counted(rows, 'message')}, {self.moved:,} in all{_rate(progress)}"
+                )
                 self._hear(progress)
 
 

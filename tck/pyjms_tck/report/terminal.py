@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pyjms.spi.terminal import printable
+from pyjms.spi.words import counted
 from pyjms_tck.catalogue import Requirement
 from pyjms_tck.report.diff import Change
 from pyjms_tck.results import Judgement, Outcome, Report
@@ -120,7 +121,9 @@ def print_changes(console: Console, changes: Iterable[Change], left_out: int = 0
     """Print what changed, what got worse first. `left_out`: so many requirements were selected for one of the reports only."""
     changes = sorted(changes, key=lambda change: not change.is_worse)
     if left_out:
-        console.print(f"{left_out} requirements were selected for one of the reports only; they are left out.")
+        console.print(
+            f"{counted(left_out, 'requirement was', 'requirements were')} selected for one of the reports only, and left out."
+        )
     if not changes:
         console.print("No requirement came out differently.")
         return

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from pyjms.spi.words import counted
 from pyjms_tck.results import NOT_RUN, Failure, Outcome, TestResult
 from pyjms_tck.runner.hangs import describe_hang
 from pyjms_tck.runner.messages import Collected, Job, Order, Refused, Test, answer_from_line, to_line
@@ -266,13 +267,13 @@ class _Pool:
     def _count_stuck(self) -> None:
         self._stuck += 1
         if self._stuck >= self._task.give_up_after:
-            self._give_up(f"{self._stuck} tests hung or ended their process")
+            self._give_up(counted(self._stuck, "test hung or ended its process", "tests hung or ended their process"))
 
     def _give_up(self, why: str) -> None:
         """Let the tests that wait fail without being run."""
         if not self._waiting:
             return
-        self._given_up = f"{why}; {len(self._waiting)} tests were not run"
+        self._given_up = f"{why}; {counted(len(self._waiting), 'test was', 'tests were')} not run"
         while self._waiting:
             test = self._waiting.popleft()
             self._add(

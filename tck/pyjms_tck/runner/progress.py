@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from pyjms.spi.terminal import escaped
+from pyjms.spi.words import counted
 from pyjms_tck.results import Outcome, TestResult
 from pyjms_tck.runner.messages import Collected
 
@@ -55,7 +56,7 @@ class LiveProgress:
         name = escaped(f"{about.name} {about.version}")
         self._progress.update(self._task, description=name, total=len(collected.tests))
         if not self._console.is_terminal:
-            self._console.print(f"{name}: {len(collected.tests)} tests")
+            self._console.print(f"{name}: {counted(len(collected.tests), 'test')}")
 
     def on_result(self, result: TestResult) -> None:
         """See `Listener`."""

@@ -173,7 +173,7 @@ def test_a_temporary_destination_in_use_cannot_be_deleted(world: World, kind: Ad
     session = connection.open_session(transacted=False)
     address = connection.create_temporary(kind)
     consumer = consume(session, address)
-    with pytest.raises(DestinationInUseError, match="1 consumers"):
+    with pytest.raises(DestinationInUseError, match="1 consumer;"):
         connection.delete_temporary(address)
     consumer.close()
     session.send(make_envelope(destination=address))

@@ -123,7 +123,7 @@ def test_all_that_is_wrong_is_told_with_its_line(run_pyjms: Run, folder: Path) -
     last = len(lines)
     for place, told in (
         (line('path = "${date}/users"'), "authentication_provider users path: there is no variable 'date'"),
-        (line("path = 7"), "virtual_host_node default path: should be a valid string"),
+        (line("path = 7"), "virtual_host_node default path: should be a text"),
         (line('prot = "70000"'), "port stomp prot: there is no such attribute; did you mean port?"),
         (line('access_control = "acess"'), "port stomp access_control: there is no access_control 'acess'"),
         (last - 9, "port http: there is a port 'http' already"),

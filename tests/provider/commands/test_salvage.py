@@ -31,7 +31,7 @@ def test_it_tells_people_and_programs(run_pyjms: Run, tmp_path: Path, monkeypatc
     code, out, _ = run_pyjms("broker", "salvage", "shop.db", "new.db")
     assert code == 0
     assert "message  19" in out
-    assert "what 1 keys had, at most" in out
+    assert "what 1 key had, at most" in out
     assert "19 messages in new.db; all come flagged" in out
     code, out, _ = run_pyjms("broker", "salvage", "shop.db", "other.db", "--json")
     assert (code, json.loads(out)["messages"]) == (0, 19)

@@ -210,11 +210,11 @@ def test_a_sorted_queue_has_selectors_priorities_of_consumers_and_transactions()
 def test_the_type_changes_while_the_queue_is_empty_and_unused() -> None:
     world = PolicyWorld()
     world.send("a")
-    with pytest.raises(DestinationInUseError, match="has 1 messages and 0 consumers, so its type cannot be altered"):
+    with pytest.raises(DestinationInUseError, match="has 1 message and 0 consumers, so its type cannot be altered"):
         world.manager.alter("orders", type="sorted", key="due")
     reader = world.reader()
     reader.settle(pulled(reader))
-    with pytest.raises(DestinationInUseError, match="0 messages and 1 consumers"):
+    with pytest.raises(DestinationInUseError, match="0 messages and 1 consumer,"):
         world.manager.alter("orders", type="sorted", key="due")
     reader.session.close()
     world.manager.alter("orders", type="sorted", key="due")

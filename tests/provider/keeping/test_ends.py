@@ -338,7 +338,7 @@ def test_an_alteration_that_is_written_and_can_no_longer_be_obeyed_is_taken_back
             site.send("meanwhile", properties={"k": "v"})
 
     site.trap = trap
-    with pytest.raises(DestinationInUseError, match="1 messages"):
+    with pytest.raises(DestinationInUseError, match="1 message and"):
         manager.alter(ORDERS.name, type="last_value", key="k")
     assert policies(site) == ["sorted" if is_own else "standard"] * 2
     (record,) = [each for each in site.medium.queues.values() if each.address == ORDERS]

@@ -179,7 +179,7 @@ def test_a_queue_in_use_is_not_deleted(folder: Folder) -> None:
     queue = make(host)
     publish(queue, "a")
     session = hold(host, "q")
-    with pytest.raises(ObjectInUseError, match="has 1 consumers and 1 messages"):
+    with pytest.raises(ObjectInUseError, match="has 1 consumer and 1 message that keep"):
         queue.delete()
     assert queue.statistic_values(["held", "consumers", "depth"]) == {"held": 1, "consumers": 1, "depth": 1}
     session.close()

@@ -225,7 +225,7 @@ def test_connections_sessions_and_consumers_are_seen_and_ended(folder: Folder) -
     assert [each.path for each in collect(host, "consumer")] == [found.path]
     assert folder.system is not None
     assert find_by_id(folder.system, found.id) is not None
-    with pytest.raises(ObjectInUseError, match="has 1 connections; stop it first"):
+    with pytest.raises(ObjectInUseError, match="has 1 connection; stop it first"):
         host.delete()
     seen.invoke("disconnect", {"reason": "you are late"}, by="ann")
     assert [type(each) for each in events.errors] == [ConnectionLostError]

@@ -30,3 +30,21 @@ def test_what_may_be_left_out_stands_in_one_pair_of_brackets(run_pyjms: Run, com
 def test_a_time_that_is_not_given_is_shown_with_its_unit(run_pyjms: Run, command: str) -> None:
     out = " ".join(run_pyjms(*command.split(), "--help")[1].split())
     assert "tell how it goes so often. [default: (10s)]" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ("send", "vm://x", "q", "b", "--type", "foo"),
+            "'--type': 'foo' is not one of 'text', 'bytes', 'map', 'stream'",
+        ),
+        (("send", "vm://x", "q", "b", "--count", "many"), "'--count': "),
+        (("demo", "--failure-rate", "2"), "'--failure-rate': "),
+    ],
+)
+def test_a_wrong_argument_is_told_in_plain_words(run_pyjms: Run, arguments: tuple[str, ...], told: str) -> None:
+    code, out, err = run_pyjms(*arguments)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert [each for each in ("Value error", "Input", "parse string") if each in err] == []

@@ -136,9 +136,9 @@ def test_what_was_moved_away_may_be_moved_back_although_it_has_a_duplicate_id(
 ) -> None:
     run_pyjms("send", url, "invoices", "invoice 4711", "--duplicate-id", "4711", "--property", "n:int=1")
     for source, target in (("invoices", "parked"), ("parked", "invoices")):
-        assert run_pyjms("move", url, source, target)[1] == f"moved 1 messages to {target}\n"
+        assert run_pyjms("move", url, source, target)[1] == f"moved 1 message to {target}\n"
     assert bodies("invoices") == ["invoice 4711"]
-    assert run_pyjms("move", url, "invoices", "one", "--selector", "n = 1")[1] == "moved 1 messages to one\n"
+    assert run_pyjms("move", url, "invoices", "one", "--selector", "n = 1")[1] == "moved 1 message to one\n"
 
 
 def test_moving_can_be_limited_and_choose(run_pyjms: Run, url: str, bodies: Callable[[str], list[str]]) -> None:

@@ -143,7 +143,7 @@ def test_a_delayed_message_is_not_there_yet(run_pyjms: Run, jms_broker_url: str)
 def test_too_few_messages_are_told(run_pyjms: Run, jms_broker_url: str) -> None:
     run_pyjms("send", jms_broker_url, "q", "one")
     code, out, err = run_pyjms("receive", jms_broker_url, "q", "--count", "2", "--timeout", "50ms")
-    assert (code, out, err) == (1, "one\n", "1 messages came in time\n")
+    assert (code, out, err) == (1, "one\n", "1 message came in time\n")
 
 
 def test_all_that_come_are_enough_for_count_zero(run_pyjms: Run, jms_broker_url: str) -> None:

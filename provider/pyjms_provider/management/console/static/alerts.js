@@ -4,7 +4,7 @@ import {h} from "./dom.js";
 import * as format from "./format.js";
 
 const WORDS = {
-  messages: (alert) => `${format.count(alert.value)} messages; the limit is ${format.count(alert.limit)}`,
+  messages: (alert) => `${format.counted(alert.value, "message")}; the limit is ${format.count(alert.limit)}`,
   bytes: (alert) => `messages of about ${format.bytes(alert.value)}; the limit is ${format.bytes(alert.limit)}`,
   age: (alert) => `a message that is ${format.duration(alert.value)} old; the limit is ${format.duration(alert.limit)}`,
   message_bytes: (alert) => `a message of about ${format.bytes(alert.value)}; the limit is ${format.bytes(alert.limit)}`,

@@ -31,6 +31,11 @@ export function count(value) {
   return typeof value === "number" ? integers.format(value) : "–";
 }
 
+// 1 message, 2,000 messages.
+export function counted(number, noun) {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
 // So many a second; `isChange`: with its sign.
 export function rate(perSecond, isChange = false) {
   if (perSecond === null || !Number.isFinite(perSecond)) return "–";

@@ -17,7 +17,7 @@ function sessionBox(session, consumers) {
   const kind = session.is_transacted ? "transacted" : "not transacted";
   return h("li", {},
     h("strong", {}, `Session ${session.name}`),
-    ` ${kind}${session.has_open_transaction ? ", with an open transaction" : ""}, holds ${format.count(session.held)} messages`,
+    ` ${kind}${session.has_open_transaction ? ", with an open transaction" : ""}, holds ${format.counted(session.held, "message")}`,
     own.length === 0 ? h("p", {class: "hint"}, "No consumers.") : h("table", {class: "values"},
       h("caption", {class: "unseen"}, `Consumers of session ${session.name}`),
       h("thead", {}, h("tr", {}, ["Consumer of", "Selector", "Priority", ""].map((text) => h("th", {scope: "col"}, text)))),

@@ -145,7 +145,7 @@ export async function deadLetterView({main, names, signal}) {
   };
   const remove = async () => {
     const ids = pickedIds();
-    await again(await callOperation(queue, operationOf(queue, "delete_messages"), {title: "Delete", danger: true, preset: {message_ids: ids, selector: null}, intro: `This deletes ${format.count(ids.length)} dead letters. There is no way back.`}));
+    await again(await callOperation(queue, operationOf(queue, "delete_messages"), {title: "Delete", danger: true, preset: {message_ids: ids, selector: null}, intro: `This deletes ${format.counted(ids.length, "dead letter")}. There is no way back.`}));
   };
   replace(forPicked,
     action("Replay these…", async () => again(await replay(office, {message_ids: pickedIds()})), "main"),

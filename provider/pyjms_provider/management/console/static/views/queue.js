@@ -130,10 +130,10 @@ function browser(queue, signal, onCount) {
       const ids = [...new Set(state.messages.filter((each) => keys.has(each.key)).map((each) => each.id))];
       const done = await callOperation(queue, operationOf(queue, name), {
         title, danger, preset: {message_ids: ids, selector: null},
-        intro: `${title} ${format.count(ids.length)} ${ids.length === 1 ? "message" : "messages"} of “${queue.name}”.`,
+        intro: `${title} ${format.counted(ids.length, "message")} of “${queue.name}”.`,
       });
       if (!done) return;
-      note(`${format.count(done.result.messages)} messages: done.`);
+      note(`${format.counted(done.result.messages, "message")}: done.`);
       list.clearPicks();
       await look();
     };
@@ -223,7 +223,7 @@ export async function queueView({main, names, signal, again}) {
         pause,
         button("Change…", async () => { if (await editObject(queue)) await again(); }, {of: queue}),
         button("Purge…", operate("purge", {title: "Purge", danger: true, typed: queue.name, intro: `This deletes all messages of “${queue.name}” that nobody holds. There is no way back.`}, async (result) => {
-          note(`${format.count(result.messages)} messages were deleted.`);
+          note(`${format.counted(result.messages, "message")} deleted.`);
           await found.look();
         }), {kind: "danger", id: "purge", of: queue}),
         button("Delete…", async () => { if (await deleteObject(queue)) location.hash = "#/queues"; }, {kind: "danger", id: "delete", of: queue}))),

@@ -26,7 +26,7 @@ function stepRows(steps) {
 
 function placeText(place) {
   const held = place.session === null ? "" : `, held by session ${place.session}`;
-  return `${place.state}, delivered ${format.count(place.delivery_count)} times${held}${place.is_in_memory ? "" : ", on the disk"}`;
+  return `${place.state}, delivered ${format.counted(place.delivery_count, "time")}${held}${place.is_in_memory ? "" : ", on the disk"}`;
 }
 
 function told(story) {
@@ -42,7 +42,7 @@ function told(story) {
 function gaps(answer) {
   const found = [h("p", {class: "hint"}, LEVELS[answer.level])];
   if (answer.since_ms !== null) found.push(h("p", {class: "hint"}, `What is kept goes back to ${format.time(answer.since_ms)}.`));
-  if (answer.missing > 0) found.push(h("p", {class: "hint"}, `About ${format.count(answer.missing)} steps of some messages could not be written down.`));
+  if (answer.missing > 0) found.push(h("p", {class: "hint"}, `About ${format.counted(answer.missing, "step")} of some messages could not be written down.`));
   if (answer.is_cut) found.push(h("p", {class: "hint"}, "There are more such messages than are shown."));
   return found;
 }
