@@ -7,13 +7,12 @@ from time import perf_counter
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 
 from pyjms import Connection, DeliveryMode, JMSException, Message, MessageProducer, Queue, Session
 from pyjms.commands.connecting import Login, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
 from pyjms.commands.reporting import errors_told, progress, tables
-from pyjms.spi.terminal import escaped, put_json
+from pyjms.spi.terminal import escaped, listing, put_json
 
 __all__ = ["EXAMPLES", "bench"]
 
@@ -166,7 +165,7 @@ def _latencies(times: list[float]) -> dict[str, float]:
 def _show(data: dict[str, Any]) -> None:
     batch = f", transactions of {data['batch']}" if data["batch"] else ""
     tables().print(f"{escaped(data['provider'])}: {data['size_bytes']:,} bytes, {data['delivery_mode']}{batch}")
-    table = Table("", "number", "per second", "p50 ms", "p90 ms", "p99 ms", "max ms", box=None, pad_edge=False)
+    table = listing("", "number", "per second", "p50 ms", "p90 ms", "p99 ms", "max ms")
     for each in data["results"]:
         latencies = [f"{value:,.3f}" for value in each["latency_ms"].values()]
         table.add_row(each["what"], f"{each['count']:,}", f"{each['per_second'] or 0:,.0f}", *latencies)

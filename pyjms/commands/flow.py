@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 
 from pyjms import ConnectionFactory, JMSException, Session
 from pyjms.commands import epilog_of
@@ -27,7 +26,7 @@ from pyjms.flows.instance import Instance, Status
 from pyjms.flows.picture import draw
 from pyjms.flows.store import open_store
 from pyjms.spi.passwords import read_password
-from pyjms.spi.terminal import FAILED, escaped, note, put_json
+from pyjms.spi.terminal import FAILED, escaped, listing, note, put_json
 from pyjms.spi.words import counted
 
 __all__ = ["commands"]
@@ -166,7 +165,7 @@ def _list(
         if as_json:
             put_json([json.loads(write_instance(each)) for each in instances])
             return
-        table = Table("id", "flow", "status", "step", "state", "changed", "why", box=None, header_style="bold")
+        table = listing("id", "flow", "status", "step", "state", "changed", "why")
         for each in instances:
             known = flows[each.flow, each.version]
             step = "" if each.status.is_final else known.steps[each.position].name
@@ -236,7 +235,7 @@ def _client(url: str, events: str, user: str | None, password_file: Path | None)
 
 
 def _show_steps(flow: Flow) -> None:
-    table = Table("step", "queue", "compensation", "state", "retries", "time limit", box=None, header_style="bold")
+    table = listing("step", "queue", "compensation", "state", "retries", "time limit")
     for step in flow.steps:
         row = (step.name, step.queue, step.compensation or "", step.state, str(step.retries), f"{step.timeout_s:g} s")
         table.add_row(*map(escaped, row))
@@ -256,7 +255,7 @@ def _show_instance(flow: Flow, instance: Instance) -> None:
     for name, value in lines:
         if value:
             tables().print(f"[bold]{name}[/]: {escaped(str(value))}", soft_wrap=True)
-    table = Table("when", "what", "step", "why", box=None, header_style="bold")
+    table = listing("when", "what", "step", "why")
     for each in instance.story:
         table.add_row(*map(escaped, (_when(each.time_ms), each.what, each.step, each.reason)))
     tables().print(table)

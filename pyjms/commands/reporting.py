@@ -24,7 +24,7 @@ from pyjms import (
     UnsupportedOperationException,
 )
 from pyjms.spi.passwords import NoPasswordError
-from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, INTERRUPTED, complain, is_of_writing, on_one_line
+from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, INTERRUPTED, complain, is_of_writing, on_one_line, results
 
 __all__ = ["CommandError", "errors_told", "progress", "tables"]
 
@@ -75,7 +75,7 @@ def _end(command: str, text: str, code: int, cause: BaseException) -> NoReturn:
 
 def tables() -> Console:
     """Return what prints tables for people."""
-    return Console(highlight=False, emoji=False)
+    return results()
 
 
 @contextmanager

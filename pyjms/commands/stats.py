@@ -15,7 +15,7 @@ from pyjms.commands.taking import can_browse
 from pyjms.runtime.connection import JmsConnection
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import SystemClock
-from pyjms.spi.terminal import escaped, put_json
+from pyjms.spi.terminal import escaped, listing, put_json
 
 __all__ = ["EXAMPLES", "stats"]
 
@@ -94,7 +94,7 @@ def _show(data: dict[str, Any]) -> None:
     table.add_row("[cyan]JMSX properties[/]", escaped(", ".join(data["jmsx_property_names"])))
     tables().print(table)
     if data["queues"]:
-        queues = Table("queue", "messages", "redelivered", "oldest, s", box=None, pad_edge=False)
+        queues = listing("queue", "messages", "redelivered", "oldest, s")
         for each in data["queues"]:
             age = "" if each["oldest_ms"] is None else f"{each['oldest_ms'] / 1000:,.1f}"
             queues.add_row(escaped(each["queue"]), f"{each['depth']:,}", f"{each['redelivered']:,}", age)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
 import typer
-from rich.table import Table
 
 from pyjms.commands.options import AsJson, PasswordFile, UserName
 from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.commands.story_sources import BrokerStories, NoAnswerError, history_stories
 from pyjms.spi.passwords import read_password
-from pyjms.spi.terminal import FAILED, escaped, note, put_json
+from pyjms.spi.terminal import FAILED, escaped, listing, note, put_json
 from pyjms.spi.words import counted
 
 __all__ = ["EXAMPLES", "story"]
@@ -105,7 +104,7 @@ def _show(told: dict[str, Any]) -> None:
     console = tables()
     place = f" at {told['virtual_host']}" if "virtual_host" in told else ""
     console.print(f"[bold]{escaped(str(told['message_id']))}[/]{escaped(place)}", soft_wrap=True)
-    table = Table("time (UTC)", "where", "state", "what", box=None, pad_edge=False)
+    table = listing("time (UTC)", "where", "state", "what", whole={"time (UTC)"})
     for step in told["steps"]:
         table.add_row(_time(step["at_ms"]), escaped(step["where"]), escaped(step["state"] or ""), escaped(step["text"]))
     if told["steps"]:

@@ -24,7 +24,7 @@ from pyjms.history.reading import read
 from pyjms.history.rules import RULES, Verdict
 from pyjms.history.story import describe, story
 from pyjms.spi.errors import ProviderError
-from pyjms.spi.terminal import CANNOT_BE_USED, complain, escaped
+from pyjms.spi.terminal import CANNOT_BE_USED, complain, escaped, listing
 from pyjms.spi.words import counted
 
 __all__ = [
@@ -96,7 +96,7 @@ def show_command(
     if as_json:
         typer.echo(json.dumps([asdict(event) for event in events], indent=2))
         return
-    table = Table("time", "ms", "node", "process", "what", box=None, pad_edge=False)
+    table = listing("time", "ms", "node", "process", "what")
     for event in events:
         table.add_row(_time(event), _duration(event), escaped(event.node), escaped(event.pid), escaped(describe(event)))
     Console(emoji=False).print(table)

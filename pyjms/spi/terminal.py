@@ -12,11 +12,13 @@ import json
 import os
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 from rich.text import Text
 
 __all__ = [
@@ -28,10 +30,12 @@ __all__ = [
     "escaped",
     "flush_error",
     "is_of_writing",
+    "listing",
     "note",
     "on_one_line",
     "printable",
     "put_json",
+    "results",
 ]
 
 FAILED: Final = 1
@@ -41,6 +45,8 @@ CANNOT_BE_USED: Final = 2
 INTERRUPTED: Final = 130
 """Ctrl-C."""
 
+_WIDEST: Final = 10_000
+"""Columns of what is no terminal: a row stays on one line."""
 _OF_WRITING: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _CARET: Final = re.compile(r"\n  (.*)\n  ( *)\^\s*$")
 """How `InvalidSelectorError` ends: the selector, or a part of it, and a caret beneath the place."""
@@ -65,6 +71,28 @@ def escaped(text: str) -> str:
     before a bracket, and at the end, rich may show one too few or too many; `rich.text.Text` of a `printable` text is exact.
     """
     return escape(printable(text))
+
+
+def results() -> Console:
+    """Return what prints results for people.
+
+    In a pipe or a file tables are as wide as they need to be, so that who looks for a name there finds it, unless `COLUMNS` says otherwise.
+    """
+    console = Console(highlight=False, emoji=False)
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
+        console.width = _WIDEST
+    return console
+
+
+def listing(*headings: str, whole: Collection[str] = ()) -> Table:
+    """Return an empty table without lines, of which nothing is cut off: where it is too narrow, cells go on beneath.
+
+    `whole`: the headings of columns that are not broken at all; their cells are short.
+    """
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold", no_wrap=heading in whole)
+    return table
 
 
 def note(text: str, *, style: str = "") -> None:

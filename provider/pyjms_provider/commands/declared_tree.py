@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from pyjms.spi.terminal import escaped, put_json
+from pyjms.spi.terminal import escaped, listing, put_json
 from pyjms_provider.commands.telling import errors_told, show
 
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ def show_tree(
     else:
         show(escaped(tree.picture()))
         show("")
-        table = Table(
-            "category", "attributes, without name, type, description, durable, context", box=None, pad_edge=False
-        )
+        table = listing("category", "attributes, without name, type, description, durable, context", whole={"category"})
         for name, each in described.items():
             common = {"name", "type", "description", "durable", "context"}
             own = dict.fromkeys(
@@ -107,7 +105,7 @@ def _show_category(category: str, described: Mapping[str, Any]) -> None:
     for what in ("statistics", "operations"):
         found = {one: text for kind in described["types"].values() for one, text in kind[what].items()}
         if found:
-            table = Table(what, "", box=None, pad_edge=False)
+            table = listing(what, "", whole={what})
             for one, text in found.items():
                 table.add_row(f"[cyan]{one}[/]", escaped(text))
             show("")
@@ -115,7 +113,7 @@ def _show_category(category: str, described: Mapping[str, Any]) -> None:
 
 
 def _attributes(title: str, declared: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = Table(title, "type", "default", "", box=None, pad_edge=False)
+    table = listing(title, "type", "default", "", whole={title})
     for name, each in declared.items():
         allowed = f" ({', '.join(map(str, each['allowed']))})" if each["allowed"] and each["type"] != "boolean" else ""
         notes = ["mandatory"] if each["is_mandatory"] else []

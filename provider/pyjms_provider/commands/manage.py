@@ -13,12 +13,13 @@ from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import unquote
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 from pyjms.spi.passwords import read_password
-from pyjms.spi.terminal import FAILED, escaped, note, printable, put_json
+from pyjms.spi.terminal import FAILED, escaped, listing, note, printable, put_json, results
 from pyjms_provider.commands.given_values import read_values
 from pyjms_provider.commands.options import AsJson
 from pyjms_provider.commands.passwords import PasswordFile
@@ -29,6 +30,8 @@ __all__ = ["commands"]
 
 _TOKEN: Final = "PYJMS_TOKEN"  # noqa: S105 - the name of a variable
 _COLUMNS: Final = 6
+_GAP: Final = 2
+"""Blanks between two columns."""
 _ALERTS: Final = "alert_count"
 """Shown beside them where some object has alerts."""
 _EPILOG: Final = """\b
@@ -304,7 +307,7 @@ def describe(
     if as_json:
         put_json([_as_data(each) for each in known])
     elif category is None:
-        table = Table("category", "address", "operations", box=None, pad_edge=False)
+        table = listing("category", "address", "operations")
         for each in known:
             table.add_row(f"[cyan]{each.name}[/]", "/".join(each.names), ", ".join(each.operations))
         show(table)
@@ -360,7 +363,7 @@ def _text(value: Any, name: str = "") -> str:
 
 
 def _table(items: list[dict[str, Any]], described: CategoryDescription, fields: str | None) -> Table:
-    """Return a table of the fields that were asked for, or of those that tell most: state, and what is measured."""
+    """Return a table of the fields that were asked for, or of those that tell most and find room: state, and what is measured."""
     if fields is not None:
         columns = [each.strip() for each in fields.split(",") if each.strip()]
     else:
@@ -375,14 +378,30 @@ def _table(items: list[dict[str, Any]], described: CategoryDescription, fields: 
             and not name.startswith(("created_", "updated_"))
             and isinstance(items[0][name], (int, float, str, bool))
         ]
-        columns = [*(["type"] if items[0].get("type") else []), *measured][:_COLUMNS]
+        columns = _fitting(items, [*(["type"] if items[0].get("type") else []), *measured][:_COLUMNS])
         if any(item.get(_ALERTS) for item in items) and _ALERTS not in columns:
             columns.append(_ALERTS)
-    table = Table(*(["address"] if fields is None else []), *columns, box=None, pad_edge=False)
+    table = listing(*(["address"] if fields is None else []), *columns)
     for item in items:
-        address = ["/".join(item.get("names") or [str(item.get("name", ""))])] if fields is None else []
+        address = [_address(item)] if fields is None else []
         table.add_row(*(escaped(each) for each in address), *(escaped(_text(item.get(name), name)) for name in columns))
     return table
+
+
+def _address(item: Mapping[str, Any]) -> str:
+    return "/".join(item.get("names") or [str(item.get("name", ""))])
+
+
+def _fitting(items: list[dict[str, Any]], columns: list[str]) -> list[str]:
+    """Return so many of the columns as find room beside the address: it is what other commands are given, and stays in one piece."""
+    width = results().width - max(cell_len(escaped(_address(item))) for item in items)
+    fitting: list[str] = []
+    for name in columns:
+        width -= _GAP + max(cell_len(each) for each in (name, *(_text(item.get(name), name) for item in items)))
+        if width < 0:
+            break
+        fitting.append(name)
+    return fitting
 
 
 def _show_object(found: Mapping[str, Any], described: CategoryDescription, *, as_json: bool) -> None:
@@ -399,7 +418,7 @@ def _show_object(found: Mapping[str, Any], described: CategoryDescription, *, as
 def _show_result(result: Any) -> None:
     """Show what an operation returned: rows as a table, a document as it is, so that it can be written to a file."""
     if isinstance(result, list) and result and all(isinstance(each, dict) for each in result):
-        table = Table(*result[0], box=None, pad_edge=False)
+        table = listing(*result[0])
         for each in result:
             table.add_row(*(escaped(_text(each.get(name), name)) for name in result[0]))
         show(table)
@@ -427,14 +446,14 @@ def _as_data(described: CategoryDescription) -> dict[str, Any]:
 
 def _show_description(described: CategoryDescription) -> None:
     show(f"[bold cyan]{described.name}[/], at {'/'.join(described.names) or 'the top'}")
-    table = Table("field", "can be set", "", box=None, pad_edge=False)
+    table = listing("field", "can be set", "", whole={"field"})
     for name in {**described.fields, **described.attributes}:
         is_given = name in described.attributes and described.is_changeable
         text = described.fields.get(name) or str(described.attributes.get(name, {}).get("description", ""))
         table.add_row(f"[cyan]{name}[/]", "yes" if is_given else "", escaped(text))
     show(table)
     if described.operations:
-        operations = Table("operation", "arguments", "", box=None, pad_edge=False)
+        operations = listing("operation", "arguments", "", whole={"operation"})
         for name, each in described.operations.items():
             arguments = (one if one in each.required else f"[{one}]" for one in each.arguments)
             operations.add_row(f"[cyan]{name}[/]", escaped(" ".join(arguments)), escaped(each.summary))

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from pyjms.spi.terminal import escaped, put_json
+from pyjms.spi.terminal import escaped, listing, put_json
 from pyjms.spi.words import counted
 from pyjms_provider.commands.options import AsJson
 from pyjms_provider.commands.telling import errors_told, show
@@ -59,7 +58,7 @@ def salvage(
 
 
 def _tell(salvaged: Salvaged, new: Path) -> None:
-    table = Table("table", "rows saved", "what is lost", box=None, pad_edge=False)
+    table = listing("table", "rows saved", "what is lost")
     for each in salvaged.tables:
         if each.saved or not each.is_whole:
             table.add_row(each.name.removeprefix(_PREFIX), f"{each.saved:,}", _lost(each))

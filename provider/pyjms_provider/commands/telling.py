@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console
 
 from pyjms.spi.errors import ProviderError
-from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, is_of_writing, note, on_one_line
+from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, is_of_writing, note, on_one_line, results
 
 __all__ = ["errors_told", "show", "stop"]
 
@@ -43,4 +42,4 @@ def errors_told() -> Iterator[None]:
 
 def show(what: Any) -> None:
     """Print a table, or a text with markup, for people."""
-    Console(highlight=False, emoji=False).print(what, soft_wrap=isinstance(what, str))
+    results().print(what, soft_wrap=isinstance(what, str))

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
-from rich.table import Table
 
 from pyjms.spi.passwords import read_password
-from pyjms.spi.terminal import escaped, put_json
+from pyjms.spi.terminal import escaped, listing, put_json
 from pyjms_provider.commands.options import AsJson
 from pyjms_provider.commands.passwords import PasswordFile
 from pyjms_provider.commands.telling import errors_told, show
@@ -74,7 +73,7 @@ def list_users(file: _File, as_json: AsJson = False) -> None:
     if as_json:
         put_json([{"name": user.name, "groups": sorted(user.groups)} for user in users])
         return
-    table = Table("user", "groups", box=None, pad_edge=False)
+    table = listing("user", "groups")
     for user in users:
         table.add_row(escaped(user.name), escaped(", ".join(sorted(user.groups))))
     show(table)

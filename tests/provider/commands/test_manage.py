@@ -143,6 +143,27 @@ def test_people_get_tables(run_pyjms: Run, served: str) -> None:
     assert "virtual_host_node/virtual_host/queue" in run_pyjms("manage", "describe", served)[1]
 
 
+def test_addresses_are_whole_where_there_is_little_room(
+    run_pyjms: Run, served: str, documents: Documents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was cut off could be given to no other command; nor could headings be read."""
+    address = f"{HOST}/{'orders.failed.' * 3}"
+    documents("create", "queue", address)
+    monkeypatch.setenv("COLUMNS", "80")
+    head, row = run_pyjms("manage", "list", served, "queue", "--filter", "name LIKE 'orders.failed.%'")[1].splitlines()
+    assert (row.split()[0], "state" in head.split()) == (address, True)
+    assert "…" not in head + row
+    asked = run_pyjms(
+        "manage",
+        "list",
+        served,
+        "queue",
+        "--fields",
+        "name,max_redelivery_delay_ms,alert_repeat_gap_ms,max_bytes,state",
+    )[1]
+    assert "…" not in asked
+
+
 def test_alerts_are_in_the_table_as_soon_as_there_are_any(
     run_pyjms: Run, served: str, broker: ServedBroker, documents: Documents
 ) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from pyjms.spi.terminal import complain, escaped, note, printable, put_json
+from pyjms.spi.terminal import complain, escaped, listing, note, printable, put_json, results
 
 _TEXTS = st.text(
     st.sampled_from(["\x1b", "\x9b", "\x7f", "\x07", "\r", "\u202e", "[", "/", "]", "\\", "a"]), max_size=12
@@ -56,3 +56,35 @@ def test_json_is_whole_and_steers_no_terminal(capsys: pytest.CaptureFixture[str]
     assert out.count("\n") == 1 or not is_line
     assert not {"\x1b", "\x9b", "\x7f"} & set(out)
     assert "ü" in out
+
+
+def _listed(width: int, *, whole: frozenset[str] = frozenset()) -> str:
+    output = io.StringIO()
+    table = listing("address", "state of it", whole=whole)
+    table.add_row("default/default/orders.failed", "active")
+    Console(file=output, width=width).print(table)
+    return output.getvalue()
+
+
+@pytest.mark.parametrize("width", [12, 20, 60])
+def test_nothing_of_a_listing_is_cut_off(width: int) -> None:
+    shown = _listed(width)
+    assert "…" not in shown
+    assert set("default/default/orders.failed") <= set(shown)
+    assert sum(map(shown.count, "/.")) == 3
+
+
+def test_a_column_that_is_whole_leaves_the_others_less_room() -> None:
+    assert "default/default/orders.failed" in _listed(36, whole=frozenset({"address"}))
+
+
+def test_in_a_pipe_a_row_stays_on_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who looks for a name by `grep` finds it: it was cut off after 80 columns."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    table = listing("address", "why")
+    table.add_row("default/default/" + 50 * "long", "because " * 20)
+    results().print(table)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    monkeypatch.setenv("COLUMNS", "80")
+    results().print(table)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
