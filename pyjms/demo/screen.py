@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from pyjms.demo.accounting import Verdict
 from pyjms.demo.outcome import Outcome
@@ -21,6 +21,8 @@ from pyjms.spi.words import counted
 __all__ = ["faults_of", "figure", "progress", "show_outcome", "show_plan", "show_resumed"]
 
 IDS_SHOWN = 10
+_WIDE = 100
+"""So many columns have room for bars of a good length beside what went wrong."""
 
 
 def show_plan(console: Console, plan: Plan, url: str) -> None:
@@ -44,8 +46,8 @@ def progress(console: Console, tallies: tuple[Tally, ...]) -> Iterator[Callable[
     """Show a bar for each tally; gives the function that brings them up to date."""
     columns = (
         TextColumn("{task.description:<10}"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
+        BarColumn(bar_width=30 if console.width >= _WIDE else 6),
+        MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=len("9999/9999"))),
         TimeElapsedColumn(),
         TextColumn("{task.fields[mishaps]}", style="yellow"),
     )
@@ -77,9 +79,10 @@ def show_outcome(
     if plan.amount is None:
         records = counted(len(plan.table.records), "record")
     if outcome.adds_up:
-        console.print(f"[green]It adds up: {escaped(records)}. Nothing lost, nothing twice.[/] {seconds:.1f} s")
+        said = f"[green]It adds up: {escaped(records)}. Nothing lost, nothing twice.[/] {seconds:.1f} s"
     else:
-        console.print(f"[bold red]It does not add up: {escaped(records)} went in.[/] {seconds:.1f} s")
+        said = f"[bold red]It does not add up: {escaped(records)} went in.[/] {seconds:.1f} s"
+    console.print(said, highlight=False, soft_wrap=True)
 
 
 def _stages(tallies: tuple[Tally, ...]) -> Table:

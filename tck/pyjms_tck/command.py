@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from pyjms.spi.arguments import PlainlyTold
-from pyjms.spi.terminal import printable
+from pyjms.spi.terminal import INTERRUPTED, printable
 from pyjms_tck.catalogue import Catalogue, load_catalogue
 from pyjms_tck.report.diff import compare, left_out
 from pyjms_tck.report.files import check_can_write, write_whole
@@ -187,6 +187,9 @@ def _judge(
     try:
         with LiveProgress(Console(stderr=True)) as progress:
             report = asyncio.run(_awaited(judge(task, progress)))
+    except KeyboardInterrupt:
+        typer.echo("pyjms-tck: ended by Ctrl-C; no report was made", err=True)
+        sys.exit(INTERRUPTED)
     except asyncio.CancelledError:
         typer.echo("pyjms-tck: ended by SIGTERM", err=True)
         sys.exit(128 + SIGTERM)

@@ -14,6 +14,7 @@ from pyjms import ConnectionFactory
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.url import ProviderUrl
+from pyjms_tck.checks import CheckError
 from pyjms_tck.profile import Profile
 
 __all__ = ["Environment", "Facts", "Waits"]
@@ -47,7 +48,10 @@ class Waits:
         end_ms = _CLOCK.monotonic_ms() + self.something_ms
         pause = Event()
         while not condition():
-            assert _CLOCK.monotonic_ms() < end_ms, f"waited {self.something_ms} ms in vain until {what}"
+            if _CLOCK.monotonic_ms() >= end_ms:
+                raise CheckError(
+                    f"waited {self.something_ms} ms in vain until {what}", what, f"not so after {self.something_ms} ms"
+                )
             pause.wait(0.005)
 
     def pause(self) -> None:

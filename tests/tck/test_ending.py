@@ -45,7 +45,7 @@ def end(process: int) -> None:
         os.kill(process, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_workers_that_hang_end_with_their_controller(tmp_path: Path, how: signal.Signals) -> None:
     profile, pipe, folder = tmp_path / "hangs.py", tmp_path / "pipe", tmp_path / "temporary"
     profile.write_text(dedent(HANGS), "utf-8")
@@ -69,6 +69,10 @@ def test_workers_that_hang_end_with_their_controller(tmp_path: Path, how: signal
     if how is signal.SIGTERM:
         assert controller.returncode == 128 + signal.SIGTERM
         assert said.endswith("pyjms-tck: ended by SIGTERM\n")
+    elif how is signal.SIGINT:
+        assert controller.returncode == 128 + signal.SIGINT
+        assert said.endswith("pyjms-tck: ended by Ctrl-C; no report was made\n")
+    if how is not signal.SIGKILL:
         assert list(folder.iterdir()) == []
     else:
         assert controller.returncode == -signal.SIGKILL

@@ -51,6 +51,7 @@ def show_outcome(console: Console, run: Run, outcome: Outcome, seconds: float) -
             f"[green]It adds up: {counted(completed.orders, 'order')} completed, {compensated.orders:,} compensated. "
             f"Nothing lost, nothing twice, nothing half done.[/] {seconds:.1f} s",
             soft_wrap=True,
+            highlight=False,
         )
     else:
         console.print(f"[bold red]It does not add up.[/] {seconds:.1f} s")

@@ -26,6 +26,8 @@ STYLES = {
 }
 FAILURES_SHOWN_MAX = 20
 TESTS_SHOWN_MAX = 2
+_HEAD_MAX = 24
+"""Longer ids, as those of the contract of the SPI, leave no room beside them on a terminal of 80 columns."""
 
 
 def print_report(console: Console, report: Report) -> None:
@@ -68,9 +70,8 @@ def _by_chapter(report: Report) -> Table:
 
 def _failure(judgement: Judgement) -> RenderableType:
     requirement = judgement.requirement
-    parts: list[RenderableType] = [
-        Text.assemble(("\nFAILED ", STYLES[Outcome.FAILED]), (requirement.id, "bold"), f"  {requirement.statement}")
-    ]
+    head = Text.assemble(("FAILED ", STYLES[Outcome.FAILED]), (requirement.id, "bold"))
+    parts: list[RenderableType] = ["", _beside(head, requirement.statement)]
     # A test that fails alike with several parameters is shown once: the reports in files name each.
     unlike = dict.fromkeys(
         (test.failure.expected, test.failure.seen, test.failure.where) for test in judgement.failures if test.failure
@@ -82,10 +83,22 @@ def _failure(judgement: Judgement) -> RenderableType:
         lines.add_row("seen", Text(printable(seen)))
         lines.add_row("where", Text(printable(where)))
         parts.append(Padding(lines, (0, 0, 0, 2)))
+    last = Table.grid(padding=(0, 1))
     if (more := len(judgement.failures) - len(shown)) > 0:
-        parts.append(Padding(Text(f"          and {more} more of its tests failed"), (0, 0, 0, 2)))
-    parts.append(Padding(Text(f"check     {requirement.hint}", style="italic"), (0, 0, 0, 2)))
+        last.add_row("", f"and {more} more of its tests failed")
+    last.add_row(Text("check   ", style="italic"), Text(requirement.hint, style="italic"))
+    parts.append(Padding(last, (0, 0, 0, 2)))
     return Group(*parts)
+
+
+def _beside(head: Text, text: str) -> RenderableType:
+    """Return `text` beside its head, on as many lines as it needs; after it, where the head is long."""
+    if head.cell_len > _HEAD_MAX:
+        return Text.assemble(head, f"  {printable(text)}")
+    lines = Table.grid(padding=(0, 2, 0, 0))
+    lines.add_column(no_wrap=True)
+    lines.add_row(head, Text(printable(text)))
+    return lines
 
 
 def _print_unsupported(console: Console, judgements: Iterable[Judgement]) -> None:
@@ -94,7 +107,7 @@ def _print_unsupported(console: Console, judgements: Iterable[Judgement]) -> Non
         return
     console.print("\n[bold]Not supported, as was declared before the run[/bold]")
     for reason, count in reasons.most_common():
-        console.print(Text(printable(f"  {count:>3}  {reason}")), highlight=False)
+        console.print(Padding(_beside(Text(f"{count:>3}"), reason), (0, 0, 0, 2)), highlight=False)
 
 
 def _print_observed(console: Console, judgements: Iterable[Judgement]) -> None:
@@ -103,15 +116,21 @@ def _print_observed(console: Console, judgements: Iterable[Judgement]) -> None:
         return
     console.print("\n[bold]Recorded, where the specification leaves it open[/bold]")
     for id, text in observed:
-        console.print(Text(printable(f"  {id}  {text}")), highlight=False)
+        console.print(Padding(_beside(Text(id), text), (0, 0, 0, 2)), highlight=False)
 
 
 def print_requirements(console: Console, requirements: Iterable[Requirement]) -> None:
-    """Print a list of requirements."""
+    """Print a list of requirements; as a table if their ids leave room for more."""
+    listed = list(requirements)
+    if any(len(each.id) > _HEAD_MAX for each in listed):
+        for each in listed:
+            console.print(Text(each.id, style="bold"), soft_wrap=True)
+            console.print(Padding(Text(each.statement), (0, 0, 0, 4)))
+        return
     table = Table(header_style="bold")
     for name in ("id", "level", "feature", "statement"):
         table.add_column(name, no_wrap=name == "id")
-    for requirement in requirements:
+    for requirement in listed:
         level = requirement.level if requirement.testable else "not testable"
         table.add_row(requirement.id, level, requirement.feature or "", Text(requirement.statement))
     console.print(table)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from pyjms.spi.terminal import escaped
 from pyjms.spi.words import counted
@@ -15,6 +16,9 @@ from pyjms_tck.results import Outcome, TestResult
 from pyjms_tck.runner.messages import Collected
 
 __all__ = ["LiveProgress"]
+
+_WIDE: Final = 120
+"""A terminal of so many columns has room for the name of the test that ended last."""
 
 
 class LiveProgress:
@@ -26,11 +30,14 @@ class LiveProgress:
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("[green]{task.fields[passed]} passed[/] [red]{task.fields[failed]} failed[/]"),
+            BarColumn(bar_width=40 if console.width >= _WIDE else 10),
+            MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=len("999/999"))),
+            TextColumn(
+                "[green]{task.fields[passed]} passed[/] [red]{task.fields[failed]} failed[/]",
+                table_column=Column(no_wrap=True, min_width=len("999 passed 99 failed")),
+            ),
             TimeElapsedColumn(),
-            TextColumn("[bright_black]{task.fields[last]}[/]"),
+            *([TextColumn("[bright_black]{task.fields[last]}[/]")] if console.width >= _WIDE else []),
             console=console,
             transient=True,
             disable=not console.is_terminal,

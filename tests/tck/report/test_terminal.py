@@ -23,28 +23,26 @@ if TYPE_CHECKING:
     from pyjms_tck.results import Report
 
 
-def printed(show: Callable[[Console], None]) -> str:
+def printed(show: Callable[[Console], None], *, width: int = 100) -> str:
     output = io.StringIO()
-    show(Console(file=output, width=100))
+    show(Console(file=output, width=width))
     return output.getvalue()
 
 
 def test_a_report_shows_the_table_the_failures_and_the_verdict(report: Report) -> None:
     text = printed(lambda console: print_report(console, report))
-    lines = text.splitlines()
+    lines = [line.rstrip() for line in text.splitlines()]
     assert "Demo 1.2 at demo://<here>" in lines
     assert any(
         line.split("│")[1:4] == [" 3 Messages   ", "      1 ", "      1 "] for line in lines if "Messages" in line
     )
     assert "FAILED 3.4.2-a  A <message> & its 'priority'." in lines
-    assert (
-        "  expected priority 9                                                                               " in lines
-    )
+    assert "  expected priority 9" in lines
     assert any(line.startswith("  seen     priority 4") for line in lines)
-    assert "  check     Look at 3.4.2-a." in text
+    assert "  check    Look at 3.4.2-a." in text
     assert "4.3-a  redelivers at once, 6 times" in text
     told = lines.index("Not supported, as was declared before the run")
-    assert lines[told + 1].rstrip() == "    1  the provider does not declare XA"
+    assert lines[told + 1] == "    1  the provider does not declare XA"
     assert lines[-1] == "Does not conform to JMS 1.1: 1 requirement failed."
 
 
@@ -120,3 +118,30 @@ def test_tests_that_fail_alike_are_shown_once(report: Report) -> None:
     assert text.count(fails[0].seen) == 1
     assert text.count("another") == 1
     assert "and 2 more of its tests failed" in text
+
+
+def test_what_goes_on_beneath_stands_where_it_began(report: Report) -> None:
+    """A text that went on in the first column looked like the next entry."""
+    long = judgement(
+        requirement("3.1-a", statement="word " * 40, hint="look " * 40),
+        Outcome.FAILED,
+        result("test", "3.1-a", outcome=Outcome.FAILED, failure=failure(seen="seen " * 40)),
+    )
+    observed = result("other", "3.2-a", observed=("chosen " * 40,))
+    open_left = judgement(requirement("3.2-a"), Outcome.PASSED, observed)
+    text = printed(lambda console: print_report(console, replace(report, judgements=(long, open_left))), width=80)
+    starts = {"word": 14, "look": 11, "seen seen": 11, "chosen": 9}
+    for word, start in starts.items():
+        found = [line for line in text.splitlines() if word in line]
+        assert len(found) > 2, text
+        assert {line.index(word, 9) for line in found} == {start}, found
+
+
+def test_requirements_with_long_ids_are_listed_whole_where_there_is_little_room() -> None:
+    """In a table they left no room for any other column, and were cut off."""
+    id = "what-a-branch-received-comes-back-marked-when-it-is-rolled-back-also-on-another-session"
+    text = printed(
+        lambda console: print_requirements(console, [replace(requirement("3.1-a"), id=id, statement="It comes back.")]),
+        width=80,
+    )
+    assert [line.rstrip() for line in text.splitlines()] == [id, "    It comes back."]

@@ -23,13 +23,15 @@ COLLECTED = Collected(
 )
 
 
-def drawn(*, on_a_terminal: bool, collected: Collected = COLLECTED) -> str:
+def drawn(*, on_a_terminal: bool, collected: Collected = COLLECTED, width: int = 160) -> str:
     output = io.StringIO()
-    console = Console(file=output, force_terminal=on_a_terminal, width=160, color_system=None)
+    console = Console(file=output, force_terminal=on_a_terminal, width=width, color_system=None)
     with LiveProgress(console) as progress:
         progress.on_collected(collected)
         for number, outcome in enumerate((Outcome.PASSED, Outcome.FAILED)):
-            progress.on_result(result(f"chapter_03/test_it.py::test_{number}", outcome=outcome))
+            progress.on_result(
+                result(f"chapter_03/test_it.py::test_{number}_of_a_rule_with_a_long_name", outcome=outcome)
+            )
         progress.refresh()
     return output.getvalue()
 
@@ -40,6 +42,12 @@ def test_a_terminal_shows_a_live_count() -> None:
     assert "2/3" in text
     assert "1 passed 1 failed" in text
     assert "test_1" in text
+
+
+def test_the_counts_are_whole_on_a_terminal_of_80_columns() -> None:
+    named = replace(COLLECTED.provider, name="the message broker with the long name")
+    text = drawn(on_a_terminal=True, collected=replace(COLLECTED, provider=named), width=80)
+    assert ("2/3" in text, "1 passed 1 failed" in text) == (True, True), text
 
 
 def test_a_log_gets_one_line() -> None:
