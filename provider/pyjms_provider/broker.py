@@ -337,6 +337,8 @@ class EmbeddedBroker:
                 self._stopped = is_first = True
                 connections = list(self._on_stop.values())
                 self._on_stop.clear()
+            if self._journal is not None:
+                self._journal.hasten()  # or each of those who write would wait for a server that does not answer
             for lose in connections:
                 lose(error)
             self._housekeeper.stop()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -83,6 +84,21 @@ class PostgresqlServer:
         self._run("pg_ctl", "stop", "--wait", "--mode", mode, "--pgdata")
 
     @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Have no process of the server do anything; the system takes connections, and what is sent, all the same."""
+        main = int((self._directory / "data" / "postmaster.pid").read_text().split()[0])
+        os.kill(main, signal.SIGSTOP)  # first, so that it begins no other
+        every = [main, *map(int, Path(f"/proc/{main}/task/{main}/children").read_text().split())]
+        try:
+            for process in every[1:]:
+                os.kill(process, signal.SIGSTOP)
+            yield
+        finally:
+            for process in every:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
+
+    @contextmanager
     def forgetful(self) -> Iterator[Callable[[], None]]:
         """Write nothing but what is forced, as for some tenths of a second at all times; yields what has the server die and start again."""
 
@@ -95,6 +111,19 @@ class PostgresqlServer:
             yield die
         finally:
             self._configure("RESET wal_writer_delay")
+
+    @contextmanager
+    def without_stand_by(self) -> Iterator[None]:
+        """Have each forced commit wait for a stand-by server that is not there."""
+        with self.connect() as waiting, self.connect() as looking:
+            self._configure("SET synchronous_standby_names = 'nobody'")
+            try:
+                while not _waits_for_stand_by(waiting, looking):
+                    pass  # one of the server's processes has not heard of it yet
+                yield
+            finally:
+                self._configure("RESET synchronous_standby_names")
+                _await_results(waiting)
 
     def _configure(self, change: LiteralString) -> None:
         with self.connect() as connection:
@@ -118,3 +147,22 @@ class PostgresqlServer:
         with self.connect() as connection:
             connection.execute(f"CREATE SCHEMA {schema}".encode())
         return f"postgresql+psycopg://postgres@127.0.0.1:{self._port}/postgres?options=-csearch_path%3D{schema}"
+
+
+def _waits_for_stand_by(waiting: psycopg.Connection[Any], looking: psycopg.Connection[Any]) -> bool:
+    """Commit something, and return whether that waits for a stand-by server."""
+    waiting.pgconn.send_query(b"SELECT pg_logical_emit_message(true, 'tests', '')")
+    while True:
+        waiting.pgconn.consume_input()
+        if not waiting.pgconn.is_busy():
+            _await_results(waiting)
+            return False
+        pid = waiting.info.backend_pid
+        found = looking.execute("SELECT wait_event FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchone()
+        if found == ("SyncRep",):
+            return True
+
+
+def _await_results(connection: psycopg.Connection[Any]) -> None:
+    while connection.pgconn.get_result() is not None:
+        pass

@@ -409,6 +409,9 @@ class Journal(ABC):
         its name. Those of a topic stay when a subscription to it goes.
         """
 
+    def hasten(self) -> None:  # noqa: B027 - not every journal waits for somebody else
+        """Hear that it is about to be closed: from now on calls wait no longer than they must for what does not answer. Does not wait."""
+
     @abstractmethod
     def close(self, *, clean: bool) -> None:
         """Write what was noted and let go of the journal. May be repeated; calls of `note` are ignored from then on.

@@ -180,6 +180,9 @@ class Database(ABC):
         """Return the same to a connection that has written something; until its transaction ends, nobody else opens the database."""
         return self.opening_of(connection)
 
+    def hasten(self) -> None:  # noqa: B027 - not every database is a server's
+        """Hear that the store is about to be closed, so that nobody waits long any more for a server that does not answer. Any thread."""
+
     def interrupt(self) -> None:
         """End the wait of a commit for a server that went away, and of who reads for others; from now on none waits. Any thread."""
         self.readers.interrupt()

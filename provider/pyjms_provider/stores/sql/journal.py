@@ -436,6 +436,9 @@ class SqlJournal(Journal):
 
     # The end
 
+    def hasten(self) -> None:
+        self._database.hasten()
+
     def close(self, *, clean: bool) -> None:
         with self._lock:
             if self._is_closed:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -33,6 +33,8 @@ from pyjms_provider.stores.errors import (
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import merge
 from pyjms_provider.stores.sql.database import Database
+from pyjms_provider.stores.sql.patience import Patience, unhurried
+from pyjms_provider.stores.sql.readers import WAIT_S, Readers
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, PoolProxiedConnection, Table
@@ -45,6 +47,8 @@ __all__ = ["HolderConnection", "PostgresqlDatabase", "UnloggedDatabase", "unders
 SETTLE_MS: Final = 10_000
 """How long a commit whose outcome is unknown waits for the server to come back, before it is in doubt."""
 RETRY_MS: Final = 100
+_CONNECTING_S: Final = 10.0
+"""So much longer a thread waits for another one's reader than that for the server, and a new connection after it."""
 _UNFORCED_MS: Final = 1000
 """A write is forced if one before it was not, and is older: so little has to be kept that a dying server may forget."""
 _LOCK_CLASS: Final = 0x706A6D73
@@ -61,6 +65,9 @@ _HELD_OPENING: Final = (
 )
 """The same, and who opens it waits for the transaction: for less than its lock_timeout, should the transaction's machine vanish now."""
 _FETCH: Final = 2000
+_FORCE: Final = "SELECT pg_logical_emit_message(true, 'pyjms', '')"
+"""Changes nothing, but its commit has what was committed before as safe as a forced commit: a server that had waited for its stand-by server
+to have a commit lets others see it when that wait is ended."""
 _UNFORCED: Final = "SET LOCAL synchronous_commit TO OFF"
 
 
@@ -150,10 +157,12 @@ class _Postgresql(Database):
     reading_options: ClassVar[Mapping[str, str]] = {"isolation_level": "REPEATABLE READ"}
     errors = (psycopg.Error, SQLAlchemyError, OverflowError, ValueError, TypeError)
 
-    def __init__(self, engine: Engine, where: str) -> None:
-        """`engine` commits each statement by itself; `where` names the database."""
+    def __init__(self, engine: Engine, where: str, patience: Patience) -> None:
+        """`engine` commits each statement by itself; `where` names the database; `patience`: of the engine's connections."""
         super().__init__(engine, where)
+        self.readers = Readers(where, wait_s=max(WAIT_S, patience.limit_ms / 1000 + _CONNECTING_S))
         self._where = where
+        self._patience = patience
 
     @staticmethod
     def opening_of(connection: Connection) -> tuple[object, ...]:
@@ -165,8 +174,14 @@ class _Postgresql(Database):
     def understand(self, error: Exception) -> StoreError:
         return understand(error, self._where)
 
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        with super().reading() as connection, unhurried(connection):
+            yield connection
+
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
         connection: Any = lent.driver_connection
+        connection.limit_ms = math.inf  # until it is closed: all that is kept comes by it
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         names = count()
 
@@ -177,15 +192,24 @@ class _Postgresql(Database):
 
         return run
 
+    def hasten(self) -> None:
+        self._patience.hasten()
+
+    def interrupt(self) -> None:
+        super().interrupt()
+        self.hasten()
+
 
 class PostgresqlDatabase(_Postgresql):
     """One schema of one database."""
 
     may_be_lost: ClassVar[bool] = True
 
-    def __init__(self, engine: Engine, holder: HolderConnection, clock: Clock, *, where: str, forces: bool) -> None:
+    def __init__(
+        self, engine: Engine, holder: HolderConnection, clock: Clock, patience: Patience, *, where: str, forces: bool
+    ) -> None:
         """`forces`: whether writes are ever forced."""
-        super().__init__(engine, where)
+        super().__init__(engine, where, patience)
         self._holder = holder
         self._clock = clock
         self._forces = forces
@@ -278,6 +302,8 @@ class PostgresqlDatabase(_Postgresql):
 
     def _may_retry(self, until_ms: float) -> bool:
         """Wait a little, and return whether there is time for another attempt."""
+        if self._patience.has_given_up:
+            return False
         if self._clock.wait(self._closing, min(until_ms, self._clock.monotonic_ms() + RETRY_MS)):
             self._closing.set()
             return False
@@ -330,7 +356,7 @@ class PostgresqlDatabase(_Postgresql):
         while True:
             try:
                 connection = self._connect_again()
-                if self._was_written(connection, batch):
+                if self._was_written(connection, batch, force=force):
                     return
             except LostStoreError as error:
                 raise InDoubtError(f"{error.reason}; it is not known whether the last changes were written") from error
@@ -347,12 +373,16 @@ class PostgresqlDatabase(_Postgresql):
             f"the changes were written: {cause}"
         ) from cause
 
-    def _was_written(self, connection: psycopg.Connection[Row], batch: Batch) -> bool:
+    def _was_written(self, connection: psycopg.Connection[Row], batch: Batch, *, force: bool) -> bool:
         witness = batch.witness
         message = batch.first_message
         if message is not None:
             witness = (self.statements.has_message, (message,))
-        return witness is not None and connection.execute(_sql(witness[0]), witness[1]).fetchone() is not None
+        if witness is None or connection.execute(_sql(witness[0]), witness[1]).fetchone() is None:
+            return False
+        if force:
+            write(connection, [(_FORCE, [()])], force=True)
+        return True
 
     def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
         return fetch_many(self, self._read_many, ids)
@@ -369,8 +399,8 @@ class PostgresqlDatabase(_Postgresql):
 class UnloggedDatabase(_Postgresql):
     """The table of paged-out messages, which the server neither logs nor forces."""
 
-    def __init__(self, engine: Engine, where: str) -> None:
-        super().__init__(engine, where)
+    def __init__(self, engine: Engine, where: str, patience: Patience) -> None:
+        super().__init__(engine, where, patience)
         self._read_many = _by_ids(engine, t.PAGED)
 
     def commit(self, batch: Batch, *, force: bool) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import URL, create_engine, delete, select, text
+from sqlalchemy import URL, create_engine, delete, event, select, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
+from pyjms.spi.errors import UrlError
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.errors import HeldStoreError, StoreError, UnavailableStoreError, UnsupportedStoreError
 from pyjms_provider.stores.file_lock import describe_holder
@@ -20,6 +23,7 @@ from pyjms_provider.stores.stand_by import HOW_TO_STAND_BY, acquire
 try:
     from psycopg.errors import LockNotAvailable
 
+    from pyjms_provider.stores.sql.patience import DEFAULT_LIMIT_MS, Patience, unhurried
     from pyjms_provider.stores.sql.postgresql import HolderConnection, PostgresqlDatabase, UnloggedDatabase, understand
 except ModuleNotFoundError as error:
     raise UnsupportedStoreError(
@@ -29,7 +33,9 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-__all__ = ["make_engine", "open_postgresql"]
+    from pyjms.spi.clock import Clock, Signal
+
+__all__ = ["make_engine", "open_postgresql", "patience_of"]
 
 # The server must notice that a holder's machine is gone, and no writer waits for ever for an application's lock. Nothing is probed while an
 # answer is on its way that nobody confirms: for that there is a timeout of its own, without which the system tries for a quarter of an hour.
@@ -44,6 +50,9 @@ _CONNECTING: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
+_ANSWER: Final = "pyjms_answer_timeout"
+"""The option of a store's URL that says how long the server may be silent, in seconds."""
+_LONGEST_S: Final = 86_400
 _IS_LOGGED: Final = "SELECT relpersistence <> 'u' FROM pg_class WHERE oid = %s::regclass"
 _LOCKING: Final = (
     "SELECT DISTINCT application_name, pid FROM pg_locks JOIN pg_stat_activity USING (pid) "
@@ -58,7 +67,8 @@ def open_postgresql(wanted: Wanted) -> tuple[PostgresqlDatabase, Paging, Meta]:
     """Return the database, held, and how it was left. Raises as `open_journal`."""
     url = wanted.url
     where = url.set(password=None, query={}).render_as_string()
-    engine = make_engine(url)
+    patience = patience_of(url, wanted.clock, wanted.cancelled)
+    engine = make_engine(url, patience)
     holding = HolderConnection(engine)
     try:
         meta = acquire(
@@ -69,23 +79,35 @@ def open_postgresql(wanted: Wanted) -> tuple[PostgresqlDatabase, Paging, Meta]:
         )
         holding.epoch = meta.epoch
         forces = wanted.synchronous is Synchronous.FULL
-        database = PostgresqlDatabase(engine, holding, wanted.clock, where=where, forces=forces)
-        return database, Paging(UnloggedDatabase(make_engine(url), where), lambda: None), meta
+        database = PostgresqlDatabase(engine, holding, wanted.clock, patience, where=where, forces=forces)
+        return database, Paging(UnloggedDatabase(make_engine(url, patience), where, patience), lambda: None), meta
     except BaseException:
         holding.unlock()
         engine.dispose()
         raise
 
 
-def make_engine(url: URL) -> Engine:
-    """Return an engine whose connections notice that the server is gone. Raises `UnsupportedStoreError`."""
+def patience_of(url: URL, clock: Clock, cancelled: Signal | None = None) -> Patience:
+    """Return how long to wait for answers, as a store's URL says; `cancelled` ends its opening. Raises `UrlError`."""
+    wanted = url.query.get(_ANSWER)
+    if wanted is None:
+        return Patience(clock, cancelled=cancelled)
+    if not isinstance(wanted, str) or not re.fullmatch("[1-9][0-9]{0,4}", wanted) or int(wanted) > _LONGEST_S:
+        raise UrlError(
+            f"{wanted!r} is no value of {_ANSWER}; write seconds, from 1 to {_LONGEST_S}, as {DEFAULT_LIMIT_MS / 1000:.0f}"
+        )
+    return Patience(clock, int(wanted) * 1000.0, cancelled=cancelled)
+
+
+def make_engine(url: URL, patience: Patience) -> Engine:
+    """Return an engine whose connections notice that the server is gone, or does not answer. Raises `UnsupportedStoreError`."""
     # SQLAlchemy hands everything in `connect_args` to the driver, after what the URL says itself.
     wanted = {name: value for name, value in _CONNECTING.items() if name not in url.query}
     options = url.query.get("options", "")
     wanted["options"] = f"{_SESSION} {options if isinstance(options, str) else ' '.join(options)}".strip()
     try:
-        return create_engine(
-            url.difference_update_query(["options"]),
+        engine = create_engine(
+            url.difference_update_query(["options", _ANSWER]),
             paramstyle="format",
             isolation_level="AUTOCOMMIT",
             connect_args=wanted,
@@ -94,12 +116,22 @@ def make_engine(url: URL) -> Engine:
     except (ArgumentError, SQLAlchemyError) as error:
         raise UnsupportedStoreError(f"PostgreSQL cannot be used as a store: {error}") from error
 
+    @event.listens_for(engine, "do_connect")
+    def connect(_dialect: object, _record: object, arguments: Sequence[Any], options: Mapping[str, Any]) -> object:
+        return patience.connect(*arguments, **options)
+
+    return engine
+
 
 def _take_over(holding: HolderConnection, engine: Engine, where: str, wanted: Wanted) -> Meta:
     """Take the lock, and have the schema ready. Raises `StoreError`; another attempt may follow."""
     try:
         _hold(holding, engine, where)
-        with engine.connect().execution_options(isolation_level="READ COMMITTED") as connection, connection.begin():
+        with (
+            engine.connect().execution_options(isolation_level="READ COMMITTED") as connection,
+            unhurried(connection),
+            connection.begin(),
+        ):
             prepare_schema(connection, where, is_shared=wanted.is_shared)
             # From here on who takes the lock waits for this transaction; who has taken it before is found now.
             holding.confirm()

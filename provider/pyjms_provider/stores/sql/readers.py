@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine, PoolProxiedConnection
     from sqlalchemy.engine.interfaces import DBAPICursor
 
-__all__ = ["POOL_OPTIONS", "READERS", "Reader", "Readers"]
+__all__ = ["POOL_OPTIONS", "READERS", "WAIT_S", "Reader", "Readers"]
 
 POOL_OPTIONS: Final[Mapping[str, Any]] = {"pool_size": 1, "max_overflow": -1}
 """For an engine: it keeps one connection that nobody uses, and has nobody wait for another, as by its defaults the sixteenth would."""

@@ -152,9 +152,10 @@ class SqlConfigurationStore(ConfigurationStore):
         return engine, lock.release
 
     def _hold_postgresql(self) -> tuple[Engine, Callable[[], None]]:
-        from pyjms_provider.stores.sql.postgresql_opening import make_engine
+        from pyjms_provider.stores.sql.postgresql_opening import make_engine, patience_of
 
-        engine = make_engine(self._url).execution_options(isolation_level="READ COMMITTED")
+        patience = patience_of(self._url, self._clock)
+        engine = make_engine(self._url, patience).execution_options(isolation_level="READ COMMITTED")
         try:
             held = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             lock = text("SELECT pg_try_advisory_lock(:class, hashtext(current_schema()))")

@@ -1,0 +1,183 @@
+"""PostgreSQL that takes what it is sent, and does not answer: it is stopped, its disk hangs, or its stand-by server is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Thread
+from time import monotonic
+from urllib.parse import quote
+
+import pytest
+
+from pyjms import ConnectionFactory, JMSException
+from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.errors import InDoubtError, ProviderError, UrlError
+from pyjms.spi.registry import find_provider
+from pyjms.spi.url import ProviderUrl
+from pyjms_provider.core.journal import Changes, Removal
+from pyjms_provider.settings import StoreSettings
+from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
+from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql import patience as patience_module
+from pyjms_provider.stores.sql import postgresql as postgresql_module
+from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.world import World
+from tests.provider.postgresql import PostgresqlServer
+from tests.provider.stores.unwatched import UnwatchedClock
+
+LONG_S = 30
+QUICK = "&pyjms_answer_timeout=1&connect_timeout=2"
+
+
+@pytest.fixture(autouse=True)
+def settles_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nobody try again for long: the server is still as it was."""
+    monkeypatch.setattr(postgresql_module, "SETTLE_MS", 0)
+
+
+@contextmanager
+def opened(url: str, cancelled: Signal | None = None) -> Iterator[World]:
+    home = JournalHome(
+        lambda holder: open_journal(StoreSettings(url=url), holder, UnwatchedClock(), cancelled=cancelled)
+    )
+    yield World(home)
+    home.close()
+
+
+def test_what_a_server_that_stands_still_does_not_answer_is_in_doubt(postgresql: PostgresqlServer) -> None:
+    """Its system confirms all that is sent, so that no time-out of the network ends the wait."""
+    with opened(postgresql.make_store() + QUICK) as world:
+        first, second, third = (world.message() for _ in range(3))
+        world.add(first)
+        with postgresql.standing_still():
+            with pytest.raises(InDoubtError, match=r"not known whether .*has not answered for 1\.\d s"):
+                world.add(second)
+            with pytest.raises(UnavailableStoreError, match="nothing was written"):
+                world.add(third)
+            world.journal.note(Changes(removals=[Removal(world.queue, second.reference)]))
+        world.add(third)
+        assert [message for message, _ in world.reopen().ids] == [first.reference.id, third.reference.id]
+
+
+def test_what_it_does_not_send_is_not_read(postgresql: PostgresqlServer) -> None:
+    with opened(postgresql.make_store() + QUICK) as world:
+        sent = world.add(world.message())
+        assert world.bodies(sent.reference.id)
+        with (
+            postgresql.standing_still(),
+            pytest.raises(UnavailableStoreError, match="connection timeout expired"),  # with a second connection
+        ):
+            world.bodies(sent.reference.id)
+        assert world.bodies(sent.reference.id)
+
+
+def test_a_commit_that_waits_for_a_stand_by_server_is_not_confirmed_by_looking(
+    postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once that wait is ended the server shows what it has committed, and nobody else has it: its disk may be lost."""
+    with opened(postgresql.make_store() + QUICK) as world:
+        first, second = world.message(), world.message()
+        with monkeypatch.context() as patient, postgresql.without_stand_by():
+            patient.setattr(postgresql_module, "SETTLE_MS", 2000)
+            with pytest.raises(InDoubtError, match="not answered"):
+                world.add(first)
+        world.add(second)
+        assert [message for message, _ in world.reopen().ids] == [first.reference.id, second.reference.id]
+
+
+def test_a_journal_can_be_closed_while_a_write_waits(
+    postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience_module, "CLOSING_MS", 300)
+    errors: list[ProviderError] = []
+    with opened(postgresql.make_store()) as world, postgresql.standing_still():
+        journal = world.journal
+        assert isinstance(journal, SqlJournal)
+        began = Signal()
+        real = postgresql_module.write
+
+        def send() -> None:
+            try:
+                world.add(world.message())
+            except ProviderError as error:
+                errors.append(error)
+
+        def begin(*arguments: object, force: bool) -> None:
+            began.set()
+            real(*arguments, force=force)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(postgresql_module, "write", begin)
+        sending = Thread(target=send)
+        sending.start()
+        assert began.wait(LONG_S)
+        journal.close(clean=True)
+        sending.join(LONG_S)
+    assert [type(error) for error in errors] == [InDoubtError]
+
+
+def test_a_broker_can_be_stopped_while_clients_wait(
+    postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them waits for the server, and the others, the housekeeper too perhaps, for its turn to end."""
+    monkeypatch.setattr(patience_module, "CLOSING_MS", 300)
+    url = f"vm://stands-still?store={quote(postgresql.make_store(), safe='')}"
+    began = Signal()
+    real = postgresql_module.write
+
+    def begin(*arguments: object, force: bool) -> None:
+        began.set()
+        real(*arguments, force=force)  # type: ignore[arg-type]
+
+    errors: list[JMSException] = []
+    with ConnectionFactory(url).create_connection() as connection:
+        sessions = [connection.create_session() for _ in range(3)]
+
+        def send(number: int) -> None:
+            session = sessions[number]
+            try:
+                session.create_producer(session.create_queue("orders")).send(session.create_text_message("one"))
+            except JMSException as error:
+                errors.append(error)
+
+        senders = [Thread(target=send, args=(number,)) for number in range(3)]
+        send(0)
+        assert errors == []
+        monkeypatch.setattr(postgresql_module, "write", begin)
+        with postgresql.standing_still():
+            for sender in senders:
+                sender.start()
+            assert began.wait(LONG_S)
+            began_s = monotonic()
+            find_provider("vm").stop_broker(ProviderUrl.parse(url))
+            assert monotonic() - began_s < LONG_S / 2
+            for sender in senders:
+                sender.join(LONG_S)
+    assert len(errors) == 3
+
+
+def test_who_reads_all_that_is_kept_waits_as_long_as_it_takes(postgresql: PostgresqlServer) -> None:
+    cancelled = Signal()
+    with opened(postgresql.make_store() + QUICK, cancelled) as world:
+        journal = world.journal
+        assert isinstance(journal, SqlJournal)
+        database = journal._database
+        with database.reading() as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(1.5)")
+        with database.streaming() as run:
+            assert len(list(run("SELECT pg_sleep(1.5)"))) == 1
+        with pytest.raises(StoreError, match="not answered for 1"):
+            database.query("SELECT pg_sleep(600)")
+        cancelled.set()
+        with pytest.raises(StoreError, match="cancelled"), database.reading() as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(600)")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "86401", "long", "1&pyjms_answer_timeout=2"])
+def test_a_time_that_is_none_is_refused(postgresql: PostgresqlServer, value: str) -> None:
+    url = f"{postgresql.make_store()}&pyjms_answer_timeout={value}"
+    with pytest.raises(UrlError, match="write seconds, from 1 to 86400, as 30"):
+        open_journal(StoreSettings(url=url), "test", SystemClock())
+    with pytest.raises(UrlError, match="write seconds, from 1 to 86400, as 30"):
+        SqlConfigurationStore(url).open("test")
