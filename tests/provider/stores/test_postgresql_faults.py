@@ -239,14 +239,17 @@ def test_what_is_said_of_the_connection_is_no_refusal(world: World, said: str) -
     assert not postgresql_module.was_refused(raised.value)
 
 
+@pytest.mark.parametrize("has_ends", [False, True])
 def test_another_brokers_take_over_is_noticed_before_the_next_commit(
-    postgresql: PostgresqlServer, url: str, world: World, lost: list[ProviderError]
+    postgresql: PostgresqlServer, url: str, world: World, lost: list[ProviderError], has_ends: bool
 ) -> None:
+    """Also where something is looked up before it."""
     cut_connection(postgresql, world)
+    if has_ends:
+        world.journal.note(Changes(outcomes=[BranchOutcome(xid(1), commit=False)]))
     second = open_journal(StoreSettings(url=url), "second", SystemClock())
-    message = world.message()
-    with pytest.raises(InDoubtError, match="another broker has held the store"):
-        world.add(message)
+    with pytest.raises(LostStoreError if has_ends else InDoubtError, match="another broker has held the store"):
+        world.add(world.message())
     with pytest.raises(LostStoreError, match="another broker has held the store"):
         world.add(world.message())
     second.close(clean=True)

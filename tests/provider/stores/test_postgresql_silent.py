@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
 from time import monotonic
 from urllib.parse import quote
 
+import psycopg
 import pytest
 
 from pyjms import ConnectionFactory, JMSException
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import InDoubtError, ProviderError, UrlError
 from pyjms.spi.registry import find_provider
+from pyjms.spi.replay import StageName
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.core.journal import Changes, Removal
+from pyjms_provider.core.journal import BranchOutcome, Changes, PipelineChanges, Removal, StageRecord
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
@@ -23,7 +25,7 @@ from pyjms_provider.stores.sql import patience as patience_module
 from pyjms_provider.stores.sql import postgresql as postgresql_module
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
 from pyjms_provider.stores.testing import JournalHome
-from pyjms_provider.stores.testing.world import World
+from pyjms_provider.stores.testing.world import World, xid
 from tests.provider.postgresql import PostgresqlServer
 from tests.provider.stores.unwatched import UnwatchedClock
 
@@ -83,8 +85,52 @@ def test_a_commit_that_waits_for_a_stand_by_server_is_not_confirmed_by_looking(
             patient.setattr(postgresql_module, "SETTLE_MS", 2000)
             with pytest.raises(InDoubtError, match="not answered"):
                 world.add(first)
-        world.add(second)
+        _when_free(lambda: world.add(second))
         assert [message for message, _ in world.reopen().ids] == [first.reference.id, second.reference.id]
+
+
+@pytest.mark.parametrize("ends", ["branch", "staged unit"])
+def test_the_end_of_what_is_committed_later_finds_it(
+    postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """Nobody has answered when it was prepared, so its end is noted; and while the server commits it, nobody sees it."""
+    name = StageName("sink", 1, 0, "attempt")
+    staged = StageRecord(name=name, messages=0, staged_ms=1, discarded_after_ms=2)
+
+    def refuse(_holder: object) -> bool:
+        raise psycopg.OperationalError("connection refused")
+
+    with opened(postgresql.make_store() + QUICK) as world:
+        with postgresql.without_stand_by():
+            with monkeypatch.context() as away, pytest.raises(InDoubtError):
+                away.setattr(postgresql_module.HolderConnection, "acquire", refuse)
+                if ends == "branch":
+                    world.prepare(1)
+                else:
+                    world.journal.write(Changes(pipelines=PipelineChanges(staged=staged)), force=True)
+            if ends == "branch":
+                world.journal.note(Changes(outcomes=[BranchOutcome(xid(1), commit=False)]))
+            else:
+                world.journal.note(Changes(pipelines=PipelineChanges(outcomes=[(name, False)])))
+            with pytest.raises(UnavailableStoreError, match="lock in PostgreSQL is not free yet"):
+                world.prepare(2)
+        _when_free(lambda: world.prepare(2))
+        found = world.reopen().recovery
+        assert [branch.xid for branch in found.branches] == [xid(2)]
+        assert [stage.record.name for stage in found.stages] == []
+
+
+def _when_free(write: Callable[[], object]) -> None:
+    """Write as soon as the server has ended what it has committed before, for which it may need a moment."""
+    until_s = monotonic() + LONG_S
+    while True:
+        try:
+            write()
+        except UnavailableStoreError as error:
+            if "not free yet" not in error.reason or monotonic() > until_s:
+                raise
+        else:
+            return
 
 
 def test_a_journal_can_be_closed_while_a_write_waits(

@@ -204,6 +204,7 @@ class SqlJournal(Journal):
         try:
             was_written = self._write_all(self._look_up(noted), members)
         except ProviderError as error:
+            self._look_for_loss(error)
             # of the look-up; a branch may be prepared anew by its old name, so none overtakes it
             for member in members:
                 member.error = error
@@ -215,6 +216,9 @@ class SqlJournal(Journal):
         """Return what was noted, with what its ends come to, one after the other. Raises `ProviderError`."""
         if noted is None:
             return None
+        if noted.ends:
+            # What they end may be committed while nobody holds the store, and is seen by nobody until then.
+            self._database.look()
         while noted.ends:
             noted.batch.absorb(self._batch(noted.ends[0]))
             del noted.ends[0]
