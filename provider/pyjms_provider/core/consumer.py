@@ -35,6 +35,7 @@ class Consumer:
         "acquires",
         "cursor",
         "group",
+        "is_attached",
         "number",
         "place",
         "priority",
@@ -63,6 +64,8 @@ class Consumer:
         """Consumers of higher priority are served first while they want messages."""
         self.acquires = acquires
         """False: it looks at messages and takes none."""
+        self.is_attached = False
+        """Whether its queue may know of it: an interrupted coming, or going, leaves that to the next call."""
         self.place = ConsumerList.REMOVED
         self.group: PriorityGroup | None = None
         """The lists of its priority, one of which `place` names."""

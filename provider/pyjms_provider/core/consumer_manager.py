@@ -362,13 +362,14 @@ class ConsumerManager:
         """Take in a consumer: not interested yet, or one that only looks."""
         consumer.group = self._group_of(consumer.priority)
         self._move(consumer, ConsumerEvent.ADD if consumer.acquires else ConsumerEvent.ADD_NON_ACQUIRING)
-        self.non_acquiring_count += not consumer.acquires
+        self._note_non_acquiring()
 
     def remove(self, consumer: Consumer) -> bool:
-        """Let a consumer go; return whether it had been woken, so that another one must be."""
+        """Let a consumer go; return whether it had been woken, so that another one must be. May be repeated if the thread was interrupted."""
         was_notified = consumer.place is _NOTIFIED
-        self._move(consumer, ConsumerEvent.REMOVE)
-        self.non_acquiring_count -= not consumer.acquires
+        if consumer.place is not _REMOVED:
+            self._move(consumer, ConsumerEvent.REMOVE)
+        self._note_non_acquiring()
         self._groups = [group for group in self._groups if not group.is_empty]
         self._forget_vain()
         self._note_priorities()
@@ -428,10 +429,12 @@ class ConsumerManager:
             if group.priority == priority:
                 return group
         made = PriorityGroup(priority)
-        self._groups.append(made)
-        self._groups.sort(key=lambda group: -group.priority)
+        self._groups = sorted([*self._groups, made], key=lambda group: -group.priority)
         self._note_priorities()
         return made
+
+    def _note_non_acquiring(self) -> None:
+        self.non_acquiring_count = sum(len(group.lists[ConsumerList.NON_ACQUIRING]) for group in self._groups)
 
     def _note_priorities(self) -> None:
         self.has_priorities = len(self._groups) > 1

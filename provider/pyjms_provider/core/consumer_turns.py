@@ -140,7 +140,7 @@ class GroupOwners:
 
     def left(self, consumer: Consumer) -> None:
         """Note that `consumer` has ended: its groups are anybody's."""
-        for name in self._owned.pop(consumer, ()):
+        for name in tuple(self._owned.get(consumer, ())):
             group = self._groups.get(name)
             if group is None or group.owner is not consumer:
                 continue
@@ -149,6 +149,7 @@ class GroupOwners:
             self._idle.pop(name, None)
             if not group.entries:
                 del self._groups[name]
+        self._owned.pop(consumer, None)
 
 
 class ActiveConsumer:

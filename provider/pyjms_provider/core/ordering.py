@@ -334,9 +334,9 @@ class Ordering:
             self._cursors.close(text)
             return
         cursor = self._indexed[text]
-        self._indexed.close(text)
-        if not cursor.users and cursor.index is not None:
+        if cursor.users == 1 and cursor.index is not None:
             cursor.index.close_cursor(cursor)
+        self._indexed.close(text)  # last, as all else may be repeated if the thread is interrupted
 
     def may_have(self, cursor: Cursor | None) -> bool:
         """Return whether there may be a message for `cursor` (None: any message), without evaluating anything."""

@@ -165,6 +165,7 @@ class Queue(RestorableQueue, SettlingQueue):
                 raise ChannelClosedError(f"{self._name} no longer exists")
             if consumer.session.is_closed:
                 raise ClosedError("the session is closed")
+            consumer.is_attached = True
             selector = consumer.selector
             consumer.acquires = consumer.acquires and not self.policy.non_destructive
             if not consumer.acquires:
@@ -179,19 +180,18 @@ class Queue(RestorableQueue, SettlingQueue):
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer; what it pulled stays with its session. May be repeated."""
-        with self._lock:
-            if consumer.place is ConsumerList.REMOVED:
-                return
-            if consumer.acquires and consumer.selector is not None:
-                self._ordering.close_cursor(consumer.selector.text)
-            self._ordering.forget_turn(consumer)
-            was_notified = self._manager.remove(consumer)
-            if self._rules is not None:
-                self._rules.left(consumer)
-                was_notified = was_notified or self._rules.weighs
-            woken = self._successors() if was_notified else ()
-        for other in woken:
-            other.notify_work()
+        try:
+            with self._lock:
+                try:
+                    woken = self._detach(consumer)
+                except BaseException:
+                    self._detach(consumer)
+                    raise
+            for other in woken:
+                other.notify_work()
+        except BaseException:
+            self._make_up()
+            raise
 
     def keep_cursor(self, selector: Selector | None) -> Callable[[], None]:
         """Remember what a selector has seen while consumers with it come and go, until the answer is called."""
@@ -214,18 +214,26 @@ class Queue(RestorableQueue, SettlingQueue):
 
         When interest begins and there may be work, it is woken. When interest ends, the wake-up is handed on.
         """
-        with self._lock:
-            consumer.wants_wake_ups = desired
-            woken = self._review(consumer)
-        for other in woken:
-            other.notify_work()
+        try:
+            with self._lock:
+                consumer.wants_wake_ups = desired
+                woken = self._review(consumer)
+            for other in woken:
+                other.notify_work()
+        except BaseException:
+            self._make_up()
+            raise
 
     def review_interest(self, consumer: Consumer) -> None:
         """Do the same after the consumer's connection was started or stopped."""
-        with self._lock:
-            woken = self._review(consumer)
-        for other in woken:
-            other.notify_work()
+        try:
+            with self._lock:
+                woken = self._review(consumer)
+            for other in woken:
+                other.notify_work()
+        except BaseException:
+            self._make_up()
+            raise
 
     # Messages are pulled
 
@@ -364,6 +372,22 @@ class Queue(RestorableQueue, SettlingQueue):
         if self._rules is not None:
             return self._rules.successors(self._manager, self._ordering)
         return self._manager.choose_successors(self._ordering.may_have)
+
+    def _detach(self, consumer: Consumer) -> Sequence[Consumer]:
+        """Let go of a consumer, if that is not done; return whom to wake. What a thread did that was interrupted is not done twice."""
+        if not consumer.is_attached:
+            return ()
+        weighs = False
+        if self._rules is not None:
+            self._rules.left(consumer)
+            weighs = self._rules.weighs
+        self._ordering.forget_turn(consumer)
+        was_notified = self._manager.remove(consumer)
+        if consumer.acquires and consumer.cursor is not None and consumer.selector is not None:
+            self._ordering.close_cursor(consumer.selector.text)
+            consumer.cursor = None  # with no call before, at which Python could interrupt the thread
+        consumer.is_attached = False
+        return self._successors() if was_notified or weighs else ()
 
     def _review(self, consumer: Consumer) -> Sequence[Consumer]:
         manager = self._manager

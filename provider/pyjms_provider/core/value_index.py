@@ -183,17 +183,21 @@ class ValueIndex(Cursor):
         cursor = Cursor(matches)
         cursor.index = self
         cursor.key = key
+        cursors = self._cursors.get(key)
+        if cursors is None:  # with no call from here on, at which Python could interrupt the thread
+            cursors = self._cursors[key] = {}
         self.ready[cursor] = None
-        self._cursors.setdefault(key, {})[cursor] = None
+        cursors[cursor] = None
         return cursor
 
     def close_cursor(self, cursor: Cursor) -> None:
-        """Forget a cursor that `open_cursor` made."""
+        """Forget a cursor that `open_cursor` made. May be repeated."""
         self.ready.pop(cursor, None)
-        cursors = self._cursors[cursor.key]
-        del cursors[cursor]
-        if not cursors:
-            del self._cursors[cursor.key]
+        cursors = self._cursors.get(cursor.key)
+        if cursors is not None:
+            cursors.pop(cursor, None)
+            if not cursors:
+                del self._cursors[cursor.key]
 
     @property
     def is_used(self) -> bool:

@@ -1,0 +1,133 @@
+"""The main thread is interrupted at each place where a consumer comes, goes, wants no more, or pulls in vain: nobody else sleeps on a message for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from pyjms.spi.selector import compile_selector
+from pyjms_provider.core import value_index
+from pyjms_provider.core.consumer import Consumer, ConsumerSession
+from pyjms_provider.core.entry import ReceiverId
+from pyjms_provider.core.ordering import Ordering
+from pyjms_provider.core.sorted_ordering import SortedOrdering
+from tests.provider.helpers import Reader
+from tests.provider.interruptions import Interruption, each_interruption
+from tests.provider.policy_world import PolicyWorld, pulled
+
+FILES = (
+    "core/consumer.py",
+    "core/consumer_manager.py",
+    "core/consumer_turns.py",
+    "core/cursor.py",
+    "core/ordering.py",
+    "core/passed_over.py",
+    "core/queue.py",
+    "core/queue_rules.py",
+    "core/sorted_ordering.py",
+    "core/sorted_turns.py",
+    "core/value_index.py",
+)
+POLICIES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "groups": {"groups": True},
+    "exclusive": {"exclusive": True},
+    "sorted": {"type": "sorted", "key": "n"},
+    "sorted with groups": {"type": "sorted", "key": "n", "groups": True},
+}
+OBEYING = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+SELECTING = pytest.mark.parametrize("selector", [None, "n = 1", "n > 0"])
+MESSAGE = {"n": 1, "JMSXGroupID": "a"}
+
+
+@pytest.fixture(autouse=True)
+def _indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have selectors of one value looked up from the first one on."""
+    monkeypatch.setattr(value_index, "_FROM", 1)
+
+
+def two_readers(policy: dict[str, Any], selector: str | None) -> tuple[PolicyWorld, Reader, Reader]:
+    """Return a queue with a message for which the first of two was woken; it owns the message's group, if there are groups."""
+    world = PolicyWorld(**policy)
+    first = world.reader("first", selector=selector, interested=True)
+    world.send("earlier", properties=MESSAGE)
+    first.settle(pulled(first))
+    assert first.pull() is None
+    second = world.reader("second", selector=selector, interested=True)
+    world.send("message", properties=MESSAGE)
+    assert second.wake_ups == 0
+    return world, first, second
+
+
+ACTS: dict[str, Callable[[Reader], object]] = {
+    "closes": lambda reader: reader.consumer.close(),
+    "closes its session": lambda reader: reader.session.close(),
+    "wants no more": lambda reader: reader.consumer.set_interested(False),
+    "stops": lambda reader: reader.session.set_delivering(False),
+}
+
+
+STAYING = (ACTS["wants no more"], ACTS["stops"])
+
+
+@OBEYING
+@SELECTING
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+def test_the_other_one_has_what_it_leaves(
+    act: Callable[[Reader], object], selector: str | None, policy: dict[str, Any]
+) -> None:
+    """Once it has asked again for what was interrupted."""
+
+    def attempt(interruption: Interruption) -> None:
+        world, first, second = two_readers(policy, selector)
+        with suppress(KeyboardInterrupt), interruption():
+            act(first)
+        act(first)
+        if act in STAYING and policy.keys() & {"groups", "exclusive"}:
+            assert second.pull() is None, "it is the first one's"
+            first.session.close()
+        assert second.wake_ups, interruption.where
+        assert second.texts() == ["message"], interruption.where
+        for reader in (first, second):
+            reader.session.close()
+        assert_nothing_is_left(world, interruption)
+
+    assert each_interruption(attempt, *FILES) > 5
+
+
+@OBEYING
+@SELECTING
+def test_who_was_interrupted_as_it_came_leaves_nothing(selector: str | None, policy: dict[str, Any]) -> None:
+    """Nor does it keep others from what it would have come first for. Nobody has it, so whoever made it closes it."""
+
+    def attempt(interruption: Interruption) -> None:
+        world, first, second = two_readers(policy, selector)
+        session = ConsumerSession(ReceiverId("third"), is_delivering=True)
+        chosen = None if selector is None else compile_selector(selector)
+        third = Consumer(world.queue, session.add_target(lambda: None), selector=chosen, priority=5)
+        with suppress(KeyboardInterrupt), interruption():
+            session.add_consumer(third)
+        session.close()
+        assert not world.queue._manager.has_priorities, interruption.where
+        assert first.texts() == ["message"], interruption.where
+        for reader in (first, second):
+            reader.session.close()
+        assert_nothing_is_left(world, interruption)
+
+    assert each_interruption(attempt, *FILES) > 5
+
+
+def assert_nothing_is_left(world: PolicyWorld, interruption: Interruption) -> None:
+    """Fail unless all consumers are forgotten."""
+    order, rules = world.queue._ordering, world.queue._rules
+    assert len(world.queue._manager) == 0, interruption.where
+    assert isinstance(order, Ordering | SortedOrdering)
+    assert not order._cursors, interruption.where
+    if isinstance(order, Ordering):
+        assert not order._indexed, interruption.where
+        assert not any(index.is_used or index.ready for index in order._indexes.values()), interruption.where
+    if rules is not None and rules._active is not None:
+        assert rules._active.active is None, interruption.where
