@@ -17,6 +17,7 @@ from threading import Lock, Thread
 from typing import Final
 
 from pyjms.spi.clock import Signal
+from pyjms_provider.stores.errors import StoreError
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles, connect
 
 __all__ = ["PAGES", "Checkpoints"]
@@ -112,7 +113,7 @@ class Checkpoints:
         while self._is_to_go_on():
             try:
                 self._carry_over()
-            except sqlite3.Error as error:  # whoever writes is told by its own commit, if it concerns it
+            except (sqlite3.Error, StoreError) as error:  # whoever writes is told by its own commit, if it concerns it
                 self._files.note(error)
                 self._is_left = True  # not before the failure is noted
                 _log.debug("the log of %s was not carried over: %s", self._path, error)
@@ -135,6 +136,7 @@ class Checkpoints:
     def _carry_over(self) -> None:
         connection = self._connection
         if connection is None:
+            self._files.look()  # a connection to another file of this name would carry this one's log over into it
             connection = connect(self._path, isolation_level=None, check_same_thread=False)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
             with self._lock:

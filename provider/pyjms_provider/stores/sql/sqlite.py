@@ -196,6 +196,7 @@ class SqliteDatabase(Database):
         cursor.execute("ROLLBACK")
 
     def mend_log(self) -> None:
+        self._files.look()  # the log of this name may be another program's
         if self._files.has_failed:
             self._files.mend_log()
 
@@ -260,6 +261,8 @@ class SqliteDatabase(Database):
     def _close_writer(self) -> None:
         writer, self._writer, self._cursor, self._used, self._lent = self._writer, None, None, None, None
         if writer is not None:
+            if not self._files.has_log():
+                writer.interrupt()  # SQLite then carries nothing over, and deletes nothing
             self._files.unwatch_log()
             with suppress(sqlite3.Error):
                 writer.close()

@@ -107,13 +107,17 @@ class OpenFiles:
         return self._index.pages()
 
     def may_carry_over(self) -> bool:
-        """Return whether nobody is carrying the log over, and the log needs no mending. Any thread, with a connection that is open.
+        """Return whether nobody is carrying the log over, the log needs no mending, and the files are the same. Any thread, with a connection that is open.
 
         It sees, and remembers, that somebody else has failed, and also that another thread has, which is about to `note` it.
         """
         tells = self._index.tells_of_failure()
         if tells:
             self.has_failed = True
+        try:
+            self.look()
+        except StoreError:
+            return False  # who writes next looks, too, and is told
         return tells is False and not self.has_failed
 
     def mend_log(self) -> None:
@@ -147,6 +151,17 @@ class OpenFiles:
         """Hear that this connection closes: with the last one the log goes, and the next one makes another."""
         self._beside = self._held
 
+    def has_log(self) -> bool:
+        """Return whether the log that is watched still has its name.
+
+        Else another program took the database for one that nobody uses, and may have written to it since: what a deleted log has must not
+        be carried over any more, and the log of that name is not ours to delete.
+        """
+        try:
+            return all(_inode(path) == inode for path, inode in self._beside.items() if path == self._log)
+        except OSError:
+            return False
+
     def look(self) -> None:
         """Raise `UnavailableStoreError` when the database is gone, `LostStoreError` when a file is not the same any more.
 
@@ -154,6 +169,8 @@ class OpenFiles:
         when it is done. The locks of a whole process are gone when any part of it closes the file by other ways than SQLite.
         And who deletes the lock's file lets another broker in.
         """
+        if self._inode is None:
+            return  # nothing was opened yet
         try:
             is_same = _inode(self.path) == self._inode
         except OSError as error:
