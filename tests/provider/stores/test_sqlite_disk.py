@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -98,13 +99,34 @@ def test_a_file_that_was_cut_short_is_refused(path: Path, home: JournalHome, cle
         home.open()
 
 
-def test_pages_that_were_overwritten_are_found_after_an_unclean_end(path: Path, home: JournalHome) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+def test_pages_that_were_overwritten_are_found_at_the_opening(path: Path, home: JournalHome, clean: bool) -> None:
     world = World(home)
     world.add(*[world.message() for _ in range(200)])
-    world.journal.close(clean=False)
+    world.journal.close(clean=clean)
     with path.open("r+b") as file:
         file.seek(4096 * 12)
         file.write(b"\xff" * 4096 * 4)
+    with pytest.raises(DamagedStoreError, match=r"damaged.*backup.*salvage"):
+        home.open()
+
+
+def test_a_page_that_says_it_has_fewer_rows_is_found_after_a_clean_end(path: Path, home: JournalHome) -> None:
+    """Whoever reads it finds nothing wrong, and the other messages not at all."""
+    world = World(home)
+    world.add(*[world.message() for _ in range(200)])
+    world.journal.close(clean=True)
+    damaged = bytearray(path.read_bytes())
+    with closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'pyjms_message'").fetchone()
+    (leaf,) = struct.unpack_from(">I", damaged, (root - 1) * 4096 + 8)  # the right-most one below the root
+    at = (leaf - 1) * 4096 + 3
+    (rows,) = struct.unpack_from(">H", damaged, at)
+    assert rows > 1
+    struct.pack_into(">H", damaged, at, rows - 1)
+    path.write_bytes(damaged)
+    with closing(sqlite3.connect(path)) as connection:
+        assert len(connection.execute("SELECT id FROM pyjms_message").fetchall()) == 199
     with pytest.raises(DamagedStoreError, match=r"damaged.*backup.*salvage"):
         home.open()
 

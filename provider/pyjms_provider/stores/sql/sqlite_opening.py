@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["open_sqlite"]
 
 _CHECKED_WHOLE: Final = 100_000_000
-"""Up to how many bytes a database is checked as a whole after an unclean end: a second or less."""
+"""Up to how many bytes a database is checked as a whole: a second or less."""
 _LOG: Final = 4_000_000
 """The bytes of the write-ahead log at which it has been carried over into the database, and begins anew."""
 _ROOM: Final = 25
@@ -100,14 +100,14 @@ def _prepare(engine: Engine, files: OpenFiles, holder: str, *, is_shared: bool) 
     with engine.begin() as connection:
         _check_length(connection, path)
         was_clean = prepare_schema(connection, path, is_shared=is_shared)
+    with engine.connect() as connection:
+        found = _check(connection, Path(path).stat().st_size)
+    if found is not None:
+        raise DamagedStoreError(
+            f"{path} is damaged: {' '.join(found.split())}. Put a backup in its place, or save what can be read with: "
+            f"pyjms broker salvage {path} NEW-FILE"
+        )
     if not was_clean:
-        with engine.connect() as connection:
-            found = _check(connection, Path(path).stat().st_size)
-        if found is not None:
-            raise DamagedStoreError(
-                f"{path} is damaged: {' '.join(found.split())}. Put a backup in its place, or save what can be read with: "
-                f"pyjms broker salvage {path} NEW-FILE"
-            )
         with engine.begin():
             files.mend_log()  # who had it may have ended because the disk failed
     with engine.begin() as connection:
