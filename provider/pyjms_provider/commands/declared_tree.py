@@ -66,25 +66,57 @@ def _describe(category: str) -> dict[str, Any]:
 
 
 def _attribute(declared: AttributeDeclaration) -> dict[str, Any]:
+    definitions = declared.schema.get("$defs", {})
     return {
         "description": declared.description,
-        "type": _type(declared.schema),
+        "type": _type(declared.schema, definitions),
         "is_mandatory": declared.is_mandatory,
         "default": declared.default,
         "is_mutable": declared.is_mutable,
         "is_secure": declared.is_secure,
         "unit": declared.unit,
         "refers_to": declared.refers_to,
-        "allowed": None if declared.allowed is None else list(declared.allowed),
+        "allowed": _listed(declared.schema, definitions) if declared.allowed is None else list(declared.allowed),
+        "fields": _fields(declared.schema, definitions),
     }
 
 
-def _type(schema: Mapping[str, Any]) -> str:
+def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     if "anyOf" in schema:
-        return " or ".join(_type(each) for each in schema["anyOf"] if each.get("type") != "null")
+        return " or ".join(_type(each, definitions) for each in schema["anyOf"] if each.get("type") != "null")
     if schema.get("type") == "array":
-        return f"list of {_type(schema.get('items', {}))}"
-    return str(schema.get("type", str(schema.get("$ref", "")).rpartition("/")[2] or "any"))
+        return f"list of {_type(schema.get('items', {}), definitions)}"
+    return str(_followed(schema, definitions).get("type", "any"))
+
+
+def _followed(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a schema refers to, or itself."""
+    found: Mapping[str, Any] = definitions.get(str(schema.get("$ref", "")).rpartition("/")[2], schema)
+    return found
+
+
+def _within(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of one value of a list or of a map, or of the value itself."""
+    inner = schema.get("items") or schema.get("additionalProperties")
+    return _followed(inner if isinstance(inner, Mapping) else schema, definitions)
+
+
+def _listed(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[Any] | None:
+    """Return what may be in a list, where that can be told."""
+    allowed = _within(schema, definitions).get("enum")
+    return None if allowed is None else list(allowed)
+
+
+def _fields(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
+    """Return what each object of a list has, by name; None: it is no list of objects."""
+    inner = _within(schema, definitions)
+    if "properties" not in inner:
+        return None
+    needed = inner.get("required", ())
+    return {
+        name: {"type": _type(each, definitions), "is_mandatory": name in needed}
+        for name, each in inner["properties"].items()
+    }
 
 
 def _show_category(category: str, described: Mapping[str, Any]) -> None:
@@ -122,5 +154,14 @@ def _attributes(title: str, declared: Mapping[str, Mapping[str, Any]]) -> Table:
         text = each["description"] + (f" [{', '.join(notes)}]" if notes else "")
         default = "" if each["default"] is None else str(each["default"])
         unit = f" {each['unit']}" if each["unit"] else ""
-        table.add_row(f"[cyan]{name}[/]", escaped(each["type"] + unit), escaped(default), escaped(text + allowed))
+        has = f" Each has {_words(each['fields'])}." if each["fields"] else ""
+        table.add_row(f"[cyan]{name}[/]", escaped(each["type"] + unit), escaped(default), escaped(text + allowed + has))
     return table
+
+
+def _words(fields: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the names of fields with their types; what may be left out stands in brackets."""
+    return ", ".join(
+        f"{name} ({each['type']})" if each["is_mandatory"] else f"[{name}] ({each['type']})"
+        for name, each in fields.items()
+    )

@@ -27,17 +27,30 @@ __all__ = ["describe_api"]
 
 _ROOT: Final = "/api/latest"
 _FACTS: Final[Mapping[str, Any]] = {
-    "names": {"type": "array", "items": {"type": "string"}},
-    "id": {"type": "string", "format": "uuid"},
-    "category": {"type": "string"},
-    "state": {"type": "string"},
-    "desired_state": {"type": "string"},
-    "error": {"type": ["string", "null"]},
-    "life_time": {"type": "string"},
-    "created_by": {"type": ["string", "null"]},
-    "created_at_ms": {"type": ["integer", "null"]},
-    "updated_by": {"type": ["string", "null"]},
-    "updated_at_ms": {"type": ["integer", "null"]},
+    "names": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Its address: the names from below the broker down to its own.",
+    },
+    "id": {"type": "string", "format": "uuid", "description": "What it is known by, whatever it is called."},
+    "category": {"type": "string", "description": "Of which category it is."},
+    "state": {
+        "type": "string",
+        "description": "Whether it works: active, stopped, errored, or another word of its category.",
+    },
+    "desired_state": {
+        "type": "string",
+        "description": "What it should be: active, or stopped, which it then stays over starts of the broker.",
+    },
+    "error": {"type": ["string", "null"], "description": "Why it does not work."},
+    "life_time": {
+        "type": "string",
+        "description": "How long it lives: permanent, process (until the broker ends), or observed (as clients will).",
+    },
+    "created_by": {"type": ["string", "null"], "description": "Who made it."},
+    "created_at_ms": {"type": ["integer", "null"], "description": "When, in milliseconds since 1970 UTC."},
+    "updated_by": {"type": ["string", "null"], "description": "Who changed it last."},
+    "updated_at_ms": {"type": ["integer", "null"], "description": "When, in milliseconds since 1970 UTC."},
 }
 _LIST_OPTIONS: Final = (
     ("fields", {"type": "string"}, "Names of fields, joined by commas: only these."),

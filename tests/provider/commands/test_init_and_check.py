@@ -244,6 +244,34 @@ def test_the_tree_tells_all_of_one_category(run_pyjms: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("category", "attribute", "told"),
+    [
+        ("port", "transports", "What it is reached over. (tcp, tls, websocket, secure_websocket)"),
+        (
+            "route",
+            "targets",
+            "Each has [url] (string), [queue] (string), [topic] (string), [duplicate_property] (string).",
+        ),
+        ("access_control", "rules", "Each has effect (string), who (string), [operations] (list of string), "),
+        ("virtual_host", "queue_patterns", "Each has pattern (string), policy (object)."),
+    ],
+)
+def test_the_tree_tells_what_a_list_may_hold(
+    run_pyjms: Run, monkeypatch: pytest.MonkeyPatch, category: str, attribute: str, told: str
+) -> None:
+    """It told the names of classes of ours, `list of RouteTarget`, and no page says more."""
+    monkeypatch.setenv("COLUMNS", "600")
+    code, out, _ = run_pyjms("broker", "tree", category)
+    row = next(line for line in out.splitlines() if line.startswith(f"{attribute} "))
+    assert (code, told in row) == (0, True), row
+    described = json.loads(run_pyjms("broker", "tree", category, "--json")[1])
+    kinds = [kind["attributes"] for kind in described[category]["types"].values()]
+    [is_of_objects] = {kind[attribute]["fields"] is not None for kind in kinds if attribute in kind}
+    assert is_of_objects is ("Each has" in told)
+    assert ("list of object" if is_of_objects else "list of string") in row
+
+
+@pytest.mark.parametrize(
     ("arguments", "module"),
     [
         (("user", "list", "users"), "pyjms_provider.security.user_file"),

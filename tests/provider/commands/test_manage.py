@@ -187,6 +187,8 @@ def test_the_description_is_that_of_the_api(documents: Documents) -> None:
     assert described["broker"]["address"] == []
     assert described["consumer"]["is_changeable"] is False
     assert described["port"]["attributes"]["port"]["description"]
+    unsaid = [(name, field) for name, each in described.items() for field, text in each["fields"].items() if not text]
+    assert {field for _, field in unsaid} <= {"name", "type"}, unsaid
 
 
 def test_a_secret_comes_from_a_file(documents: Documents, tmp_path: Path) -> None:
