@@ -157,3 +157,27 @@ def test_who_finds_the_store_free_while_its_server_takes_no_writes_waits_until_i
         clock = Watched(cancelled, on_wait)
         check_has_all(open_broker(url, clock, cancelled))
         assert clock.waits >= _LOOKS
+
+
+def test_who_finds_at_first_that_its_server_takes_no_writes_waits_until_it_does(
+    postgresql: PostgresqlServer, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server answers, and knows the user and the database, so the URL is right: it is failing over. Who does not stand by is told."""
+    with ExitStack() as lent:
+        administrator = lent.enter_context(postgresql.connect())
+        lent.callback(administrator.execute, _TAKE_WRITES)
+        administrator.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")
+        with pytest.raises(UnavailableStoreError, match=r"takes no writes.*Promote"):
+            open_broker(url, SystemClock(), Signal(), StandBy.REFUSE)
+
+        def on_wait(waits: int) -> None:
+            if waits == _LOOKS:
+                administrator.execute(_TAKE_WRITES)
+
+        cancelled = Signal()
+        clock = Watched(cancelled, on_wait)
+        check_has_all(open_broker(url, clock, cancelled))
+        assert clock.waits >= _LOOKS
+    told = [(each.levelname, each.getMessage()) for each in caplog.records if "PYJMS-STORE-5" in each.getMessage()]
+    assert [level for level, _ in told] == ["WARNING"]
+    assert "takes no writes" in told[0][1]

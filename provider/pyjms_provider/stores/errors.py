@@ -15,6 +15,7 @@ __all__ = [
     "HeldStoreError",
     "LostStoreError",
     "NewerStoreError",
+    "ReadOnlyStoreError",
     "StoreError",
     "StorePluginError",
     "UnavailableStoreError",
@@ -57,6 +58,10 @@ class UnavailableStoreError(StoreError):
     """Nothing can be written just now: the database is locked or gone."""
 
     code = "PYJMS-STORE-UNAVAILABLE"
+
+
+class ReadOnlyStoreError(UnavailableStoreError):
+    """The server takes no writes now: it stands by for another one, or fails over. So it is the right one, and may take them later."""
 
 
 class ForeignStoreError(StoreError):

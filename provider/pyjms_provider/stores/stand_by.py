@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.stores.errors import HeldStoreError, UnavailableStoreError
+from pyjms_provider.stores.errors import HeldStoreError, ReadOnlyStoreError, UnavailableStoreError
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
@@ -33,7 +33,7 @@ def acquire(take: Callable[[], _T], clock: Clock, *, waits: bool = True, cancell
     """Return what `take` returns, called until it raises `HeldStoreError` no more, or once if not `waits`.
 
     Who has found the store held goes on waiting while its server is away, which is when the holder may lose it. At first that is
-    an error: the URL may be wrong. Raises the errors of `take`, and `ClosedError` when the wait was `cancelled`; None: nothing ends it.
+    an error: the URL may be wrong. A server that takes no writes is waited for: it is there, and may be about to fail over. Raises the errors of `take`, and `ClosedError` when the wait was `cancelled`; None: nothing ends it.
     """
     last: type[StoreError] | None = None
     signal = cancelled or Signal()
@@ -41,10 +41,12 @@ def acquire(take: Callable[[], _T], clock: Clock, *, waits: bool = True, cancell
         try:
             return take()
         except (HeldStoreError, UnavailableStoreError) as error:
-            if not waits or (last is None and isinstance(error, UnavailableStoreError)):
+            is_away = isinstance(error, UnavailableStoreError) and not isinstance(error, ReadOnlyStoreError)
+            if not waits or (last is None and is_away):
                 raise
             if last is not type(error):
-                _log.info("PYJMS-STORE-5 waiting to take over: %s", error.reason.partition("; ")[0])
+                level = logging.WARNING if isinstance(error, ReadOnlyStoreError) else logging.INFO
+                _log.log(level, "PYJMS-STORE-5 waiting to take over: %s", error.reason.partition("; ")[0])
             last = type(error)
         if clock.wait(signal, clock.monotonic_ms() + RETRY_MS):
             raise ClosedError("the wait for the store was cancelled")

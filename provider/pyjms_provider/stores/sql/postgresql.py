@@ -26,6 +26,7 @@ from pyjms.spi.errors import InDoubtError, ProviderError
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
     LostStoreError,
+    ReadOnlyStoreError,
     StoreError,
     UnavailableStoreError,
     UnusableStoreError,
@@ -559,7 +560,7 @@ def understand(error: Exception, where: str) -> StoreError:
             f"{where} cannot be used: {text}. The database must exist, and the user must be allowed to create and write tables"
         )
     if isinstance(cause, sqlstates.ReadOnlySqlTransaction):
-        return UnavailableStoreError(
+        return ReadOnlyStoreError(
             f"{where} takes no writes; nothing was written: {text}. Promote the server if it stands by itself, else see that "
             "default_transaction_read_only is off"
         )

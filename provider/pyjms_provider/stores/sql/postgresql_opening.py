@@ -138,6 +138,7 @@ def _take_over(holding: HolderConnection, engine: Engine, where: str, wanted: Wa
             meta = take(connection, describe_holder(wanted.holder), PostgresqlDatabase.opening_of)
             _empty_paged(connection)
     except PostgresqlDatabase.errors as error:
+        holding.unlock()  # closed, it would be held for a moment more, and the next attempt find it held by nobody
         raise _understand(error, engine, where) from error
     return meta
 
