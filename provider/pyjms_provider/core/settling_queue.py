@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SettlingQueue"]
 
-_DELIVERED = MessageState.DELIVERED  # looking up a member of an enumeration costs more than a global name
+# Looking up a member of an enumeration costs more than a global name.
+_DELIVERED = MessageState.DELIVERED
+_SETTLED = MessageState.ABSENT
 
 
 class SettlingQueue(PolicedQueue):
@@ -33,18 +35,47 @@ class SettlingQueue(PolicedQueue):
 
     def settle(self, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
         """Take a pulled message out for good; return False if that delivery is no longer the session's."""
-        with self._lock:
-            # As `_is_held`, which a call would double the price of.
-            if entry.state is not _DELIVERED or entry.holder is not session or entry.delivery_count != delivery_count:
-                return False
-            self._state.settle(entry)
-            reference = entry.reference
-            if reference.expiration_ms:
-                self._expiry.forget_one()
-            if self._rules is not None:
-                self._rules.gone(entry)
-        self._store.release(reference)
+        holders = 0
+        try:
+            with self._lock:
+                # As `_is_held`, which a call would double the price of.
+                if (
+                    entry.state is not _DELIVERED
+                    or entry.holder is not session
+                    or entry.delivery_count != delivery_count
+                ):
+                    return False
+                reference = entry.reference
+                holders, rules = reference.holders, self._rules
+                room = None if rules is None else rules.taken_room
+                try:
+                    self._state.settle(entry)
+                    if reference.expiration_ms:
+                        self._expiry.forget_one()
+                    if rules is not None:
+                        rules.gone(entry)
+                except BaseException:
+                    self._end_settling(entry, room)
+                    raise
+            self._store.release(reference)
+        except BaseException:  # the thread was interrupted, and who settles it again finds it settled
+            if holders and entry.state is _SETTLED:
+                self._release_rest([entry.reference], [holders])
+            raise
         return True
+
+    def _end_settling(self, entry: QueueEntry, room: int | None) -> None:
+        """Free the room of a message whose thread was interrupted while it settled it, if it has, when so many took room. The lock is held."""
+        if entry.state is _SETTLED:
+            self._free_room(entry, room)
+
+    def _release_rest(self, references: Sequence[MessageReference], holders: Sequence[int]) -> None:
+        """Let go of messages that have been settled, save those that the store has been told of since they had so many `holders`."""
+        for reference, before in zip(references, holders, strict=True):
+            if reference.holders == before:
+                self._store.release(reference)
+            elif not reference.holders:
+                self._store.remove(reference)  # if that was not done
 
     def take_out_held(
         self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, taken: list[QueueEntry]
@@ -81,18 +112,32 @@ class SettlingQueue(PolicedQueue):
     def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
         """Take pulled messages out whose acknowledgements have been committed, and written."""
         with self._lock:
-            gone: list[MessageReference] = []
-            for entry, delivery_count in settled:
-                # As `_is_held`.
-                if entry.state is _DELIVERED and entry.holder is session and entry.delivery_count == delivery_count:
-                    self._state.settle(entry)
-                    entry.transaction = None
-                    if entry.reference.expiration_ms:
-                        self._expiry.forget_one()
-                    if self._rules is not None:
-                        self._rules.gone(entry)
-                    gone.append(entry.reference)
-            self._store.release_all(gone)
+            gone: list[QueueEntry] = []
+            room: int | None = None
+            holders: list[int] = []
+            rules = self._rules
+            try:
+                for entry, delivery_count in settled:
+                    # As `_is_held`.
+                    if entry.state is _DELIVERED and entry.holder is session and entry.delivery_count == delivery_count:
+                        if rules is not None:
+                            room = rules.taken_room
+                        gone.append(entry)
+                        self._state.settle(entry)
+                        entry.transaction = None
+                        if entry.reference.expiration_ms:
+                            self._expiry.forget_one()
+                        if rules is not None:
+                            rules.gone(entry)
+                references = [entry.reference for entry in gone]
+                holders = [reference.holders for reference in references]
+                self._store.release_all(references)
+            except BaseException:  # the thread was interrupted: who commits again finds these settled
+                if not holders and gone:
+                    self._end_settling(gone[-1], room)
+                references = [entry.reference for entry in gone if entry.state is _SETTLED]
+                self._release_rest(references, holders or [reference.holders for reference in references])
+                raise
 
     def hand_over(
         self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession

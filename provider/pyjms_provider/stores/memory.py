@@ -42,10 +42,11 @@ class MemoryMessageStore(MessageStore):
     def store(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
         # No lock: the counter and the dictionary are each changed in one step, and nobody else knows the id yet.
         reference_id = self._next_id()
-        self._messages[reference_id] = envelope
-        return MessageReference(
+        reference = MessageReference(
             reference_id, origin, envelope.expiration_ms, envelope.priority, envelope.delivery_mode == _PERSISTENT
         )
+        self._messages[reference_id] = envelope  # with no call from here on, at which Python could interrupt the thread
+        return reference
 
     def refer(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
         return MessageReference(

@@ -1,0 +1,138 @@
+"""The main thread is interrupted at each place where a message is settled, and settles it again: nothing is left of it, not even its room."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from pyjms.spi.clock import Signal
+from pyjms_provider.core.consumer import ConsumerSession
+from pyjms_provider.core.entry import ReceiverId
+from pyjms_provider.core.limits import RoomRequest
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
+from tests.provider.helpers import Reader, entry_of
+from tests.provider.interruptions import Interruption, each_interruption
+from tests.provider.policy_world import PolicyWorld, pulled
+
+FILES = (
+    "core/channel_state.py",
+    "core/consumer_turns.py",
+    "core/expiry.py",
+    "core/last_values.py",
+    "core/limits.py",
+    "core/queue.py",
+    "core/queue_rules.py",
+    "core/settling_queue.py",
+    "core/store.py",
+    "core/unit_of_work.py",
+    "stores/memory.py",
+)
+MANY = 3
+POLICIES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "limited": {"max_messages": MANY, "overflow": "block"},
+    "last values": {"type": "last_value", "key": "n"},
+    "groups": {"groups": True},
+}
+OBEYING = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+
+
+class Full:
+    """A queue with a few messages, all of them pulled, and a sender that waits for room where that is limited."""
+
+    def __init__(self, policy: dict[str, Any]) -> None:
+        self.world = PolicyWorld(**policy)
+        for number in range(MANY):
+            self.world.send(properties={"n": number, "JMSXGroupID": "a"}, ttl_ms=1000 * (number % 2))
+        self.reader: Reader = self.world.reader()
+        self.deliveries = [pulled(self.reader) for _ in range(MANY)]
+        self.waiting = RoomRequest(Signal(), 0)
+        self.has_room = self.world.queue.claim_room(self.waiting, or_wait=True)
+
+    def check(self, where: str | None) -> None:
+        """Fail unless the queue is empty, and knows it."""
+        queue = self.world.queue
+        assert not any(map(queue.has_messages, MessageState)), where
+        assert len(self.world.store) == 0, where
+        if queue._rules is not None:
+            assert not queue._rules._marks, where
+            assert not queue._rules.taken_room, where
+        assert self.has_room or self.waiting.signal.wait(-1), f"{where}: nobody told the sender"
+
+
+@OBEYING
+def test_an_acknowledgement(policy: dict[str, Any]) -> None:
+    def attempt(interruption: Interruption) -> None:
+        full = Full(policy)
+        with suppress(KeyboardInterrupt), interruption():
+            for delivery in full.deliveries:
+                full.reader.settle(delivery)
+        for delivery in full.deliveries:
+            full.reader.settle(delivery)
+        full.check(interruption.where)
+
+    assert each_interruption(attempt, *FILES) > 5
+
+
+@OBEYING
+def test_a_commit(policy: dict[str, Any]) -> None:
+    """Of which nothing was written: there is no journal."""
+
+    def attempt(interruption: Interruption) -> None:
+        full = Full(policy)
+        unit = UnitOfWork(UnitId("unit"), full.reader.session)
+        received = [(entry_of(delivery), delivery.count) for delivery in full.deliveries]
+        full.world.queue.settle_in(unit, received, full.reader.session)
+        with suppress(KeyboardInterrupt), interruption():
+            unit.commit(0)
+        if unit.go_on():
+            unit.commit(0)
+        full.check(interruption.where)
+
+    assert each_interruption(attempt, *FILES) > 5
+
+
+@pytest.mark.parametrize("is_transacted", [False, True])
+def test_another_subscription_keeps_its_message(is_transacted: bool) -> None:
+    """Whoever is interrupted lets go of it once, for itself."""
+
+    def attempt(interruption: Interruption) -> None:
+        world = PolicyWorld()
+        mine, other = world.subscribe("topic://news"), world.subscribe("topic://news")
+        world.send("news", to="topic://news")
+        session = ConsumerSession(ReceiverId("mine"), is_delivering=True)
+        reader = Reader("mine", session, mine, None, priority=0, acquires=True)
+        delivery = pulled(reader)
+        unit = UnitOfWork(UnitId("unit"), reader.session)
+        if is_transacted:
+            mine.settle_in(unit, [(entry_of(delivery), delivery.count)], reader.session)
+        with suppress(KeyboardInterrupt), interruption():
+            if is_transacted:
+                unit.commit(0)
+            else:
+                reader.settle(delivery)
+        if not is_transacted:
+            reader.settle(delivery)
+        elif unit.go_on():
+            unit.commit(0)
+        assert [envelope.body for envelope in other.browse()] == ["news"], interruption.where
+        assert len(world.store) == 1, interruption.where
+        other.close()
+        assert len(world.store) == 0, interruption.where
+
+    assert each_interruption(attempt, *FILES) > 3
+
+
+def test_a_send_that_was_interrupted_leaves_nothing_in_memory() -> None:
+    """Or the message is in its queue."""
+
+    def attempt(interruption: Interruption) -> None:
+        world = PolicyWorld()
+        with suppress(KeyboardInterrupt), interruption():
+            world.send("message")
+        assert len(world.store) == len(world.texts()), interruption.where
+
+    assert each_interruption(attempt, *FILES, "core/virtual_host.py", "core/reference.py") > 3
