@@ -59,18 +59,22 @@ class Housekeeper:
         """
         key = ref(visited)
         refused: RuntimeError | None = None
-        with self._lock:
-            if self._stopped:
-                return
-            planned_ms = self._planned.get(key)
-            is_next = False
-            if planned_ms is None or planned_ms > at_ms:
-                self._plan(key, at_ms)
-                is_next = self._visits[0][2] == key and self._visits[0][0] == at_ms
-            if self._thread is None:  # or the system had none to give when the visit was planned
-                refused = self._start()
-        if is_next:
+        try:
+            with self._lock:
+                if self._stopped:
+                    return
+                planned_ms = self._planned.get(key)
+                is_next = False
+                if planned_ms is None or planned_ms > at_ms:
+                    self._plan(key, at_ms)
+                    is_next = self._visits[0][2] == key and self._visits[0][0] == at_ms
+                if self._thread is None:  # or the system had none to give when the visit was planned
+                    refused = self._start()
+            if is_next:
+                self._signal.set()
+        except BaseException:  # the caller was interrupted: else nobody who comes later would have it look
             self._signal.set()
+            raise
         if refused is not None:
             _log.warning("%s: nothing expires or becomes due: %s; it is tried again", self._name, refused)
 
@@ -96,6 +100,11 @@ class Housekeeper:
             self._thread = None
             is_known, self._is_refused = self._is_refused, True
             return None if is_known else error
+        except BaseException:  # the caller was interrupted, and whether the thread begins nobody knows
+            if not thread.is_alive():
+                self._thread = None  # if it begins after all, it sees that, and ends
+                self._start()
+            raise
         self._is_refused = False
         return None
 
@@ -117,9 +126,11 @@ class Housekeeper:
             if seen_ms < before_ms - _LOOK_MS:
                 self._visit(seen_ms, is_everybody=True)
             with self._lock:
-                if self._stopped:
-                    return
+                is_over = self._stopped or self._thread is not current_thread()
                 next_ms = self._visits[0][0] if self._visits else None
+            if is_over:
+                self._signal.set()  # there may be another one that waits for it
+                return
             if next_ms is None:
                 self._clock.wait(self._signal, None)
                 continue

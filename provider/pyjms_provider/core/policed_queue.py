@@ -272,8 +272,7 @@ class PolicedQueue(BuryingQueue):
 
         Whom it was to wake is not known any more, so all are woken who were chosen, and some in vain.
         """
-        if self._state.delays:
-            self._ask_for_delayed()
+        self._ask_again()
         if self._dead:
             self._bury()
         with self._lock:
@@ -281,6 +280,13 @@ class PolicedQueue(BuryingQueue):
             woken = [*chosen, *self._successors(), *self._manager.non_acquiring()]
         for consumer in woken:
             consumer.notify_work()
+
+    def _ask_again(self) -> None:
+        """Have the housekeeper come when the next message expires or is due, as who was to ask was interrupted."""
+        with self._lock:
+            times = [at_ms for at_ms in (self._expiry.plan_next(), self._state.delays.next_ms) if at_ms is not None]
+        if times and self._on_due is not None:
+            self._on_due(self, min(times))
 
     def _ask_for_delayed(self) -> None:
         """Have the housekeeper come when the next delayed message is due."""

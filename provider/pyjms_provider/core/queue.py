@@ -21,7 +21,7 @@ from pyjms_provider.core.cursor import UNFINISHED, Cursor, Unfinished
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.restorable_queue import RestorableQueue
+from pyjms_provider.core.restorable_queue import NEWEST, RestorableQueue
 from pyjms_provider.core.settling_queue import SettlingQueue
 from pyjms_provider.core.store import NotAtOnceError, NotInMemoryError
 
@@ -101,9 +101,18 @@ class Queue(RestorableQueue, SettlingQueue):
             for consumer in woken:
                 consumer.notify_work()
         except BaseException:
+            if reference.expiration_ms:
+                self._note_expiring(reference)
             self._make_up()
             raise
         return True
+
+    def _note_expiring(self, reference: MessageReference) -> None:
+        """Have a message among those that expire, if it is here: its thread was interrupted, perhaps before it came to that. The lock is not held."""
+        with self._lock:
+            places = self._ordering.newest(NEWEST), self._state.delays, self._state.entries(_NOT_COMMITTED)
+            for entry in {each for place in places for each in place if each.reference is reference}:
+                self._expiry.add(entry)
 
     def commit(self, entries: Iterable[QueueEntry]) -> None:
         """Make NOT_COMMITTED messages available, in this order, and deliver them if that can be (§2.2.1)."""

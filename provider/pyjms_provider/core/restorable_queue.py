@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
-__all__ = ["RestorableQueue"]
+__all__ = ["NEWEST", "RestorableQueue"]
 
 _RETRY_MS: Final = 1000
 """How long an expired message waits that could not be set aside."""
-_NEWEST: Final = 1000
+NEWEST: Final = 1000
 """More do not come between a message that was handed over and the look whether it has arrived."""
 
 
@@ -100,7 +100,7 @@ class RestorableQueue(PolicedQueue):
             return self._took_in(transaction, reference)
         with self._lock:
             held = self._state.entries(MessageState.DELIVERED)
-            places = (self._state.ordering.newest(_NEWEST), self._state.delays, held)
+            places = (self._state.ordering.newest(NEWEST), self._state.delays, held)
             is_pushed = self._state.pushed(reference.id) is not None
             return is_pushed or any(entry.reference.id == reference.id for entries in places for entry in entries)
 

@@ -136,3 +136,21 @@ def test_a_send_that_was_interrupted_leaves_nothing_in_memory() -> None:
         assert len(world.store) == len(world.texts()), interruption.where
 
     assert each_interruption(attempt, *FILES, "core/virtual_host.py", "core/reference.py") > 3
+
+
+@pytest.mark.parametrize("is_transacted", [False, True])
+def test_what_was_sent_by_one_who_was_interrupted_expires(is_transacted: bool) -> None:
+    """The housekeeper is asked to come, though nobody asks for what expires later."""
+
+    def attempt(interruption: Interruption) -> None:
+        world = PolicyWorld()
+        unit = world.unit() if is_transacted else None
+        with suppress(KeyboardInterrupt), interruption():
+            world.send(ttl_ms=5, unit=unit)
+        if unit is not None:
+            unit.rollback()
+        world.send(ttl_ms=10)
+        world.pass_time(20)
+        assert not any(map(world.queue.has_messages, MessageState)), interruption.where
+
+    assert each_interruption(attempt, *FILES, "core/virtual_host.py", "core/policed_queue.py") > 3
