@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -115,6 +116,24 @@ def test_a_file_that_is_named_wrongly_is_refused_before_anything_is_held(
 def test_a_directory_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(UnusableStoreError, match=r"not a file, but a directory"):
         opened(f"sqlite:///{tmp_path}")
+
+
+@pytest.mark.parametrize("letter", ["x", "ü"])
+def test_a_name_that_is_too_long_for_the_files_beside_it_is_refused(tmp_path: Path, letter: str) -> None:
+    """SQLite would say that it cannot be opened, or that a file is left over that cannot be removed."""
+    long = "x" + letter * (240 // len(letter.encode()))
+    opened(f"sqlite:///{tmp_path / long}").close(clean=True)
+    with pytest.raises(UnusableStoreError, match=r"the name has 24[23] bytes, and 241 is the most.*Choose a shorter"):
+        opened(f"sqlite:///{tmp_path / long}{letter}")
+
+
+def test_a_path_that_is_too_long_for_the_files_beside_it_is_refused(tmp_path: Path) -> None:
+    directory = tmp_path / ("d" * 200) / ("e" * 100)
+    directory.mkdir(parents=True)
+    name = "x" * (498 - len(os.fsencode(directory)) - 1)
+    opened(f"sqlite:///{directory / name}").close(clean=True)
+    with pytest.raises(UnusableStoreError, match=r"the path has 499 bytes, and 498 is the most.*Choose a shorter"):
+        opened(f"sqlite:///{directory / name}x")
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "msgspec", "sqlalchemy"])

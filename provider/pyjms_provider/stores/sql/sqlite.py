@@ -334,7 +334,8 @@ def understand(error: Exception, path: str) -> StoreError:
         )
     if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
         return UnusableStoreError(
-            f"{path} cannot be opened or written: {cause}. The file and its directory must exist, and be writable by this user"
+            f"{path} cannot be opened or written: {cause}. The file and its directory must exist, and be writable by this user, as must the "
+            "-wal and -shm beside it if they are there; or this process has too many files open (ulimit -n)"
         )
     if code == sqlite3.SQLITE_FULL:
         return StoreError(f"the disk of {path} is full; nothing was written. Make room, and try again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import stat
@@ -27,6 +28,9 @@ __all__ = ["open_sqlite"]
 
 _CHECKED_WHOLE: Final = 100_000_000
 """Up to how many bytes a database is checked as a whole: a second or less."""
+_PATH: Final = 498
+_NAME: Final = 241
+"""How many bytes a path, and its last part, may have: SQLite takes 512, and file systems take 255, with what is put behind the name."""
 _LOG: Final = 4_000_000
 """The bytes of the write-ahead log at which it has been carried over into the database, and begins anew."""
 _ROOM: Final = 25
@@ -61,7 +65,15 @@ def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
 
 
 def _check_names(path: str) -> None:
-    """Find that it is no file, or one with two names: neither the lock of one nor SQLite's log is known to who comes by the other."""
+    """Find that it is no file, or one with two names: neither the lock of one nor SQLite's log is known to who comes by the other.
+
+    Or a name that is too long for what comes beside it, of which SQLite would only say that it cannot be opened.
+    """
+    for kind, name, most in ("path", path, _PATH), ("name", Path(path).name, _NAME):
+        if (size := len(os.fsencode(name))) > most:
+            raise UnusableStoreError(
+                f"{path} cannot be a store: the {kind} has {size} bytes, and {most} is the most, as other files are made beside it. Choose a shorter one"
+            )
     try:
         found = Path(path).stat()
     except OSError:
