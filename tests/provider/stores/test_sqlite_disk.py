@@ -131,6 +131,25 @@ def test_a_page_that_says_it_has_fewer_rows_is_found_after_a_clean_end(path: Pat
         home.open()
 
 
+@pytest.mark.parametrize(
+    ("name", "damaged"), [("client_id", "clieot_id"), ("priority", "prioritx"), ("pyjms_branch", "pyjms_brancx")]
+)
+def test_a_name_in_the_schema_that_has_another_letter_is_damage(
+    path: Path, home: JournalHome, name: str, damaged: str
+) -> None:
+    """SQLite finds nothing wrong with it."""
+    World(home).journal.close(clean=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, ?, ?), name = replace(name, ?, ?), tbl_name = replace(tbl_name, ?, ?)",
+            (name, damaged) * 3,
+        )
+    with pytest.raises(DamagedStoreError, match=r"is damaged: no such .*backup.*salvage"):
+        World(home)
+    home.close()
+
+
 def test_a_message_with_flipped_bytes_is_set_aside_and_the_others_are_read(
     path: Path, home: JournalHome, caplog: pytest.LogCaptureFixture
 ) -> None:

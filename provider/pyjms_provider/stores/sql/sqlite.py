@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -45,6 +46,7 @@ _TOGETHER: Final = 64
 """So many messages at most are added by one statement: more threads seldom wait together."""
 _PAGE: Final = 4096
 _OPENING: Final = "SELECT epoch, holder, (SELECT file FROM pragma_database_list WHERE name = 'main') FROM pyjms_meta"
+_NO_SUCH_NAME: Final = re.compile(r"^no such (table|column): |has no column named ")
 _LEVELS: Final = {
     Synchronous.FULL: ("FULL", "NORMAL"),
     Synchronous.NORMAL: ("NORMAL",) * 2,
@@ -327,7 +329,8 @@ def understand(error: Exception, path: str) -> StoreError:
     """Return what an error of SQLite on the file `path` means."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
-    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+    # what is wrong with a name in the schema is found by nothing but the statement that needs it
+    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or _NO_SUCH_NAME.search(str(cause)):
         return DamagedStoreError(
             f"{path} is damaged: {cause}. Put a backup in its place, or save what can be read with: "
             f"pyjms broker salvage {path} NEW-FILE"
