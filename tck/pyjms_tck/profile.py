@@ -14,14 +14,23 @@ no installed package offers, and import what stands beside it. Everything has a 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isabstract
 from pathlib import Path
 from types import MappingProxyType, ModuleType
+from typing import Final
+
+from pyjms.spi.capability import Capability
+from pyjms_tck.catalogue import load_catalogue
 
 __all__ = ["Profile", "ProfileError", "load_profile"]
+
+_OF_CONTRACT: Final = re.compile(r"[a-z]+(-[a-z0-9]+)*")
+"""How ids of the contract of the SPI are written, for which a profile may serve, too."""
 
 
 class ProfileError(ValueError):
@@ -96,7 +105,40 @@ def load_profile(path: Path | str | None) -> Profile:
     if len(last) != 1:
         names = ", ".join(kind.__name__ for kind in last) or "none"
         raise ProfileError(f"{path} must have one subclass of pyjms_tck.profile.Profile; it has {names}")
-    return last[0]()
+    _check_names(path, last[0])
+    profile = last[0]()
+    _check_unsupported(path, profile)
+    return profile
+
+
+def _check_names(path: Path | str, kind: type[Profile]) -> None:
+    """Refuse a name that is nearly one of `Profile`: what is misspelt would be heeded by nobody."""
+    known = [name for name in vars(Profile) if not name.startswith("_")]
+    for above in kind.__mro__[: kind.__mro__.index(Profile)]:
+        for name in vars(above):
+            if (
+                not name.startswith("_")
+                and not hasattr(Profile, name)
+                and (close := get_close_matches(name, known, 1, 0.85))
+            ):
+                raise ProfileError(
+                    f"{path}: a profile has no {name}; is {close[0]} meant? If it is your own, call it _{name}"
+                )
+
+
+def _check_unsupported(path: Path | str, profile: Profile) -> None:
+    requirements = load_catalogue().requirements.values()
+    ids, sections = {each.id for each in requirements}, {f"{each.section}." for each in requirements}
+    features = [each.name for each in Capability if each.name]
+    for name in profile.unsupported:
+        is_section = any(section.startswith(f"{name}.") for section in sections)
+        is_contract = _OF_CONTRACT.fullmatch(name) and name.upper() not in features
+        if not (name in ids or name in features or is_section or is_contract):
+            close = get_close_matches(name.upper(), features, 1) or get_close_matches(name, sorted(ids), 1)
+            hint = f"; is {close[0]} meant?" if close else ""
+            raise ProfileError(
+                f"{path}: unsupported has {name!r}, which is no feature (TOPICS), section (3.4) or id (3.4.1-a){hint}"
+            )
 
 
 def _load(path: Path) -> ModuleType:

@@ -71,6 +71,28 @@ def test_a_file_that_is_no_profile_is_told(tmp_path: Path, text: str, told: str)
         load_profile(write(tmp_path, text))
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("unsupportd = {}", "has no unsupportd; is unsupported meant"),
+        ("def restart_brokr(self): ...", "has no restart_brokr; is restart_broker meant"),
+        ("unsupported = {'XAA': ''}", "'XAA', which is no feature .*; is XA meant"),
+        ("unsupported = {'topics': ''}", "'topics', which is no feature .*; is TOPICS meant"),
+        ("unsupported = {'99.1': ''}", "'99.1', which is no feature"),
+        ("unsupported = {'3.4.1-zz': ''}", "; is 3.4.1-. meant"),
+    ],
+)
+def test_what_nobody_would_heed_is_told(tmp_path: Path, body: str, told: str) -> None:
+    """A requirement that was to be waived was judged, and nothing said why."""
+    with pytest.raises(ProfileError, match=told):
+        load_profile(write(tmp_path, f"class A(Profile):\n    {body}\n"))
+
+
+def test_a_profile_may_have_what_is_its_own(tmp_path: Path) -> None:
+    body = "unsupported = {'XA': '', '3.4.1-a': '', '4': '', 'poll-does-not-wait': ''}\n    _titel = queues_made = 1"
+    assert len(load_profile(write(tmp_path, f"class A(Profile):\n    {body}\n")).unsupported) == 4
+
+
 @pytest.mark.parametrize("name", ["missing.py", "profile.txt", "."])
 def test_a_path_that_is_no_python_file_is_told(tmp_path: Path, name: str) -> None:
     if name.endswith("txt"):

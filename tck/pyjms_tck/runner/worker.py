@@ -17,7 +17,7 @@ from typing import IO, TextIO
 
 import pytest
 
-from pyjms import JMSException
+from pyjms import JMSException, JMSSecurityException
 from pyjms.spi.capability import Capability
 from pyjms_tck.catalogue import CatalogueError, load_catalogue
 from pyjms_tck.environment import Environment
@@ -73,7 +73,10 @@ class _Worker:
         try:
             self._environment.facts  # noqa: B018  connects
         except JMSException as error:
-            self._answer(Refused(text=f"cannot connect to the provider: {error}", is_unreachable=True))
+            hint = (
+                "; the profile says as whom: user_name and password" if isinstance(error, JMSSecurityException) else ""
+            )
+            self._answer(Refused(text=f"cannot connect to the provider: {error}{hint}", is_unreachable=True))
             return
         pytest.main(self._arguments(), plugins=[self])
         if self._errors:

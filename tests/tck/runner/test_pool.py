@@ -297,6 +297,18 @@ REFUSED: dict[str, tuple[Callable[[Path], Task], str, bool]] = {
         False,
     ),
     "a suite that cannot be read": (lambda path: task(path, "import no_such_module"), "no_such_module", False),
+    "a provider that asks who it is": (
+        lambda path: task(
+            path,
+            PASSING,
+            profile=profile(
+                path,
+                "options = property(lambda self: (_ for _ in ()).throw(__import__('pyjms').JMSSecurityException('who?')))",
+            ),
+        ),
+        r"who\?; the profile says as whom: user_name and password",
+        True,
+    ),
     "a provider that never answers": (
         lambda path: task(
             path,
