@@ -37,6 +37,11 @@ def _no_certificates(file: str) -> str:
     return f"{file} has no certificates in PEM form, with BEGIN CERTIFICATE; is it the right file?"
 
 
+def _beside(file: str) -> str:
+    """Return how to name a file so that it is found wherever the broker is started, as by the system; empty: it is."""
+    return "" if Path(file).is_absolute() else f", ${{pyjms.work_dir}}/{file} for one beside its configuration"
+
+
 class _Certificates(Startable):
     """What the two have in common: a file with certificates."""
 
@@ -44,7 +49,7 @@ class _Certificates(Startable):
         try:
             found = x509.load_pem_x509_certificates(Path(file).read_bytes())
         except OSError as error:
-            text = f"{file} cannot be read: {error.strerror}; name a file that the broker may read"
+            text = f"{file} cannot be read: {error.strerror}; name a file that the broker may read{_beside(file)}"
             raise self._wrong("certificate_file", text) from error
         except ValueError as error:
             raise self._wrong("certificate_file", _no_certificates(file)) from error

@@ -24,6 +24,10 @@ def test_a_wrong_key_store_says_what_is_wrong(folder: Folder) -> None:
             {"certificate_file": "/nowhere"},
             "certificate_file: /nowhere cannot be read: No such file or directory; name a file that",
         ),
+        (
+            {"certificate_file": "certs/broker.pem"},
+            r"certs/broker.pem cannot be read: .* may read, \${pyjms.work_dir}/certs/broker.pem for one beside its configuration",
+        ),
         ({"certificate_file": str(folder.path / "empty")}, "certificate_file: .*empty has no certificates"),
         ({"certificate_file": key}, "certificate_file: .* has no certificates in PEM form, with BEGIN CERTIFICATE; is"),
         (
