@@ -15,6 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pyjms.spi.clock import SystemClock
 from pyjms_provider.protocols.rare_lines import RareLines
+from pyjms_provider.transport.descriptors import KEPT_FROM_OPERATORS, is_kept
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -98,8 +99,10 @@ class HttpConnection(H11Protocol):
         self._address = "" if self.client is None else self.client[0]
         config.per_address[self._address] += 1
         most, most_each = config.listener.max_connections, config.listener.max_connections_per_address
-        if (most is not None and len(self.connections) > most) or (
-            most_each is not None and config.per_address[self._address] > most_each
+        if (
+            (most is not None and len(self.connections) > most)
+            or (most_each is not None and config.per_address[self._address] > most_each)
+            or _has_last_file(transport)
         ):
             transport.abort()
             return
@@ -191,3 +194,9 @@ class HttpConnection(H11Protocol):
         unread, self._unread = self._unread, None
         if unread is not None:
             unread.cancel()
+
+
+def _has_last_file(transport: asyncio.Transport) -> bool:
+    """Return whether a connection has one of those that are kept for stores."""
+    found = transport.get_extra_info("socket")
+    return found is not None and is_kept(found.fileno(), KEPT_FROM_OPERATORS)

@@ -17,6 +17,7 @@ from pyjms.spi.errors import ResourceError
 from pyjms_provider.protocols.engine import Conduit, ProtocolEngine
 from pyjms_provider.transport.connection import Connection, Trace
 from pyjms_provider.transport.delegates import ChosenLayer, choose_layer
+from pyjms_provider.transport.descriptors import is_kept
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 from pyjms_provider.transport.settings import ListenerKind, ListenerSettings, ListenerSettingsError, TlsSettings
@@ -276,6 +277,11 @@ class Listener:
 
     def _welcome(self, incoming: socket.socket, host: str, port: int) -> None:
         settings = self.settings
+        if is_kept(incoming.fileno()):
+            self._refused += 1
+            self.reports.log(Report.FEW_FILES, "%s at %s", host, self.url)
+            incoming.close()
+            return
         full = settings.max_connections is not None and self.connection_count >= settings.max_connections
         limit = settings.max_connections_per_address
         if full or (limit is not None and self._per_address[host] >= limit):

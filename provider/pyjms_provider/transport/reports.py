@@ -37,6 +37,11 @@ class Report(Enum):
     LOOP_FAILED = (16, logging.ERROR, "fault of the event loop")
     CERTIFICATES = (17, logging.INFO, "other certificates from now on")
     NO_THREAD = (18, logging.ERROR, "the system gives no thread for work that may wait")
+    FEW_FILES = (
+        19,
+        logging.ERROR,
+        "the last files that the process may open are kept for stores and operators; hung up",
+    )
 
     @property
     def code(self) -> str:

@@ -11,8 +11,10 @@ from typing import Any, TypeAlias
 import pytest
 
 from pyjms.spi.clock import SystemClock
+from pyjms_provider.serving import http_connection
 from pyjms_provider.serving.http_port import HttpListeningPort
 from pyjms_provider.serving.served_broker import ServedBroker
+from pyjms_provider.transport.descriptors import KEPT_FROM_OPERATORS
 from pyjms_provider.transport.service import NetworkService
 from pyjms_provider.transport.settings import ListenerSettings
 
@@ -144,3 +146,14 @@ def test_who_goes_before_all_of_its_request_is_there_is_no_fault_of_ours(caplog:
             client.sendall(f"{head}Content-Length: 100\r\nExpect: 100-continue\r\n\r\n".encode())
             assert client.recv(65536).startswith(b"HTTP/1.1 100"), "the body is not waited for"
     assert faults(caplog) == []
+
+
+def test_the_last_files_of_the_process_are_not_for_strangers(open_port: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = open_port(App(early=False, whole=True))
+    with monkeypatch.context() as few:
+        few.setattr(http_connection, "is_kept", lambda _, kept: kept == KEPT_FROM_OPERATORS)
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+            assert all_of(client) == b""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert all_of(client).startswith(b"HTTP/1.1 200")

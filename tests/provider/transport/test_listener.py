@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyjms.spi.errors import ResourceError
+from pyjms_provider.transport import listener as listener_module
 from pyjms_provider.transport.reports import Report
 from pyjms_provider.transport.settings import ListenerKind, ListenerSettings, ListenerSettingsError, TlsSettings
 from tests.provider.transport.world import (
@@ -153,6 +154,28 @@ def test_a_system_without_descriptors_is_asked_again(net: Net, caplog: pytest.Lo
     assert poor.has_failed.is_set()
     assert "PYJMS-NET-4" in caplog.text
     assert "Too many open files" in caplog.text
+
+
+def test_the_last_files_of_the_process_are_not_for_clients(
+    net: Net, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strangers may hold as many as there are: the broker could not reach its store again, nor read a file of it."""
+    listener = net.service.open(ListenerSettings(), Engines())
+    with connect(listener) as first:
+        first.sendall(b"hello")
+        assert read_exactly(first, 5) == b"hello"
+        with monkeypatch.context() as few:
+            few.setattr(listener_module, "is_kept", lambda _: True)
+            for _ in range(3):
+                with connect(listener) as other:
+                    assert read_to_end(other) == b""
+        assert caplog.text.count("PYJMS-NET-19") == 1
+        assert listener.statistics.refused == 3
+        first.sendall(b"again")
+        assert read_exactly(first, 5) == b"again"
+    with connect(listener) as client:
+        client.sendall(b"hello")
+        assert read_exactly(client, 5) == b"hello"
 
 
 def test_who_gave_up_before_he_was_accepted_harms_nobody(net: Net) -> None:
