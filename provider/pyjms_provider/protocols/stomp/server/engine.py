@@ -200,6 +200,8 @@ class StompServerEngine(ProtocolEngine):
     def closed(self, error: BaseException | None) -> None:
         self._end(ServerEvent.END)
         self._out.clear()
+        # The dialogue and this know each other, so that both stay until Python looks for such circles: not with the frame that has not ended.
+        self._decoder = FrameDecoder(BEFORE_LOGIN)
         self._let_go()  # a login that still runs ends what it makes
 
     def _let_go(self) -> None:

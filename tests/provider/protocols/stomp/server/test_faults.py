@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Event, Thread
@@ -209,6 +211,23 @@ def test_a_connection_ends_at_the_broker_as_soon_as_a_thread_comes_free(
     refused.pop()(None, ResourceError("the broker has 256 requests that wait"))  # as the transport does after a while
     client.settle_jobs()
     bench.connect(client_id="c")
+
+
+def test_what_had_come_of_a_frame_goes_with_its_connection(bench: Bench) -> None:
+    """Engine and dialogue know each other, and Python looks for such circles now and then: clients who hung up in mid-frame filled the memory."""
+    size = 4_000_000
+    client = bench.connect()
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        client.feed(b"SEND\ndestination:/queue/orders\ncontent-length:%d\n\n" % (2 * size) + bytes(size))
+        assert tracemalloc.get_traced_memory()[0] > size
+        client.hang_up()
+        assert tracemalloc.get_traced_memory()[0] < size / 2
+    finally:
+        tracemalloc.stop()
+        gc.enable()
 
 
 def test_a_send_in_a_transaction_that_would_wait_for_room_is_for_another_thread(bench: Bench) -> None:
