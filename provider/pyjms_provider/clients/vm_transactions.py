@@ -72,7 +72,15 @@ class VmTransactions(ProviderSession):
         return unit
 
     def commit(self) -> None:
-        self._host.work(self._commit)
+        self._commit_and_tell(self._commit)
+
+    def _commit_and_tell(self, commit: Callable[[], None]) -> None:
+        """Commit, and have nothing more to tell of an interrupted one once its caller hears of that."""
+        try:
+            self._host.work(commit)
+        except (RolledBackError, InDoubtError):
+            self._interrupted = None  # only here: who is interrupted before has heard nothing, and asks again
+            raise
 
     def _commit(self, join: Callable[[], JoinedTransaction] | None = None) -> None:
         """Commit what was done; `join`: together with what the application has done."""
@@ -120,8 +128,8 @@ class VmTransactions(ProviderSession):
             exceeded = self._host.time_limit.exceeded()
             self._was_too_long = False
             raise exceeded
-        if unit is None:
-            self._tell_interrupted()
+        if unit is None and (untold := self._untold()) is not None:
+            raise untold
         self._interrupted = None
         return unit
 
@@ -137,29 +145,29 @@ class VmTransactions(ProviderSession):
             unit.end_unwritten()
             self._interrupted = unit
 
-    def _tell_interrupted(self) -> None:
-        """Raise what became of an interrupted commit, unless it was done. Raises `RolledBackError`, `InDoubtError`."""
+    def _untold(self) -> RolledBackError | InDoubtError | None:
+        """Return what became of an interrupted commit, for its client to be told; None: there was none, or it was done."""
         unit = self._interrupted
         if unit is None or unit.state is UnitState.COMMITTED:
-            return
-        is_undone = unit.state is UnitState.ROLLED_BACK
-        self._interrupted = None
-        if is_undone:
-            raise RolledBackError(f"{unit} was rolled back, as the thread that committed it was interrupted")
-        raise InDoubtError(
+            return None
+        if unit.state is UnitState.ROLLED_BACK:
+            return RolledBackError(f"{unit} was rolled back, as the thread that committed it was interrupted")
+        return InDoubtError(
             f"{unit} was being written when the thread that committed it was interrupted: it is not known whether that was done"
         )
 
     def commit_with(self, transaction: object) -> None:
         """Commit together with `transaction`, an SQLAlchemy connection with an open transaction in the store's database."""
-        self._host.work(partial(self._commit, partial(self._host.join, transaction)))
+        self._commit_and_tell(partial(self._commit, partial(self._host.join, transaction)))
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         if not self._transacted:
             raise CapabilityError("the session is not transacted")
         self._check_local()
-        if self._unit is None:
-            self._tell_interrupted()
+        untold = self._untold() if self._unit is None else None
+        if untold is not None:
+            self._interrupted = None  # with no call from here on, at which Python could interrupt the thread
+            raise untold
         unit, begin = self._open_unit(), partial(self._begin_commit, for_stage=True)
         try:
             return self._host.pipelines.stages.stage(name, keep_s, unit, begin)

@@ -79,6 +79,33 @@ def test_a_commit(kind: str) -> None:
     assert ("in doubt" in seen) is (kind == "both")
 
 
+@pytest.mark.parametrize("kind", ["sent", "both"])
+def test_a_commit_whose_telling_was_interrupted_is_told_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the third one returns as if all was done, of which nothing is written."""
+
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        session = work(site, kind)
+        keeper = site.broker.virtual_host.keeper
+        assert keeper is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(type(keeper.journal), "write", _be_interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                session.commit()
+        is_told = False
+        try:
+            interrupt(interruption, session.commit)
+        except (RolledBackError, InDoubtError):
+            is_told = True
+        assert is_told is (commit_again(session) == "committed"), interruption.where
+
+    assert each_interruption(attempt, *FILES) > 3
+
+
+def _be_interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("meanwhile", ["sent more", "rolled back"])
 def test_after_something_else_there_is_nothing_to_tell(meanwhile: str) -> None:
     """What was sent after the interrupted commit is committed by the next one."""
