@@ -244,6 +244,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._move(Event.LOST)
         self._unfed.clear()
+        if self._layer is not None:
+            self._layer.let_go()
         if self._engine is not None:
             self._try(self._engine.closed, self._error or exc)
         self._home.ended(self)
@@ -398,9 +400,8 @@ class Connection(asyncio.BufferedProtocol):
             self._balance()
 
     def _shake(self) -> None:
-        layer = self._layer
-        if layer is not None:
-            self._send(layer.pending())
+        if self._layer is not None:
+            self._send(self._layer.pending())
         if self._is_eof:
             self._finish()
 

@@ -67,6 +67,9 @@ class Layer(ABC):
     def finish(self) -> None:
         """Say farewell, in `pending`. May be repeated."""
 
+    def let_go(self) -> None:  # noqa: B027 - not every layer holds much
+        """Hold nothing more that has come: the connection is over."""
+
 
 class Stack(Layer):
     """One layer over another: WebSocket over TLS."""
@@ -105,6 +108,9 @@ class Stack(Layer):
         self._carry()
         kept, self._kept = self._kept, b""
         return kept + self._lower.pending()
+
+    def let_go(self) -> None:
+        self._upper.let_go()
 
     def finish(self) -> None:
         self._upper.finish()

@@ -114,6 +114,10 @@ class WebSocketLayer(Layer):
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(CloseCode.NORMAL_CLOSURE)
 
+    def let_go(self) -> None:
+        # The library's parser and its owner refer to each other, so that both stay until Python looks for such circles.
+        self._protocol.reader.discard()
+
     def _answer(self, request: Request) -> Response:
         """Accept the upgrade or refuse it."""
         if urlsplit(request.path).path != self._settings.path:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
+import tracemalloc
 from collections.abc import Iterator
 from threading import Thread
 
@@ -308,3 +310,28 @@ def test_who_has_logged_in_may_send_large_frames(guarded: tuple[Listener, Engine
         engine.is_known = True
         client.sendall(head_of(200_000) + b"x" * 200_000)
         assert engine.events.get(timeout=PATIENCE_S) == "received 200000"
+
+
+def test_what_had_come_of_a_frame_goes_with_its_connection(net: Net, guarded: tuple[Listener, Engines]) -> None:
+    """The library's parser and its owner know each other, and Python looks for such circles now and then."""
+    listener, engines = guarded
+    size = 5_000_000
+    half = head_of(2 * size) + b"x" * size
+    with shake_hands(listener) as client:
+        engine = engines.next()
+        assert isinstance(engine, GuardedEngine)
+        engine.is_known = True
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            client.sendall(half)
+            while net.on_loop(lambda: listener.bytes_in) < size:
+                pass
+            assert tracemalloc.get_traced_memory()[0] > size
+            client.close()
+            engine.ends.get(timeout=PATIENCE_S)
+            assert net.on_loop(lambda: tracemalloc.get_traced_memory()[0]) < size / 2
+        finally:
+            tracemalloc.stop()
+            gc.enable()
