@@ -79,7 +79,8 @@ class VmTransactions(ProviderSession):
         try:
             self._host.work(commit)
         except (RolledBackError, InDoubtError):
-            self._interrupted = None  # only here: who is interrupted before has heard nothing, and asks again
+            # Only here: who is interrupted before has heard nothing, and asks again.
+            self._interrupted, self._was_too_long = None, False
             raise
 
     def _commit(self, join: Callable[[], JoinedTransaction] | None = None) -> None:
@@ -115,19 +116,20 @@ class VmTransactions(ProviderSession):
                 self._take_unit()
                 if unit is not None and not self._was_too_long:
                     unit.begin_commit(self._host.clock.time_ms(), for_stage=for_stage)
-        except BaseException as error:
-            if unit is not None and not isinstance(error, ProviderError):
-                self._leave(unit)
-            elif unit is not None and unit is not self._unit:  # it was rolled back
+        except ProviderError:
+            if unit is not None and unit is not self._unit:  # it was rolled back
+                self._interrupted = unit  # with no call before, at which Python could interrupt the thread
                 unit.rollback()
                 unit.end_unwritten()
+            raise
+        except BaseException:
+            if unit is not None:
+                self._leave(unit)
             raise
         if self._was_too_long:
             if unit is not None:
                 unit.rollback()
-            exceeded = self._host.time_limit.exceeded()
-            self._was_too_long = False
-            raise exceeded
+            raise self._host.time_limit.exceeded()
         if unit is None and (untold := self._untold()) is not None:
             raise untold
         self._interrupted = None
@@ -171,6 +173,9 @@ class VmTransactions(ProviderSession):
         unit, begin = self._open_unit(), partial(self._begin_commit, for_stage=True)
         try:
             return self._host.pipelines.stages.stage(name, keep_s, unit, begin)
+        except (RolledBackError, InDoubtError):
+            self._interrupted, self._was_too_long = None, False
+            raise
         except ProviderError:
             raise
         except BaseException:

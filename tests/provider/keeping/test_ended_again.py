@@ -102,6 +102,23 @@ def test_a_commit_whose_telling_was_interrupted_is_told_again(kind: str, monkeyp
     assert each_interruption(attempt, *FILES) > 3
 
 
+@pytest.mark.parametrize("kind", ["sent", "both"])
+def test_a_commit_that_was_interrupted_after_it_was_refused_is_refused_again(kind: str) -> None:
+    def attempt(interruption: Interruption) -> None:
+        session = work(Site(), kind)
+        assert session._unit is not None
+        session._unit.expire()
+        try:
+            interrupt(interruption, session.commit)
+        except RolledBackError:
+            pass
+        else:
+            assert commit_again(session) == "rolled back", interruption.where
+        assert commit_again(session) == "committed", f"{interruption.where}: nothing is left of it"
+
+    assert each_interruption(attempt, *FILES, "core/work_under_way.py") > 3
+
+
 def _be_interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
