@@ -19,6 +19,9 @@ LOCAL = "local[*,4]"
 """The master of a session on this machine alone, with all of its processors. A task has four attempts, as on a cluster: in plain ``local[*]`` it has one,
 so that a worker that dies, or a broker that starts again while rows are written, ends the query."""
 
+_SPARKS_OWN = "local[*]"
+_NAMES_OF_PYTHON = ("PYSPARK_PYTHON", "PYJMS_SPARK_PYTHON")
+
 QUICK_PYTHON = Path(__file__).with_name("python.sh")
 """What workers on this machine are started by; it says why."""
 
@@ -43,25 +46,42 @@ def make_session(
 ) -> SparkSession:
     """Return a session named `name`, or the one that runs already.
 
-    master: where to run: ``local[2,4]``, ``spark://host:7077`` ...; None: what the environment says (spark-submit), else
-    Spark's own ``local[*]``. On one machine Spark listens on the loopback interface alone, and data are cut into as many parts as there are
-    processors.
+    master: where to run: ``local[2,4]``, ``spark://host:7077`` ...; None: what the environment says (spark-submit, ``spark-defaults.conf``); where it
+    says nothing, or Spark's own ``local[*]``, `LOCAL`. On one machine Spark listens on the loopback interface alone, and data are cut into as many
+    parts as there are processors.
     settings: Spark's own, which come before ours.
     Raises `MissingProviderError` without PySpark, `MissingJavaError` without Java.
     """
     builder = spark_sql().SparkSession.builder.appName(name)
+    where = _master_of_environment({**_SETTINGS, **(settings or {})}) if master is None else master
     chosen = dict(_SETTINGS)
-    if master is not None:
-        builder = builder.master(master)
-    if (master or LOCAL).startswith("local"):
+    if where.startswith("local"):
         chosen |= _LOCAL_SETTINGS
         _name_the_python(os.environ)
-        chosen["spark.sql.shuffle.partitions"] = str(_processors(master or LOCAL))
+        chosen["spark.sql.shuffle.partitions"] = str(_processors(where))
     for key, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
+    session: SparkSession = builder.master(where).getOrCreate()
     session.sparkContext.setLogLevel(log_level)
     return session
+
+
+def _master_of_environment(settings: Mapping[str, str]) -> str:
+    """Return where Spark would run by itself, which its JVM knows: start it, as `settings` of its memory and the like ask."""
+    from pyspark import SparkConf, SparkContext
+
+    named = {name: os.environ.get(name) for name in _NAMES_OF_PYTHON}
+    _name_the_python(os.environ)  # a JVM starts the processes that plan streams by what is named when it starts
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))  # noqa: SLF001 -- nothing else asks a JVM without a session
+    found = SparkConf().get("spark.master")
+    if found is None or found == _SPARKS_OWN:
+        return LOCAL
+    if not found.startswith("local"):  # workers elsewhere have no Python at our path
+        for name, value in named.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+    return found
 
 
 def _name_the_python(environment: MutableMapping[str, str]) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyjms.spark.session import LOCAL, QUICK_PYTHON, _name_the_python, _processors
+from pyjms.spark.session import LOCAL, QUICK_PYTHON, _name_the_python, _processors, make_session
+from tests.pyjms.spark.jvm import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +34,50 @@ def test_a_task_of_a_command_on_this_machine_is_tried_again() -> None:
     attempts = re.fullmatch(r"local\[\*,(\d)\]", LOCAL)  # without a number Spark ends the query when one fails
     assert attempts is not None
     assert int(attempts[1]) > 1
+
+
+SESSION = """
+import os
+from pyjms.spark.session import make_session
+session = make_session("a program", settings={"spark.driver.memory": "600m"})
+said = [session.sparkContext.master, *map(session.conf.get, ("spark.driver.memory", "spark.sql.shuffle.partitions"))]
+print(*said, session.conf.get("spark.driver.host"), "PYSPARK_PYTHON" in os.environ, sep="|")
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        ("", f"{LOCAL}|600m|{os.cpu_count()}|127.0.0.1|True"),
+        ("--master local[3,2]", "local[3,2]|600m|3|127.0.0.1|True"),
+    ],
+)
+def test_a_program_that_names_no_master_gets_that_of_its_environment_or_one_on_which_tasks_are_tried_again(
+    asked: str, made: str
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "PYJMS_SPARK"))}
+    environment["PYSPARK_SUBMIT_ARGS"] = f"{asked} --driver-java-options '{QUICK}' pyspark-shell"
+    run = subprocess.run([sys.executable, "-c", SESSION], env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == made, run.stderr
+
+
+@pytest.mark.spark
+def test_a_program_on_a_cluster_is_not_bound_to_its_own_machine(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession as Session
+
+    asked: dict[str, str] = {}
+    monkeypatch.setattr(SparkConf, "get", lambda *_: "spark://somewhere:7077")
+    monkeypatch.setattr(Session.Builder, "getOrCreate", lambda builder: asked.update(builder._options) or spark)
+    for name in ("PYSPARK_PYTHON", "PYJMS_SPARK_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    make_session("a program")
+    assert asked["spark.master"] == "spark://somewhere:7077"
+    assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.sql.shuffle.partitions"} & set(asked)
+    assert "PYSPARK_PYTHON" not in os.environ, "workers have none at our path"
 
 
 def test_workers_import_pyspark_from_where_it_is_installed(spark: SparkSession) -> None:
