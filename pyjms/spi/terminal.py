@@ -79,9 +79,22 @@ def results() -> Console:
     In a pipe or a file tables are as wide as they need to be, so that who looks for a name there finds it, unless `COLUMNS` says otherwise.
     """
     console = Console(highlight=False, emoji=False)
-    if not console.is_terminal and not os.environ.get("COLUMNS"):
-        console.width = _WIDEST
-    return console
+    if console.is_terminal or os.environ.get("COLUMNS"):
+        return console
+    return _Wide(width=_WIDEST, highlight=False, emoji=False)
+
+
+class _Wide(Console):
+    """Prints for a pipe or a file."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; of tables no blanks behind the last word: `less` would show empty lines for them."""
+        if not isinstance(objects[0] if objects else None, Table):
+            super().print(*objects, **options)
+            return
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        self.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def listing(*headings: str, whole: Collection[str] = ()) -> Table:
