@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from pyjms.spark.asking import check_folder
 from pyjms.spark.columns import SCHEMA
 from pyjms.spark.errors import OptionError
-from pyjms.spark.places import all_below, inside, literally, qualified, text_of
+from pyjms.spark.places import all_below, exists, inside, literally, matches, parents, qualified, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,13 +46,16 @@ def read_archive(
 ) -> DataFrame:
     """Return the messages of an archive, those that `where`, a condition of Spark SQL, chooses.
 
-    The archive may have been moved, or be a copy. Raises `OptionError` for one that has not all of its files, and for a format that none is.
+    The archive may have been moved, or be a copy. Raises `OptionError` for one that has not all of its files, for a part of one, and for a format that
+    none is, or not the archive's.
     """
     check_form(form)
+    check_folder(directory)
+    _check_whole(session, directory)
     reader = session.read.format(form).options(**_OPTIONS.get(form, {}))
     if form == "delta":
         rows = reader.load(directory)
-    elif (files := _moved(session, directory)) is None:
+    elif (files := _moved(session, directory, form)) is None:
         rows = reader.schema(ARCHIVE_SCHEMA).load(directory)
     elif files:
         rows = reader.schema(ARCHIVE_SCHEMA).option("basePath", directory).load([literally(each) for each in files])
@@ -65,9 +70,34 @@ def log_number(name: str) -> int | None:
     return None if match is None else int(match[1])
 
 
-def _moved(session: SparkSession, directory: str) -> list[str] | None:
+def _check_whole(session: SparkSession, directory: str) -> None:
+    """Look that a place is not a part of an archive: there Spark would read all files, those of batches that broke off, too."""
+    found = [directory] if exists(session, directory) else matches(session, directory)
+    for place in found:
+        if exists(session, f"{place.rstrip('/')}/{METADATA}"):
+            continue
+        above = next(
+            (each for each in parents(session, place) if exists(session, f"{each.rstrip('/')}/{METADATA}")), None
+        )
+        if above is not None:
+            raise OptionError(
+                f"{directory} is a part of the archive {above}, and may have files of a batch that broke off, whose messages came again: name the archive "
+                "itself, and choose by a condition, such as --where \"day = '2026-01-31'\""
+            )
+
+
+def _check_endings(directory: str, files: Iterable[str], form: str) -> None:
+    others = sorted({each for each in FORMS for file in files if file.endswith(f".{each}")} - {form})
+    if others:
+        raise OptionError(
+            f"the files of the archive {directory} are {others[0]}, not {form}: give --format {others[0]}"
+        )
+
+
+def _moved(session: SparkSession, directory: str, form: str) -> list[str] | None:
     """Return the files of an archive that lies elsewhere than where it was written; None: it lies there, or says nothing."""
     committed = _committed(session, directory)
+    _check_endings(directory, committed, form)
     parts = {match["own"]: match for match in map(_PATH.fullmatch, committed) if match is not None}
     here = qualified(session, directory)
     if all(qualified(session, root) == here for root in {match["root"] for match in parts.values()}):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyjms.spark.errors import OptionError
 
-__all__ = ["check_every", "check_job", "check_lines", "check_output", "check_page"]
+__all__ = ["check_every", "check_folder", "check_job", "check_lines", "check_output", "check_page"]
 
 _NAME_MAX = 200
 _MICROS = {
@@ -41,9 +41,20 @@ def _micros(number: str, unit: str) -> float | None:
 
 
 def check_job(job: str) -> None:
-    """Look whether a replay may have that name."""
-    if not 1 <= len(job) <= _NAME_MAX:
-        raise OptionError(f"the name of a job has 1 to {_NAME_MAX} characters, and this one has {len(job)}")
+    """Look whether a replay may have that name. Blanks around it do not count, as in all options."""
+    if not 1 <= len(job.strip()) <= _NAME_MAX:
+        raise OptionError(f"the name of a job has 1 to {_NAME_MAX} characters, and this one has {len(job.strip())}")
+
+
+def check_folder(place: str) -> None:
+    """Look whether a place, a path or a URL, can be the name of a folder for Spark."""
+    if not place.strip():
+        raise OptionError("the name of a folder is empty: write a path, or a URL that Spark knows")
+    scheme, colon, rest = place.partition(":")
+    if colon and "/" not in scheme and not rest.startswith("/"):
+        raise OptionError(
+            f"{place!r}: Spark takes what stands before a colon for the kind of a URL: write the whole path, from / on"
+        )
 
 
 def check_output(path: Path) -> None:

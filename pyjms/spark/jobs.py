@@ -12,7 +12,7 @@ from pyjms.spi.errors import GroupError
 from pyjms.spi.provider import ProviderConnection
 from pyjms.spi.replay import GroupRequest, ReaderGroup, ReaderGroups
 
-__all__ = ["acknowledge", "groups", "note_terms", "promoted", "release", "terms_of"]
+__all__ = ["acknowledge", "check_broker", "groups", "note_terms", "promoted", "release", "terms_of"]
 
 
 def acknowledge(job_id: str, *, url: str, credentials: str | None = None) -> int:
@@ -57,12 +57,19 @@ def groups(*, url: str, credentials: str | None = None) -> Sequence[ReaderGroup]
 
 def promoted(sink_id: str, *, url: str, credentials: str | None = None) -> int | None:
     """Return the last epoch that was written under `sink_id`; None: none, or the broker keeps no such note. Raises `ProviderError`."""
-    parse_options({"url": url, "sinkId": sink_id})
+    name = (
+        parse_options({"url": url, "sinkId": sink_id}).sink_id or sink_id
+    )  # without blanks around it, as the sink writes it
 
     def ask(connection: ProviderConnection) -> int | None:
-        return connection.stages().marker(sink_id) if Capability.STAGE in connection.capabilities else None
+        return connection.stages().marker(name) if Capability.STAGE in connection.capabilities else None
 
     return _link(url, credentials).call(ask)
+
+
+def check_broker(*, url: str, credentials: str | None = None) -> None:
+    """Look whether the broker is there, and knows the user. Raises `ProviderError`, after half a minute if it is away."""
+    _link(url, credentials).call(lambda connection: connection.info)
 
 
 def note_terms(job: str, mark: int, *, url: str, credentials: str | None = None) -> None:

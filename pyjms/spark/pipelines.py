@@ -11,21 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyjms.spark.archives import check_form, read_archive
-from pyjms.spark.asking import check_every, check_job
+from pyjms.spark.asking import check_every, check_folder, check_job
 from pyjms.spark.columns import COLUMNS
+from pyjms.spark.conditions import check_condition
 from pyjms.spark.contents import mark_of
 from pyjms.spark.errors import OptionError
 from pyjms.spark.file_sink import check_place
 from pyjms.spark.foreach_batch import promote, promoted_by_query
 from pyjms.spark.jobs import note_terms, promoted, terms_of
 from pyjms.spark.kept_rules import BatchRules, KeptRules, RulesText
+from pyjms.spark.places import make_folder
 from pyjms.spark.routed import decider_of, routing_function
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["NEWEST", "Replayed", "Rules", "archive", "replay", "route", "would_go"]
+__all__ = ["NEWEST", "Replayed", "Rules", "archive", "chosen_of", "replay", "route", "would_go"]
 
 NEWEST = "newest"
 """What progress reports call the moment of the newest message of a batch: `newest_ms`, in milliseconds since 1970 UTC."""
@@ -59,11 +61,14 @@ def archive(
     there now is in files. every: how often files are written. options: more of the source's.
 
     Raises `DataLossError` when the folder has later batches than the checkpoint, which is a new one or an old copy then; `OptionError` for a
-    format or `every` that none is.
+    format or `every` that none is, and for a folder that cannot be written to.
     """
     check_form(form)
     check_every(every)
-    place = checkpoint or f"{directory.rstrip('/')}-checkpoint"
+    place = f"{directory.rstrip('/')}-checkpoint" if checkpoint is None else checkpoint
+    for folder in (directory, place):
+        check_folder(folder)
+        make_folder(session, folder)
     check_place(session, directory, place)
     given = {"url": url, "destination": destination, "readerGroup": group, **options}
     rows = _noted(session.readStream.format("jms").options(**_texts(given)).load())
@@ -111,9 +116,10 @@ def replay(
     seconds; an event's ``wait`` lets another thread end it. Raises `OptionError` for a job that was begun with other words.
     """
     check_job(job)
+    job = job.strip()  # as the sink has it
     from pyspark.sql.functions import lit
 
-    rows = read_archive(session, directory, where=where, form=form).drop("day")
+    rows = chosen_of(session, directory, where=where, form=form).drop("day")
     ordered = rows.withColumn("expiration", lit(None).cast("timestamp")).orderBy(*_ORDER)
     given = {"headers": "keep", **options}
     total = ordered.count()
@@ -148,6 +154,14 @@ def replay(
                 wait(1.0)
     finally:
         numbered.unpersist()
+
+
+def chosen_of(session: SparkSession, directory: str, *, where: str | None, form: str) -> DataFrame:
+    """Return the messages that a replay sends. Raises `OptionError` for a condition that would choose others when it is started again."""
+    rows = read_archive(session, directory, where=where, form=form)
+    if where is not None:
+        check_condition(rows, where)
+    return rows
 
 
 def _place(directory: str) -> str:
@@ -211,9 +225,12 @@ def route(
 
     Altered rules are obeyed from the next batch on, and those of a batch are kept with the checkpoint: one that was written, and comes again as
     Spark does not know it, ends by its own. A message that nobody wants goes to the queue ``GROUP.undeliverable``.
-    made: hears the number of each batch, and how many messages the rules made of it. Raises `OptionError` for an `every` that none is.
+    made: hears the number of each batch, and how many messages the rules made of it. Raises `OptionError` for an `every` that none is, and for a
+    checkpoint that cannot be written to.
     """
     check_every(every)
+    check_folder(checkpoint)
+    make_folder(session, checkpoint)
     given = {"url": url, "destination": source, "readerGroup": group, **(options or {})}
     rows = _noted(session.readStream.format("jms").options(**_texts(given)).load())
     sink = {name: str(value) for name, value in given.items() if name in ("url", "credentials")}

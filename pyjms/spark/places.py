@@ -5,6 +5,7 @@ A *place* is what a person writes: a path, or a URL such as ``hdfs://namenode/hi
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,10 +13,25 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
+from pyjms.spark.errors import OptionError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Found", "all_below", "are_within", "inside", "literally", "local_path", "matches", "qualified", "text_of"]
+__all__ = [
+    "Found",
+    "all_below",
+    "are_within",
+    "exists",
+    "inside",
+    "literally",
+    "local_path",
+    "make_folder",
+    "matches",
+    "parents",
+    "qualified",
+    "text_of",
+]
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*):(?://(?P<host>[^/]*))?(?P<path>/.*|)", re.DOTALL)
 """As Hadoop reads it: nothing is quoted, and nothing is a query."""
@@ -87,6 +103,49 @@ def matches(session: SparkSession, place: str) -> list[str]:
     """Return what is there under a place, which may have wildcards."""
     files, path = _files(session, place)
     return [str(each.getPath().toString()) for each in files.globStatus(path) or ()]
+
+
+def exists(session: SparkSession, place: str) -> bool:
+    """Say whether there is something at a place."""
+    files, path = _files(session, place)
+    return bool(files.exists(path))
+
+
+def parents(session: SparkSession, place: str) -> Iterator[str]:
+    """Yield the folders in which a place lies, the nearest first."""
+    path = _jvm(session).org.apache.hadoop.fs.Path(qualified(session, place)).getParent()
+    while path is not None:
+        yield str(path.toString())
+        path = path.getParent()
+
+
+def make_folder(session: SparkSession, place: str) -> None:
+    """Make a folder to write into, where there is none yet. Raises `OptionError` that says why there can be none."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    files, path = _files(session, place)
+    try:
+        is_made = bool(files.mkdirs(path))
+    except Py4JJavaError as error:
+        if str(error.java_exception.getClass().getSimpleName()) not in _NO_FOLDER:
+            raise
+        is_made = False
+    local = local_path(qualified(session, place))
+    if not is_made or (local is not None and not os.access(local, os.W_OK | os.X_OK)):
+        raise OptionError(f"{place} cannot be written to: {_in_the_way(session, place)}; name another folder")
+
+
+_NO_FOLDER = frozenset({"AccessControlException", "FileAlreadyExistsException", "ParentNotDirectoryException"})
+"""What Hadoop's file systems raise for a folder that they cannot make, and that no second attempt makes."""
+
+
+def _in_the_way(session: SparkSession, place: str) -> str:
+    files, _ = _files(session, place)
+    for each in (qualified(session, place), *parents(session, place)):
+        path = _jvm(session).org.apache.hadoop.fs.Path(each)
+        if exists(session, each):
+            return f"{each} {'does not permit it' if files.getFileStatus(path).isDirectory() else 'is a file'}"
+    return "there is nothing above it"
 
 
 def inside(session: SparkSession, place: str) -> list[Found] | None:

@@ -11,7 +11,7 @@ import typer
 
 from pyjms.commands.options import AsJson
 from pyjms.spark.archives import check_form
-from pyjms.spark.asking import check_every
+from pyjms.spark.asking import check_every, check_folder
 from pyjms.spark.commands.metering import batch_done, metering
 from pyjms.spark.commands.options import (
     MESSAGES_IN_BATCH,
@@ -29,6 +29,7 @@ from pyjms.spark.commands.options import (
 )
 from pyjms.spark.commands.running import errors_told, follow, stop_wanted
 from pyjms.spark.commands.subscribing import source_options
+from pyjms.spark.jobs import check_broker
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import note
 from pyjms.spi.words import counted
@@ -84,8 +85,12 @@ def archive_command(
     with errors_told("archive"), metering(metrics) as meter:
         check_form(form)
         check_every(every)
+        for folder in (directory, directory if checkpoint is None else checkpoint):
+            check_folder(folder)
         who = {"client_id": client_id, "subscription": subscription, "credentials": credentials}
         options = source_options(url, destination, group, **who, looks=dry_run)
+        if dry_run:
+            check_broker(url=url, credentials=credentials)  # else each task looks for it, one after the other
         session = make_session("pyjms archive", master=master)
         if dry_run:
             _tell(as_json, 0, _waiting(session, url, destination, options))

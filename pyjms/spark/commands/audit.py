@@ -19,7 +19,7 @@ from pyjms.history.command import (
     print_report,
 )
 from pyjms.history.rules import RULES
-from pyjms.spark.asking import check_page
+from pyjms.spark.asking import check_folder, check_page
 from pyjms.spark.commands.options import Master, Page
 from pyjms.spark.commands.running import errors_told, failure
 from pyjms.spark.session import LOCAL, make_session
@@ -71,6 +71,8 @@ def audit_command(
         from pyjms.spark.checker.reading import read_history
         from pyjms.spark.checker.results import check_place_of_findings, write_findings
 
+        for place in (*directories, *([] if findings is None else [findings])):
+            check_folder(place)
         if findings is not None:
             check_place_of_findings(findings, directories)
         if report is not None:

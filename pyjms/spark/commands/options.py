@@ -11,6 +11,7 @@ from pyjms.spark.archives import FORMS
 
 __all__ = [
     "MESSAGES_IN_BATCH",
+    "MOST",
     "Batch",
     "ClientId",
     "Credentials",
@@ -49,7 +50,11 @@ FailOnDataLoss: TypeAlias = Annotated[
         help="Stop when messages are gone that the checkpoint asks for, as after a release of the group; else go on with what is there."
     ),
 ]
-Batch: TypeAlias = Annotated[int, typer.Option(help="So many messages has one batch at most.", min=1, metavar="NUMBER")]
+MOST: Final = 2**31 - 1
+"""The largest number that Spark counts messages of a batch with."""
+Batch: TypeAlias = Annotated[
+    int, typer.Option(help="So many messages has one batch at most.", min=1, max=MOST, metavar="NUMBER")
+]
 Credentials: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Where user and password are: file:PATH or env:VARIABLE.", metavar="WHERE", show_default=False),

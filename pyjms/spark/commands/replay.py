@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from pyjms.commands.options import AsJson
-from pyjms.spark.archives import check_form, read_archive
-from pyjms.spark.asking import check_job
+from pyjms.spark.archives import check_form
+from pyjms.spark.asking import check_folder, check_job
 from pyjms.spark.commands.metering import BatchDone, metering
-from pyjms.spark.commands.options import Credentials, Form, Master, MetricsTo, Url
+from pyjms.spark.commands.options import MOST, Credentials, Form, Master, MetricsTo, Url
 from pyjms.spark.commands.running import errors_told, failure, stop_wanted
+from pyjms.spark.connecting import read_credentials
 from pyjms.spark.options import parse_options
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.clock import Clock, SystemClock
@@ -43,7 +44,7 @@ _Where: TypeAlias = Annotated[
     str | None, typer.Option(help="Only these: a condition of Spark SQL.", metavar="TEXT", show_default=False)
 ]
 _Rate: TypeAlias = Annotated[
-    int | None, typer.Option(help="So many messages a second.", min=1, metavar="NUMBER", show_default=False)
+    int | None, typer.Option(help="So many messages a second.", min=1, max=MOST, metavar="NUMBER", show_default=False)
 ]
 
 
@@ -65,18 +66,20 @@ def replay_command(
 
     Exit code: 0 all is sent, now or when the job ran before, 1 it broke off, 2 it cannot be done as asked.
     """
-    from pyjms.spark.pipelines import replay
+    from pyjms.spark.pipelines import chosen_of, replay
 
     options: dict[str, Any] = {} if credentials is None else {"credentials": credentials}
     new = 0
     clock = SystemClock()
     with errors_told("replay"), metering(metrics) as meter:
         check_form(form)
+        check_folder(directory)
         check_job(job)
         parse_options({"url": url, **({} if to is None else {"destination": to}), **options})
+        read_credentials(credentials)
         session = make_session("pyjms replay", master=master)
         if dry_run:
-            chosen = read_archive(session, directory, where=where, form=form).count()
+            chosen = chosen_of(session, directory, where=where, form=form).count()
             note(f"{counted(chosen, 'message')} would be sent")
             if as_json:
                 typer.echo(json.dumps({"chosen": chosen}))

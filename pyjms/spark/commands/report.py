@@ -12,7 +12,7 @@ from rich.table import Table
 from pyjms.history.command import OnlyJson
 from pyjms.history.reading import HistoryError
 from pyjms.spark.archives import FORMS, check_form
-from pyjms.spark.asking import check_page
+from pyjms.spark.asking import check_folder, check_page
 from pyjms.spark.commands.options import Master, Page
 from pyjms.spark.commands.running import ended_at_once, errors_told, failure
 from pyjms.spark.session import LOCAL, make_session
@@ -65,6 +65,8 @@ def report_command(
         from pyjms.spark.reports.figures import figures_of, read_sources
 
         check_form(form)
+        for place in (*(histories or ()), *(archives or ())):
+            check_folder(place)
         if report is not None:
             check_page(report)
         session = make_session("pyjms report", master=master)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from pyjms.commands.options import AsJson
-from pyjms.spark.asking import check_every
+from pyjms.spark.asking import check_every, check_folder
 from pyjms.spark.commands.metering import Meter, batch_done, metering
 from pyjms.spark.commands.options import (
     MESSAGES_IN_BATCH,
@@ -27,6 +27,7 @@ from pyjms.spark.commands.options import (
 )
 from pyjms.spark.commands.running import errors_told, failure, follow, stop_wanted
 from pyjms.spark.commands.subscribing import source_options
+from pyjms.spark.jobs import check_broker
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import note
 from pyjms.spi.words import counted
@@ -83,8 +84,11 @@ def route_command(
     made: dict[int, int] = {}
     with errors_told("route"), metering(metrics) as meter:
         check_every(every)
+        check_folder(checkpoint)
         who = {"client_id": client_id, "subscription": subscription, "credentials": credentials}
         options = source_options(url, source, group, **who, looks=dry_run)
+        if dry_run:
+            check_broker(url=url, credentials=credentials)  # else each task looks for it, one after the other
         session = make_session("pyjms route", master=master)
         if dry_run:
             _tell_choices(would_go(session, rules, url=url, source=source, group=group, options=options), as_json)

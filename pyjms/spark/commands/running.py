@@ -48,15 +48,21 @@ _JAVAS = re.compile(r"^(?:: |Caused by: )[\w.$]+: (?!Exception thrown in awaitRe
 """How Java shows one. Where rows come as Arrow the first has only waited for another, which has failed."""
 
 
+_PYTHONS = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\w[\w.]*(?:: .+)?)$", re.MULTILINE)
+"""How Python shows any other one, of the processes that Spark has started."""
+
+
 def spark_reason(error: Exception) -> str:
-    """Return why Spark failed, of all that it tells: our own last word; else Java's; else the first paragraph."""
+    """Return why Spark failed, in one line of all that it tells: our own last word; else Java's; else Python's; else the first line."""
     text = str(error)
     if ours := _OURS.findall(text):
         return str(ours[-1]).strip()
     java = _JAVAS.search(text)
     if java is not None and _TOLD_BY_PY4J.match(text):
         return java[1].strip()
-    return text.partition("\n\tat ")[0].partition("\nJVM stacktrace:")[0].strip() or type(error).__name__
+    if pythons := _PYTHONS.findall(text):
+        return str(pythons[-1])
+    return text.strip().partition("\n")[0] or type(error).__name__
 
 
 _TOLD_BY_PY4J = re.compile(r".*\n: ")
@@ -85,6 +91,7 @@ _ASKED_WRONGLY = (
     f"{OptionError.__module__}.{OptionError.__qualname__}: ",  # by who ran in a process of Spark's
     "org.apache.hadoop.fs.UnsupportedFileSystemException: ",
     "[DATA_SOURCE_NOT_FOUND]",
+    "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.",  # of a file system that needs another package
 )
 _GONE = "Spark's JVM is gone: start the command again with the same words, and it goes on where it was"
 

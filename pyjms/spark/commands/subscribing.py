@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyjms.spark.connecting import read_credentials
 from pyjms.spark.errors import OptionError
 from pyjms.spark.options import parse_options
 from pyjms.spi.envelope import AddressKind
@@ -42,4 +43,5 @@ def source_options(
     if is_topic and looks:
         raise OptionError(f"{destination}: --dry-run looks at a queue; what a subscription has cannot be looked at")
     parse_options({"url": url, "destination": destination, **options})
+    read_credentials(credentials)
     return options

@@ -126,5 +126,30 @@ def test_where_an_archive_lies_as_it_was_written_spark_reads_its_list(
     assert read_archive(plain_spark, str(folder)).count() == len(messages())
 
 
+def test_a_part_of_an_archive_is_refused_as_it_may_have_files_of_batches_that_broke_off(
+    plain_spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "orders"
+    archived(plain_spark, folder, "parquet")
+    files = sorted(str(each.relative_to(folder)) for each in folder.rglob("part-*.parquet"))
+    listed(folder, f"file://{folder}", *files[1:], batch="0")
+    whole = read_archive(plain_spark, str(folder)).count()
+    assert whole < len(messages())
+    for part in (Path(files[0]).parent, "*", files[0], METADATA):
+        with pytest.raises(OptionError, match=r"is a part of the archive file:.*/orders, .*name the archive itself"):
+            read_archive(plain_spark, f"{folder}/{part}")
+    shutil.copytree(folder, folder / "a copy within")
+    assert read_archive(plain_spark, str(folder / "a copy within")).count() == whole
+
+
+def test_an_archive_of_another_format_is_told_by_its_files(plain_spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "orders"
+    archived(plain_spark, folder, "json")
+    files = [str(each.relative_to(folder)) for each in folder.rglob("part-*.json")]
+    listed(folder, f"file://{folder}", *files, batch="0")
+    with pytest.raises(OptionError, match="are json, not parquet: give --format json"):
+        read_archive(plain_spark, str(folder))
+
+
 def literal(path: Path) -> str:
     return "".join(f"\\{each}" if each in "[]{}" else each for each in str(path))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyjms.spark.asking import check_every, check_job, check_lines, check_output, check_page
+from pyjms.spark.asking import check_every, check_folder, check_job, check_lines, check_output, check_page
 from pyjms.spark.errors import OptionError
 from pyjms.spark.plots import document
 
@@ -36,10 +36,25 @@ def test_spark_takes_the_spans_that_are_taken_here_and_no_others(spark: SparkSes
 
 
 def test_a_job_has_a_name() -> None:
-    check_job("j" * 200)
-    for job in ("", "j" * 201):
+    check_job(f" {'j' * 200}\n")
+    for job in ("", " ", "j" * 201):
         with pytest.raises(OptionError, match="the name of a job has 1 to 200 characters"):
             check_job(job)
+
+
+def test_a_folder_has_a_name_that_spark_takes(spark: SparkSession) -> None:
+    path: Any = spark
+    path = path._jvm.org.apache.hadoop.fs.Path
+    for place in ("orders", "./a", "/var/a:b", "a/b:c", "file:/var/a", "hdfs://namenode/a", "Ä rger☕", "a*"):
+        check_folder(place)
+        path(place)
+    for place, told in (("", "is empty"), ("a:b", "write the whole path"), ("file:orders", "write the whole path")):
+        with pytest.raises(OptionError, match=told):
+            check_folder(place)
+        with pytest.raises(Exception, match=r"empty string|URISyntaxException"):
+            path(place)
+    with pytest.raises(OptionError, match="is empty"):
+        check_folder(" ")
 
 
 def test_a_file_is_one_that_can_be_written(tmp_path: Path) -> None:

@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyjms.spark.places import all_below, are_within, inside, literally, local_path, matches, qualified, text_of
+from pyjms.spark.errors import OptionError
+from pyjms.spark.places import (
+    all_below,
+    are_within,
+    exists,
+    inside,
+    literally,
+    local_path,
+    make_folder,
+    matches,
+    parents,
+    qualified,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,3 +70,22 @@ def test_files_are_found_as_spark_finds_them(spark: SparkSession, tmp_path: Path
     assert matches(spark, f"{tmp_path}/a*/[de]*") == [f"file:{folder}/d.txt", f"file:{folder}/e"]
     assert matches(spark, literally(folder)) == [qualified(spark, f"file://{folder}")] == [f"file:{folder}"]
     assert matches(spark, str(folder)) == []
+
+
+def test_where_there_can_be_no_folder_is_told_with_what_is_in_the_way(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    new = tmp_path / "a" / "b c"
+    for _ in range(2):
+        make_folder(spark, str(new))
+    assert (new.is_dir(), exists(spark, str(new)), exists(spark, f"{new}/d")) == (True, True, False)
+    assert list(parents(spark, str(new)))[:2] == [f"file:{tmp_path}/a", f"file:{tmp_path}"]
+    for place in ("file", "file/x/y"):
+        with pytest.raises(OptionError, match=r"cannot be written to: file:/.*/file is a file; name another folder"):
+            make_folder(spark, f"{tmp_path}/{place}")
+    with pytest.raises(OptionError, match="file:/proc does not permit it"):
+        make_folder(spark, "/proc/no/folder")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(OptionError, match=r"b c does not permit it"):
+        make_folder(spark, str(new))

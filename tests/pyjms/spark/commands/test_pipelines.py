@@ -204,7 +204,7 @@ def test_a_replay_counts_what_it_sends_and_keeps_to_what_it_was_begun_with(
     replayed = ("replay", twins, broker.url, "--to", "queue:again", "--json")
     mistaken = run(*replayed, "--job", "j", "--where", "text = 'typo'")
     assert (told(mistaken), "the job j is not used up" in mistaken.stderr) == ({"replayed": 0}, True), mistaken.output
-    assert told(run(*replayed, "--job", "j")) == {"replayed": 6}
+    assert told(run(*replayed, "--job", " j")) == {"replayed": 6}, "blanks around a name do not count"
     again = run(*replayed, "--job", "j")
     assert (told(again), "had sent 6 of 6 messages before: nothing was sent" in again.stderr) == ({"replayed": 0}, True)
     for other in (("--where", "seq < 2"), ("--rate", "4"), ("--to", "queue:elsewhere")):

@@ -15,10 +15,12 @@ from typer.testing import CliRunner
 from pyjms.spark.commands import commands
 from pyjms.spark.commands.running import ended_at_once, errors_told, follow, is_jvm_gone, spark_reason
 from pyjms.spark.errors import OptionError
+from pyjms.spi.errors import ResourceError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ALL_TO_OUT = '[[rule]]\nname = "all"\nto = ["out"]\n[targets.out]\nqueue = "out"\n'
 SLOW = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
 
 
@@ -103,6 +105,14 @@ Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE] a.parquet
 Caused by: org.apache.spark.Y: column: [t0]"""
 
 
+FOREIGN = """[PYTHON_DATA_SOURCE_ERROR] Failed to read: Traceback (most recent call last):
+  File "worker.py", line 3, in main
+    work()
+    ^^^^^^
+ValueError: year 10000 is out of range
+ SQLSTATE: 38000"""
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -110,6 +120,11 @@ Caused by: org.apache.spark.Y: column: [t0]"""
         (TRACEBACK, "destination='orders' names no destination: write queue:NAME"),
         (JAVA, "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: nosuch."),
         ("[PATH_NOT_FOUND] no such path\n\tat org.apache", "[PATH_NOT_FOUND] no such path"),
+        (
+            "[DIVIDE_BY_ZERO] Division by zero.\n== SQL (line 1) ==\nseq = 1/0\n      ^^^",
+            "[DIVIDE_BY_ZERO] Division by zero.",
+        ),
+        (FOREIGN, "ValueError: year 10000 is out of range"),
         ("", "RuntimeError"),
     ],
 )
@@ -155,6 +170,7 @@ def test_a_jvm_that_has_died_is_told(monkeypatch: pytest.MonkeyPatch, capsys: py
         (["orders"], "destination='orders' names no destination"),
         (["queue:orders", "--group", ""], "option readerGroup has 0 characters"),
         (["queue:orders", "--every", "banana"], "every='banana': write how often"),
+        (["queue:orders", "--checkpoint", ""], "the name of a folder is empty"),
     ],
 )
 def test_what_a_route_is_asked_wrongly_is_told_before_spark_starts(
@@ -162,7 +178,7 @@ def test_what_a_route_is_asked_wrongly_is_told_before_spark_starts(
 ) -> None:
     monkeypatch.setattr("pyjms.spark.commands.route.make_session", lambda *_, **__: pytest.fail("it starts"))
     rules = tmp_path / "rules.toml"
-    rules.write_text('[[rule]]\nname = "all"\nto = ["out"]\n[targets.out]\nqueue = "out"\n')
+    rules.write_text(ALL_TO_OUT)
     result = CliRunner().invoke(commands(), ["route", str(rules), "stomp://127.0.0.1:1", *more])
     assert (result.exit_code, told in " ".join(result.output.split())) == (2, True), result.output
 
@@ -174,14 +190,29 @@ def test_what_a_route_is_asked_wrongly_is_told_before_spark_starts(
         ("archive", ["URL", "queue:q", "a", "--every", "banana"], "every='banana': write how often"),
         ("archive", ["URL", "queue:q", "a", "--once", "--every", ""], "every='': write how often"),
         ("archive", ["URL", "queue:q", "a", "--format", "csv"], "none of parquet, orc, json, delta: 'csv'"),
+        ("archive", ["URL", "queue:q", "a", "--credentials", "env:NO_SUCH_LOG_IN"], "set the variable NO_SUCH_LOG_IN"),
+        ("archive", ["URL", "queue:q", "a:b", "--dry-run"], "write the whole path"),
+        ("archive", ["URL", "queue:q", ""], "the name of a folder is empty"),
+        ("archive", ["URL", "queue:q", "a", "--checkpoint", " "], "the name of a folder is empty"),
         ("archive", ["URL", "orders", "a"], "destination='orders' names no destination"),
         ("archive", ["URL", "queue:q", "a", "--metrics", "/no/such/x.prom"], "there is no folder /no/such"),
+        ("replay", ["", "URL", "--job", "j"], "the name of a folder is empty"),
         ("replay", ["a", "URL", "--job", ""], "the name of a job has 1 to 200 characters, and this one has 0"),
         ("replay", ["a", "URL", "--job", "j", "--to", "q"], "destination='q' names no destination"),
         ("replay", ["a", "URL", "--job", "j", "--format", "csv"], "none of parquet, orc, json, delta: 'csv'"),
         ("replay", ["a", "URL", "--job", "j", "--metrics", "/no/such/x.jsonl"], "there is no folder /no/such"),
         ("audit", ["a", "--report", "/no/such/x.html"], "there is no folder /no/such"),
         ("report", ["a", "--report", "/no/such/x.html"], "there is no folder /no/such"),
+        ("replay", ["a", "URL", "--job", " "], "the name of a job has 1 to 200 characters, and this one has 0"),
+        (
+            "replay",
+            ["a", "URL", "--job", "j", "--credentials", "file:/no/such"],
+            "credentials=file:/no/such: FileNotFound",
+        ),
+        ("audit", [""], "the name of a folder is empty"),
+        ("audit", ["a", "--findings", ""], "the name of a folder is empty"),
+        ("report", [""], "the name of a folder is empty"),
+        ("report", ["--archive", ""], "the name of a folder is empty"),
         ("report", ["--archive", "a", "--format", "csv"], "none of parquet, orc, json, delta: 'csv'"),
     ],
 )
@@ -194,14 +225,56 @@ def test_what_is_asked_wrongly_is_told_before_spark_starts(
     assert (result.exit_code, told in result.output, len(result.output.splitlines())) == (2, True, 1), result.output
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("command", "asked"),
+    [("archive", ["stomp://127.0.0.1:1", "queue:q", "a", "--batch"]), ("replay", ["a", "URL", "--job", "j", "--rate"])],
+)
+def test_more_messages_than_spark_counts_are_refused_before_it_starts(
+    monkeypatch: pytest.MonkeyPatch, command: str, asked: list[str]
+) -> None:
+    monkeypatch.setattr(f"pyjms.spark.commands.{command}.make_session", lambda *_, **__: pytest.fail("it starts"))
+    result = CliRunner().invoke(commands(), [command, *asked, str(2**31)])
+    assert (result.exit_code, "2147483647" in result.output) == (2, True), result.output
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("command", ["archive", "route"])
+def test_who_looks_only_hears_before_spark_starts_that_the_broker_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    def away(**_: object) -> None:
+        raise ResourceError("no connection to 127.0.0.1:1")
+
+    monkeypatch.setattr(f"pyjms.spark.commands.{command}.check_broker", away)
+    monkeypatch.setattr(f"pyjms.spark.commands.{command}.make_session", lambda *_, **__: pytest.fail("it starts"))
+    rules = tmp_path / "rules.toml"
+    rules.write_text(ALL_TO_OUT)
+    asked = {"archive": ["URL", "queue:q", "a"], "route": [str(rules), "URL", "queue:q"]}[command]
+    words = [each.replace("URL", "stomp://127.0.0.1:1") for each in asked]
+    result = CliRunner().invoke(commands(), [command, *words, "--dry-run"])
+    assert (result.exit_code, "no connection to 127.0.0.1:1" in result.output) == (1, True), result.output
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
+        (["replay", "FOLDER", "URL", "--job", "j", "--where", "rand() < 0.5"], "has another result each time"),
         (["replay", "FOLDER", "URL", "--job", "j", "--where", "nosuch = 1"], "`nosuch` cannot be resolved"),
         (["replay", "FOLDER", "URL", "--job", "j", "--where", "seq = = 1"], "Syntax error at or near '='"),
         (["replay", "FOLDER/no", "URL", "--job", "j", "--dry-run"], "Path does not exist"),
         (["replay", "FOLDER", "URL", "--job", "j", "--format", "delta"], "Failed to find the data source: delta"),
         (["archive", "URL", "queue:q", "nosuchfs://x/y"], 'No FileSystem for scheme "nosuchfs"'),
+        (["archive", "URL", "queue:q", "s3a://x/y"], "S3AFileSystem not found"),
+        (["archive", "URL", "queue:q", "FOLDER/file"], "/a/file is a file; name another folder"),
+        (
+            ["archive", "URL", "queue:q", "FOLDER/out", "--checkpoint", "FOLDER/file/x"],
+            "/a/file is a file; name another folder",
+        ),
+        (
+            ["route", "FOLDER/rules.toml", "URL", "queue:q", "--checkpoint", "FOLDER/file"],
+            "/a/file is a file; name another",
+        ),
         (["report", "--archive", "FOLDER/no"], "Path does not exist"),
     ],
 )
@@ -209,6 +282,8 @@ def test_what_only_spark_can_tell_is_one_line_with_the_code_of_what_was_asked_wr
     plain_spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str], asked: list[str], told: str
 ) -> None:
     (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").touch()
+    (tmp_path / "a" / "rules.toml").write_text(ALL_TO_OUT)
     words = [each.replace("URL", "stomp://127.0.0.1:1").replace("FOLDER", str(tmp_path / "a")) for each in asked]
     result = CliRunner().invoke(commands(), words)
     assert (result.exit_code, told in result.output, len(result.output.splitlines())) == (2, True, 1), result.output
