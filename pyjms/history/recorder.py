@@ -454,31 +454,49 @@ class _Consumer(ProviderConsumer):
         self._now = connection.now
         self._put = connection.log.put
         self._number = 0
+        self._taken: Delivery | None = None
+        """What was polled, and not returned."""
+        self._made: Delivery | None = None
+        """The same, as it is returned."""
 
     def poll(self) -> Delivery | None:
         called_ns = self._now()
-        delivery = self._inner.poll()
-        return None if delivery is None else self._delivered(delivery, called_ns)
+        if self._taken is None:
+            self._taken = self._inner.poll()
+        return self._delivered(called_ns)
 
     def poll_or_wait(self) -> Delivery | None:
         called_ns = self._now()
-        delivery = self._inner.poll_or_wait()
-        return None if delivery is None else self._delivered(delivery, called_ns)
+        if self._taken is None:
+            self._taken = self._inner.poll_or_wait()
+        return self._delivered(called_ns)
 
     def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
         called_ns = self._now()
-        delivery = self._inner.poll_at_once()
-        return delivery if delivery is None or delivery is ELSEWHERE else self._delivered(delivery, called_ns)
+        if self._taken is None:
+            found = self._inner.poll_at_once()
+            if found is ELSEWHERE:
+                return found
+            self._taken = found
+        return self._delivered(called_ns)
 
     def catch_up(self) -> None:
         self._inner.catch_up()
 
-    def _delivered(self, delivery: Delivery, called_ns: int) -> Delivery:
-        envelope = delivery.envelope  # fetched now: when it is written down, it may have been given back
-        self._number += 1
-        held = Held(delivery, self._scope, self._number)
-        self._put(Call(DELIVER, self._scope, called_ns, self._session.transaction(), held), OK, self._now())
-        return Delivery(envelope, delivery.count, delivery.redelivered, held)
+    def _delivered(self, called_ns: int) -> Delivery | None:
+        """Note what was polled, and return it; what an interrupted call (KeyboardInterrupt) has not returned, the next one does."""
+        taken = self._taken
+        if taken is None:
+            return None
+        if self._made is None:
+            envelope = taken.envelope  # fetched now: when it is written down, it may have been given back
+            held = Held(taken, self._scope, self._number + 1)
+            made = Delivery(envelope, taken.count, taken.redelivered, held)
+            call, now_ns = Call(DELIVER, self._scope, called_ns, self._session.transaction(), held), self._now()
+            self._number, self._made = held.number, made  # before, as who is interrupted in it has mostly noted it
+            self._put(call, OK, now_ns)
+        made, self._taken, self._made = self._made, None, None  # no call from here on: nobody else has it
+        return made
 
     def set_interested(self, interested: bool) -> None:
         self._inner.set_interested(interested)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyjms.api.consumer import MessageConsumer, MessageListenerLike
 from pyjms.api.destination import Destination, Queue, Topic
@@ -28,6 +29,8 @@ __all__ = ["NOBODY", "JmsMessageConsumer", "JmsQueueReceiver", "JmsTopicSubscrib
 NOBODY: Final = 0
 """In place of the number of a thread."""
 
+_log = logging.getLogger("pyjms.runtime")
+
 
 class JmsMessageConsumer(MessageConsumer):
     """A consumer of one destination; made by its session, which does all that concerns more than this consumer."""
@@ -42,10 +45,13 @@ class JmsMessageConsumer(MessageConsumer):
         "_session",
         "callback",
         "is_closed",
+        "may_be_settled",
         "provider",
         "taker",
         "unreturned",
     )
+    returns_later: ClassVar = False
+    """Whether `receive` goes on with a message that the session has taken for it: then it ends `unreturned` itself."""
 
     def __init__(self, session: JmsSession, destination: Destination, request: SubscribeRequest) -> None:
         """`subscribe` follows."""
@@ -61,7 +67,9 @@ class JmsMessageConsumer(MessageConsumer):
         self._is_released = False
         """Whether the provider has let go of it, and a close has nothing more to do."""
         self.unreturned: Delivery | None = None
-        """What an interrupted receive has taken, and perhaps settled, but not returned: the next one begins with it."""
+        """What an interrupted receive has taken, and perhaps settled, but not returned: the next one, or a listener, begins with it."""
+        self.may_be_settled = False
+        """Whether that was being settled when the receive was interrupted: then it does not come again, or perhaps."""
         self.taker = NOBODY
         """The thread that took it and may be about to return it: to any other one that looks the same. `NOBODY` once it was interrupted."""
         self._inbox = Inbox(session.provider_session.waiter(session.clock))
@@ -112,16 +120,14 @@ class JmsMessageConsumer(MessageConsumer):
             self._check_can_receive()
         try:
             message = session.take(self, or_enter=True)
-            if message is not None:
-                return message
-            return self._wait(Deadline(session.clock, timeout).until_ms if timeout else None)
-        except BaseException:  # also when the thread was interrupted between the two calls: nobody waits any more
-            try:
-                if session.gate.receiver in (None, get_ident()):  # else another thread waits, who has its own interest
-                    self.provider.set_interested(False)
-            finally:
-                self._end_receive()
+            if message is None:
+                message = self._wait(Deadline(session.clock, timeout).until_ms if timeout else None)
+            if message is None:
+                self._wait_no_more()
+        except BaseException:  # also when the thread was interrupted between the calls
+            self._wait_no_more()
             raise
+        return message
 
     def receive_no_wait(self) -> Message | None:
         """Return the next message if there is one now."""
@@ -141,29 +147,30 @@ class JmsMessageConsumer(MessageConsumer):
 
     def _wait(self, until_ms: float | None) -> Message | None:
         """Wait until then for a message (None: for ever). The calling thread is registered with the gate."""
-        session, message = self._session, None
-        try:
-            connection = session.connection
-            # the inbox keeps the wake-up of one who closes from now on
-            while not (self.is_closed or session.is_closing):
-                if connection.lost is not None:
-                    connection.check_not_lost()
-                if not self._inbox.wait(until_ms):
-                    return None
-                message = session.take(self, or_enter=True)
-                if message is not None:
-                    return message
-                if until_ms is not None and session.clock.monotonic_ms() >= until_ms:
-                    return None  # who is woken in vain all the time would never see that its time is over
-            return None
-        finally:
-            if message is None:
-                self.provider.set_interested(False)
-                self._end_receive()
+        session = self._session
+        connection = session.connection
+        # the inbox keeps the wake-up of one who closes from now on
+        while not (self.is_closed or session.is_closing):
+            if connection.lost is not None:
+                connection.check_not_lost()
+            if not self._inbox.wait(until_ms):
+                return None
+            message = session.take(self, or_enter=True)
+            if message is not None:
+                return message
+            if until_ms is not None and session.clock.monotonic_ms() >= until_ms:
+                return None  # who is woken in vain all the time would never see that its time is over
+        return None
 
-    def _end_receive(self) -> None:
-        with self._session.gate.lock:
-            self._session.gate.end_receive()
+    def _wait_no_more(self) -> None:
+        """Have the provider wake this consumer no more, and the calling thread be no receiver."""
+        gate = self._session.gate
+        try:
+            if gate.receiver in (None, get_ident()):  # else another thread waits, who has its own interest
+                self.provider.set_interested(False)
+        finally:
+            with gate.lock:
+                gate.end_receive()
 
     def _on_ready(self) -> None:
         if self.callback is None:
@@ -205,6 +212,17 @@ class JmsMessageConsumer(MessageConsumer):
         self.is_closed = True
         self._listener = None
         self.callback = None
+
+    def tell_unreturned(self) -> None:
+        """Warn of a message that an interrupted receive has perhaps settled, and that no other receive will return: the consumer is closed."""
+        unreturned = self.unreturned
+        if unreturned is not None and self.may_be_settled:
+            with suppress(Exception):  # the application's logging
+                _log.warning(
+                    "PYJMS-UNRETURNED message %s may be lost: a receive was interrupted while it settled the message, and its consumer "
+                    "was closed in place of another receive, which would have returned it",
+                    unreturned.envelope.message_id,
+                )
 
     def release(self) -> None:
         """Detach from the provider. Raises `ProviderError`: it is detached for all that."""

@@ -16,11 +16,13 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException
 from pyjms.messages.freeze import thaw
+from pyjms.runtime.consumer import NOBODY
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.listener import WorkThread
 from pyjms.runtime.rest import Rest
@@ -111,7 +113,7 @@ class Dispatcher:
 
     def listen(self, consumer: JmsMessageConsumer, callback: _Callback | None) -> None:
         """Set or take away the listener of `consumer`; the first one starts the thread."""
-        session = self._session
+        session, me = self._session, get_ident()
         with session.gate.lock:
             if callback is not None:
                 if consumer.is_closed:  # by another thread meanwhile: nobody would end the thread
@@ -128,6 +130,8 @@ class Dispatcher:
             else:
                 self.listening[consumer] = None
             consumer.callback = callback
+            if consumer.taker == me:  # what it took is the listener's, as it may be settled, and would not come again
+                consumer.taker = NOBODY
         consumer.be_interested(callback is not None)
         self.wake(consumer)
 
@@ -231,7 +235,7 @@ class Dispatcher:
                 ready[consumer] = None
                 continue
             try:
-                delivery = consumer.provider.poll()
+                delivery = self._poll(consumer)
             except (ClosedError, ConnectionLostError):
                 ready[consumer] = None
                 continue  # the provider tells the connection's ExceptionListener of a lost connection by itself
@@ -246,6 +250,13 @@ class Dispatcher:
                 ready[consumer] = None
                 return consumer, callback, delivery
         return None
+
+    def _poll(self, consumer: JmsMessageConsumer) -> Delivery | None:
+        """Return what an interrupted receive has left to the listener, or the next delivery. The gate is locked."""
+        if consumer.unreturned is not None and consumer.taker == NOBODY:
+            unreturned, consumer.unreturned = consumer.unreturned, None
+            return unreturned
+        return consumer.provider.poll()
 
     def _is_resting(self, consumer: JmsMessageConsumer) -> bool:
         rest, worker = self._rests.get(consumer), self._worker

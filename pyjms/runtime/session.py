@@ -254,22 +254,20 @@ class JmsSession(SettlingSession):
                 if delivery is not None and isinstance(error, (GoneError, TooLateError) if is_kept else GoneError):
                     self._forget_taken(consumer, delivery)
                     continue  # the provider tells its owner, or it comes again; here the next message is wanted
-                if delivery is not None:
-                    self._give_up(consumer, delivery, unsettled)
+                self._give_up(consumer, delivery, unsettled)
                 if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
                     return None  # closed in mid-receive: the message is back on its queue
                 raise to_jms(error) from error
             except Exception as error:  # JMS 1.1 §7.1: a client hears of nothing but JMSExceptions
                 if isinstance(error, JMSException):
                     raise
-                if delivery is not None:
-                    self._give_up(consumer, delivery, unsettled)
+                self._give_up(consumer, delivery, unsettled)
                 raise to_jms(ProviderError(f"a message could not be received: {reason_of(error)}")) from error
             except BaseException:  # interrupted: the consumer's next receive returns it, so nothing else may settle it
                 self._leave_taken(consumer, delivery, unsettled)
                 raise
-            if consumer.unreturned is delivery:  # no call from here on: Python looks for signals after those
-                consumer.unreturned = None
+            if consumer.unreturned is delivery and not consumer.returns_later:
+                consumer.unreturned = None  # no call from here on: Python looks for signals after those
             return message
 
     def _settle_taken(self, unsettled: Sequence[Delivery], *, is_kept: bool) -> None:
@@ -285,8 +283,10 @@ class JmsSession(SettlingSession):
                 raise
             # Some of the batch is settled, and this one may be.
 
-    def _give_up(self, consumer: JmsMessageConsumer, delivery: Delivery, unsettled: Sequence[Delivery]) -> None:
-        """Give back `delivery`, which the client did not get; what it got, and could not be settled, stays in the ledger."""
+    def _give_up(self, consumer: JmsMessageConsumer, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
+        """Give back `delivery`, if there is one, which the client did not get; what it got, and could not be settled, stays in the ledger."""
+        if delivery is None:
+            return
         self._take_out(delivery, unsettled)
         consumer.forget_taken(delivery)
         with suppress(ProviderError):
@@ -297,6 +297,7 @@ class JmsSession(SettlingSession):
     ) -> None:
         """Leave `delivery` to the consumer's next receive, on whichever thread, as this one was interrupted."""
         if consumer.unreturned is delivery and not consumer.is_closed:
+            consumer.may_be_settled = len(unsettled) > 0
             consumer.taker = NOBODY
         elif delivery is not None:  # another thread has closed the consumer, or received by it, at that moment
             self.ledger.owe((delivery,))
@@ -306,6 +307,12 @@ class JmsSession(SettlingSession):
         """Let go of what comes again from the provider, or has gone."""
         self.ledger.take_one(delivery)
         consumer.forget_taken(delivery)
+
+    def keep(self, consumer: JmsMessageConsumer) -> None:
+        """Leave a message that was taken for `consumer`, and is not returned, to its next receive."""
+        if consumer.unreturned is not None and consumer.taker == get_ident():
+            consumer.may_be_settled = not self.ledger.take_one(consumer.unreturned)
+            consumer.taker = NOBODY
 
     def _take_out(self, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
         """Have `delivery` in the ledger no more, and all the others of `unsettled`."""
@@ -361,7 +368,6 @@ class JmsSession(SettlingSession):
         self.check_open()
         if callback is not None and self._message_listener is not None:
             raise IllegalStateException("this session has a listener of its own, so its consumers can have none")
-        self._owe_unreturned(consumer)
         self._dispatcher.listen(consumer, callback)
         self._note_listeners()
 
@@ -450,11 +456,14 @@ class JmsSession(SettlingSession):
         with self.gate.lock:
             self.is_closed = True
             self._state = next_state(self._state, Event.FINISH, "session")
-            for consumer in self._consumers:
+            consumers = list(self._consumers)
+            for consumer in consumers:
                 consumer.mark_closed()
             self._dispatcher.drop_listeners()
             self._message_listener = None
         self._dispatcher.end()  # now, as no listener can be set any more, which would begin the thread anew
+        for consumer in consumers:
+            consumer.tell_unreturned()
         try:
             with mapped_errors:
                 self._settle_lazy()
@@ -483,6 +492,7 @@ class JmsSession(SettlingSession):
         self._dispatcher.forget(consumer)
         self._note_listeners()
         self._settle_done()
+        consumer.tell_unreturned()
         self._owe_unreturned(consumer)
         if self.ledger.owed and self.gives_back_at_any_time:
             with suppress(ProviderError):

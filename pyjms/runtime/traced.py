@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any, TypeVar, cast
 
 from pyjms.api.consumer import MessageListenerLike
@@ -55,6 +56,7 @@ class _TracedConsumer(JmsMessageConsumer):
     """A consumer whose receives, and whose listener's calls, are traced."""
 
     __slots__ = ()
+    returns_later = True
 
     def receive(self, timeout: int = 0) -> Message | None:
         """Return the next message, as without a tracer."""
@@ -65,12 +67,20 @@ class _TracedConsumer(JmsMessageConsumer):
         return self._traced(super().receive_no_wait)
 
     def _traced(self, receive: Callable[[], Message | None]) -> Message | None:
-        tracer = current_tracer()
-        if tracer is None:
-            return receive()
-        with tracer.receiving(address_of(self._destination)) as got:
-            message = receive()
-            got(message)
+        tracer, message, me = current_tracer(), None, get_ident()
+        try:
+            if tracer is None:
+                message = receive()
+            else:
+                with tracer.receiving(address_of(self._destination)) as got:
+                    message = receive()
+                    got(message)
+        except BaseException:  # the tracer raised, or was interrupted
+            if message is not None:
+                self._session.keep(self)
+            raise
+        if self.taker == me:
+            self.unreturned = None  # no call from here on
         return message
 
     def _callback_of(self, listener: MessageListenerLike) -> Callable[[Message], Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NoReturn, TypeVar
 
 from pyjms.api.session import AcknowledgeMode
@@ -85,6 +86,9 @@ class JmsXAResource(XAResource):
         if branch == self._working:
             self._working = None
             self._session.refuses_sends = True
+        if self._session.ledger.owed:  # what no client has seen, of a consumer that was closed
+            with suppress(ProviderError):
+                self._session.give_back(())
 
     def _hand_over(self, provider: ProviderSession) -> None:
         """Give what was received to the branch, or keep it if that fails, so that nothing is lost sight of."""

@@ -426,6 +426,9 @@ class ProviderSession(ABC):
 class ProviderConsumer(ABC):
     """One consumer's end at one destination."""
 
+    _polled: Delivery | None = None
+    """What `poll_or_wait`, as given here, has taken and not returned."""
+
     @abstractmethod
     def poll(self) -> Delivery | None:
         """Take the next message, or return None: nothing there, connection stopped, or consumer closed.
@@ -439,10 +442,14 @@ class ProviderConsumer(ABC):
         """As `poll`, and begin interest when there is nothing, end it when there is something. Never waits.
 
         What a blocking receive calls before it sleeps and when it was woken. As given here it is right for every
-        provider; one whose `poll` and `set_interested` take the same lock may do both under it at once.
+        provider; one whose `poll` and `set_interested` take the same lock may do both under it at once. What was polled when a call
+        was interrupted (KeyboardInterrupt), or `set_interested` raised, the next call returns.
         """
-        delivery = self.poll()
+        if self._polled is None:
+            self._polled = self.poll()
+        delivery = self._polled
         self.set_interested(delivery is None)
+        self._polled = None  # no call from here on, as nobody else has it
         return delivery
 
     def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Thread
 
 import pytest
 
 import pyjms
 import pyjms_provider
-from pyjms import ConnectionFactory, DeliveryMode, Message, MessageConsumer, Session
+from pyjms import (
+    ConnectionFactory,
+    DeliveryMode,
+    Message,
+    MessageConsumer,
+    ResourceAllocationException,
+    Session,
+)
 from pyjms.api.connection import Connection
+from pyjms.api.xa import XAResource
+from pyjms.runtime.tracing import MessageTracer, trace_with
+from pyjms.runtime.xa import RecoveredXid, XAConnectionFactory
+from pyjms.spi.envelope import Address
+from pyjms.spi.xid import Xid
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.clients.vm_consumer import VmConsumer
 from tests.provider.interruptions import Interruption, each_interruption
@@ -57,7 +70,7 @@ def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Conne
 class Reader:
     """A session that receives, a producer on another one, and what is left when the first is closed."""
 
-    def __init__(self, connection: Connection, mode: int) -> None:
+    def __init__(self, connection: Connection, mode: int, sent: int = 0) -> None:
         self._connection = connection
         self.session = connection.create_session(mode == Session.SESSION_TRANSACTED, mode)
         self.mode = mode
@@ -65,7 +78,7 @@ class Reader:
         sending = connection.create_session()
         self._producer = sending.create_producer(sending.create_queue("q"))
         self._create = sending.create_text_message
-        self._sent = 0
+        self._sent = sent
 
     def send(self, delivery_mode: int = DeliveryMode.PERSISTENT) -> str:
         self._sent += 1
@@ -85,6 +98,20 @@ class Reader:
         other = self._connection.create_session()
         consumer = other.create_consumer(other.create_queue("q"))
         return [message.text for message in iter(consumer.receive_no_wait, None)]  # type: ignore[attr-defined]
+
+
+def interrupt(reader: Reader, call: str, monkeypatch: pytest.MonkeyPatch, *, is_done: bool = True) -> None:
+    """Have the next call of that name be interrupted when the provider has done it, or before."""
+    provider_session = reader.session.provider_session  # type: ignore[attr-defined]  # of the runtime's
+    done = getattr(provider_session, call)
+
+    def do_and_be_interrupted(*arguments: object) -> None:
+        monkeypatch.undo()
+        if is_done:
+            done(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(provider_session, call, do_and_be_interrupted)
 
 
 @pytest.mark.parametrize("receive", RECEIVES.values(), ids=RECEIVES)
@@ -161,6 +188,136 @@ def test_what_an_interrupted_receive_took_comes_again_if_another_thread_says_so(
     assert reader.what_is_left() == []
 
 
+class Tracer(MessageTracer):
+    """Steps of Python's own, in which a thread can be interrupted, around each receive."""
+
+    def sending(self, address: Address, message: Message) -> AbstractContextManager[Mapping[str, str]]:
+        """Add nothing."""
+        return nullcontext({})
+
+    def receiving(self, address: Address) -> AbstractContextManager[Callable[[Message | None], None]]:
+        """Hear of what came."""
+        return _Receiving()
+
+    def processing(self, address: Address, message: Message) -> AbstractContextManager[object]:
+        """Hear nothing."""
+        return nullcontext()
+
+
+class _Receiving(AbstractContextManager[Callable[[Message | None], None]]):
+    def __enter__(self) -> Callable[[Message | None], None]:
+        return self._hear
+
+    def __exit__(self, *_: object) -> None:
+        """Hear of the end."""
+
+    def _hear(self, message: Message | None) -> None:
+        """Hear of what came."""
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    trace_with(Tracer())
+    yield
+    trace_with(None)
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("receive", RECEIVES.values(), ids=RECEIVES)
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_the_next_receive_returns_what_came_when_the_tracer_was_interrupted(
+    connection: Connection, mode: int, receive: Callable[[MessageConsumer], Message | None]
+) -> None:
+    reader = Reader(connection, mode)
+
+    def attempt(interruption: Interruption) -> None:
+        text, message = reader.send(), None
+        with suppress(KeyboardInterrupt), interruption():
+            message = receive(reader.consumer)
+        message = message or reader.consumer.receive(2000)
+        assert message is not None, interruption.where
+        assert message.text == text, interruption.where  # type: ignore[attr-defined]
+        reader.settle(message)
+
+    assert each_interruption(attempt, "runtime/traced.py", "runtime/consumer.py", __file__) > 10
+    assert reader.what_is_left() == []
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_commit_does_not_settle_what_came_when_the_tracer_was_interrupted(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader(connection, Session.SESSION_TRANSACTED)
+    sent = reader.send()
+
+    def be_interrupted(_: object, message: Message | None) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Receiving, "_hear", be_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reader.consumer.receive_no_wait()
+    reader.session.commit()
+    message = reader.consumer.receive_no_wait()
+    assert message is not None
+    assert message.text == sent  # type: ignore[attr-defined]
+    reader.session.rollback()
+    assert reader.what_is_left() == [sent]
+
+
+def test_what_an_interrupted_receive_took_waits_until_the_client_may_have_more(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was given back to its queue, in the middle of the transaction, and marked as if it had been received."""
+    with ConnectionFactory(f"vm://{NAME}", max_unacknowledged=1).create_connection() as limited:
+        limited.start()
+        reader = Reader(limited, Session.SESSION_TRANSACTED)
+        other = reader.session.create_consumer(reader.session.create_queue("other"))
+        sending = connection.create_session()
+        sending.create_producer(sending.create_queue("other")).send(sending.create_message())
+        sent = reader.send()
+        monkeypatch.setattr("pyjms.runtime.session.thaw", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            reader.consumer.receive_no_wait()
+        monkeypatch.undo()
+        assert other.receive_no_wait() is not None
+        with pytest.raises(ResourceAllocationException, match="max_unacknowledged"):
+            reader.consumer.receive_no_wait()
+        reader.session.commit()
+        message = reader.consumer.receive_no_wait()
+        assert message is not None
+        assert (message.text, message.jms_redelivered) == (sent, False)  # type: ignore[attr-defined]
+
+
+def test_what_an_interrupted_receive_took_for_a_consumer_that_was_closed_comes_again_when_the_branch_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came when the session was closed: in a branch nobody commits the session, or rolls it back."""
+    factory = XAConnectionFactory(f"vm://{NAME}?store=sqlite:///{tmp_path}/s.db")
+    with factory.create_xa_connection() as connection:
+        connection.start()
+        sending = connection.create_session()
+        queue = sending.create_queue("q")
+        sending.create_producer(queue).send(sending.create_text_message("a"))
+        session = connection.create_xa_session()
+        resource, xid = session.xa_resource, RecoveredXid(Xid(1, b"g", b"b"))
+        resource.start(xid, XAResource.TMNOFLAGS)
+        consumer = session.create_consumer(queue)
+        monkeypatch.setattr("pyjms.runtime.session.thaw", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.receive_no_wait()
+        monkeypatch.undo()
+        consumer.close()
+        resource.end(xid, XAResource.TMSUCCESS)
+        resource.commit(xid, one_phase=True)
+        assert sending.create_consumer(queue).receive_no_wait() is not None
+    stop_broker(NAME)
+
+
+def _interrupted(*_: object) -> Message:
+    raise KeyboardInterrupt
+
+
 def test_a_commit_does_not_settle_what_an_interrupted_receive_took(connection: Connection) -> None:
     reader = Reader(connection, Session.SESSION_TRANSACTED)
 
@@ -177,6 +334,92 @@ def test_a_commit_does_not_settle_what_an_interrupted_receive_took(connection: C
 
     assert each_interruption(attempt, *FILES) > 10
     assert reader.what_is_left() == []
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_a_listener_begins_with_what_an_interrupted_receive_took(connection: Connection, mode: int) -> None:
+    """Where it had been settled, nobody got it. Where nobody knew if it was, or that was undone, it comes once more, and is marked."""
+    sent = 0
+
+    def attempt(interruption: Interruption) -> None:
+        nonlocal sent
+        reader, heard, message = Reader(connection, mode, sent), SimpleQueue[tuple[str, bool]](), None
+        texts = [reader.send(), reader.send()]
+        sent += 2
+
+        def hear(message: Message) -> None:
+            reader.settle(message)
+            heard.put((message.text, message.jms_redelivered))  # type: ignore[attr-defined]
+
+        with suppress(KeyboardInterrupt), interruption():
+            message = reader.consumer.receive_no_wait()
+        reader.consumer.message_listener = hear
+        found: list[str] = []
+        while texts[1] not in found:
+            text, is_again = heard.get(timeout=20)
+            if text not in found and text in texts:
+                found.append(text)
+            else:
+                assert is_again, interruption.where
+        assert found == (texts if message is None else texts[1:]), interruption.where
+        reader.session.close()
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def test_what_a_listener_was_to_begin_with_is_for_the_next_receive_if_there_is_none_any_more(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader(connection, Session.AUTO_ACKNOWLEDGE)
+    sent = reader.send()
+    interrupt(reader, "acknowledge", monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        reader.consumer.receive_no_wait()
+    connection.stop()
+    heard: list[Message] = []
+    reader.consumer.message_listener = heard.append
+    reader.consumer.message_listener = None
+    connection.start()
+    message = reader.consumer.receive_no_wait()
+    assert message is not None
+    assert message.text == sent  # type: ignore[attr-defined]
+    assert heard == []
+
+
+@pytest.mark.parametrize("closes", ["consumer", "session", "connection"])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_what_was_settled_and_never_returned_is_told_by_the_log(
+    connection: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    closes: str,
+    *,
+    is_done: bool,
+) -> None:
+    """Who closes in place of another receive does not get it, and would never hear of that. What was not settled comes again."""
+    with ConnectionFactory(f"vm://{NAME}").create_connection() as other:
+        other.start()
+        reader = Reader(other, Session.AUTO_ACKNOWLEDGE)
+        sent = reader.send()
+        interrupt(reader, "acknowledge", monkeypatch, is_done=is_done)
+        with pytest.raises(KeyboardInterrupt):
+            reader.consumer.receive(1000)
+        {"consumer": reader.consumer, "session": reader.session, "connection": other}[closes].close()
+    assert caplog.text.count("PYJMS-UNRETURNED message ID:") == 1
+    assert Reader(connection, Session.AUTO_ACKNOWLEDGE).what_is_left() == ([] if is_done else [sent])
+
+
+def test_what_another_receive_returned_is_not_told_as_lost(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = Reader(connection, Session.AUTO_ACKNOWLEDGE)
+    reader.send()
+    interrupt(reader, "acknowledge", monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        reader.consumer.receive_no_wait()
+    assert reader.consumer.receive_no_wait() is not None
+    assert reader.what_is_left() == []
+    assert "PYJMS-UNRETURNED" not in caplog.text
 
 
 @pytest.mark.parametrize("end", ["recover", "rollback", "close the consumer", "close the consumer and commit"])

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyjms.spi.capability import Capability
+from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import AddressKind
-from pyjms.spi.errors import CapabilityError
+from pyjms.spi.errors import CapabilityError, ResourceError
 from pyjms.spi.provider import Provider, ProviderConnection, ProviderConsumer, ProviderSession
 from pyjms.spi.replay import StageName
 from pyjms.spi.url import ProviderUrl
@@ -83,6 +84,29 @@ def test_who_does_not_care_gives_no_advice_and_heeds_no_timeouts() -> None:
     assert connection.resource_manager == connection.connection_id
     assert session.xa_set_timeout(30) is False
     assert session.xa_get_timeout() == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ResourceError])
+def test_what_was_polled_and_not_returned_the_next_call_returns(error: type[BaseException]) -> None:
+    """Nobody else has it: an interest that could not be ended, or an interrupt, lost it."""
+    delivery = Delivery(envelope(QUEUE), 1, redelivered=False, tag=None)
+    found, failing = [None, delivery], [error("cut")]
+
+    class Consumer(ProviderConsumer):
+        def poll(self) -> Delivery | None:
+            return found.pop() if found else None
+
+        def set_interested(self, interested: bool) -> None:
+            if failing:
+                raise failing.pop()
+
+        def close(self) -> None: ...
+
+    consumer = Consumer()
+    with pytest.raises(error):
+        consumer.poll_or_wait()
+    assert consumer.poll_or_wait() is delivery
+    assert consumer.poll_or_wait() is None
 
 
 def test_passwords_are_not_shown() -> None:
