@@ -35,6 +35,7 @@ class HeldMessage:
         "envelope",
         "epoch",
         "frame",
+        "is_counted",
         "is_redelivered",
         "number",
         "session",
@@ -53,6 +54,8 @@ class HeldMessage:
         self.count = 0
         """How often it has been delivered."""
         self.is_redelivered = False
+        self.is_counted = False
+        """Whether its subscription counts it among those that were polled, and are neither settled nor given back."""
         self.session: StompSession | None = None
         """Who has it now."""
         self.settlement: Settlement | None = None

@@ -111,8 +111,8 @@ class StompSession(ProviderSession):
         except ProviderError:
             self._transaction = None
             raise
-        self._transaction = None
         self._let_go(transaction.acknowledged)
+        self._transaction = None  # last: who is interrupted before calls again, and it is let go of then
 
     def rollback(self) -> None:
         self._check_open()
@@ -198,6 +198,12 @@ class StompSession(ProviderSession):
             self._acknowledge_in_transaction(held)
             return
         live = self._live(held)
+        if len(live) < len(held):
+            # What an interrupted call has said, or was about to: as where the answer was lost, they are settled again if they come again.
+            number = self._link.epoch_number
+            self._connection.redeliveries.acknowledged(
+                each for each in held if each.epoch != number and each.settlement
+            )
         if live:
             self._settle(live, self._connection.ack)
         self._forget_held(held)
@@ -231,7 +237,7 @@ class StompSession(ProviderSession):
             epoch.post(self._connection.ack(held), needs_room=False, said=_begin_settlement([held]))
         except InterruptedLinkError:
             return False
-        held.subscription.settled(1)
+        held.subscription.settled([held])
         return True
 
     def reject(self, delivery: Delivery, reason: str) -> None:
@@ -301,7 +307,7 @@ class StompSession(ProviderSession):
             raise
         else:
             for subscription, messages in _by_subscription(held).items():
-                subscription.settled(len(messages))
+                subscription.settled(messages)
 
     def _live(self, held: list[HeldMessage]) -> list[HeldMessage]:
         """Return those of the newest epoch. The others are the broker's again: what is said of them is dropped."""
@@ -316,14 +322,9 @@ class StompSession(ProviderSession):
 
     def _let_go(self, held: list[HeldMessage]) -> None:
         """Hear that a transaction has settled these, for all that is known."""
-        number = self._link.epoch_number
-        with self._lock:
-            # The others were let go of by a call that was interrupted.
-            known = [each for each in held if each in self._held]
-            for each in known:
-                del self._held[each]
-        for subscription, messages in _by_subscription(each for each in known if each.epoch == number).items():
-            subscription.settled(len(messages))
+        for subscription, messages in _by_subscription(held).items():
+            subscription.settled(messages)
+        self._forget_held(held)
 
     def _give_back(self, held: list[HeldMessage]) -> None:
         self._forget_held(held)

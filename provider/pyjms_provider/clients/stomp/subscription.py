@@ -7,7 +7,7 @@ closes hands its messages over). A message belongs to the epoch in which it came
 from __future__ import annotations
 
 import logging
-from bisect import insort
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -73,7 +73,7 @@ class Subscription(ProviderConsumer):
         self._stage = _Stage.OPEN
         self._is_ending = False
         self._is_cut = False
-        """Whether a call of `close` was interrupted."""
+        """Whether the last call of `close` was interrupted: the next one does all of it again."""
         self._end = Said()
         self._is_made = False
         """Whether the broker has answered SUBSCRIBE in this epoch."""
@@ -289,18 +289,20 @@ class Subscription(ProviderConsumer):
             if not waits:
                 self._finish()
         except ProviderError:
+            self._is_cut = False
             raise
-        except BaseException:  # interrupted: the next call goes through all of it again
+        except BaseException:
             self._is_ending = False
             self._is_cut = True
             raise
+        self._is_cut = False
 
     # What sessions use
 
-    def settled(self, number: int) -> None:
-        """Hear that so many of its messages are settled."""
+    def settled(self, messages: Iterable[HeldMessage]) -> None:
+        """Hear that these messages are settled; of one that has been counted off already nothing more is heard."""
         with self._lock:
-            self._unsettled = max(0, self._unsettled - number)
+            self._count_off(messages)
             is_last = self._stage is _Stage.CLOSING and not self._unsettled
         if is_last:
             self._finish_late()
@@ -309,12 +311,12 @@ class Subscription(ProviderConsumer):
         """Take back messages of the present epoch: to their places, or to the broker if the consumer is closed."""
         messages = list(messages)
         with self._lock:
-            self._unsettled = max(0, self._unsettled - len(messages))
+            self._count_off(messages)
             stays = self._stage is _Stage.OPEN
             if stays:
                 for held in messages:
                     held.is_redelivered = True
-                    insort(self._returned, held, key=_place)
+                    self._return(held)
             is_last = self._stage is _Stage.CLOSING and not self._unsettled
             is_wanted = stays and self._is_interested and self._connection.is_started
         if is_wanted:
@@ -345,13 +347,15 @@ class Subscription(ProviderConsumer):
                 if self._stage is not _Stage.OPEN:
                     return None
                 if self._returned:
-                    self._unsettled += 1
                     held = self._returned[0]
+                    held.is_counted = True
+                    self._unsettled += 1
                     del self._returned[0]
                 elif self._frames:
                     epoch, frame = self._frames[0]
                     made = HeldMessage(self, epoch, frame, self._numbers + 1)
                     self._numbers += 1
+                    made.is_counted = True
                     self._unsettled += 1
                     held = made
                     del self._frames[0]
@@ -361,6 +365,19 @@ class Subscription(ProviderConsumer):
             raise
         return held
 
+    def _return(self, held: HeldMessage) -> None:
+        """Put a message in its place among those that came back, unless a call that was interrupted has done so. The lock is held."""
+        place = bisect_left(self._returned, held.number, key=_place)
+        if place == len(self._returned) or self._returned[place] is not held:
+            self._returned.insert(place, held)
+
+    def _count_off(self, messages: Iterable[HeldMessage]) -> None:
+        """Count messages as polled no more, each once however often a call was interrupted. The lock is held."""
+        for held in messages:
+            if held.is_counted and held.epoch == self._epoch:
+                held.is_counted = False  # with the next line, as there is no call between
+                self._unsettled = self._unsettled - 1 if self._unsettled else 0
+
     def _put_back(self, held: HeldMessage) -> None:
         """Have a message again that was taken and not handed out, as its thread was interrupted."""
         self._session.let_go_of(held)
@@ -369,9 +386,9 @@ class Subscription(ProviderConsumer):
         with self._lock:
             if held.epoch != self._epoch:
                 return  # it comes again
-            self._unsettled = max(0, self._unsettled - 1)
+            self._count_off([held])
             if self._stage is _Stage.OPEN:
-                insort(self._returned, held, key=_place)
+                self._return(held)
 
     def _understand(self, held: HeldMessage) -> bool:
         """Read the message of a frame; return False if it is none for this consumer, and was settled.

@@ -506,7 +506,7 @@ def test_a_consumer_ends_once_though_its_last_message_is_settled_meanwhile() -> 
         def settle(number: int, frame: Frame) -> None:
             if frame.command == "UNSUBSCRIBE" and not settled:
                 settled.append(frame)
-                consumer.settled(1)  # as another thread's acknowledgement does
+                consumer.settled([delivery.tag])  # type: ignore[list-item]  # as another thread's acknowledgement does
 
         broker.on_frame = settle
         consumer.close()

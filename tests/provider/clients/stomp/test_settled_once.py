@@ -16,7 +16,7 @@ from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import FakeBroker
 from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connected, consume, hasten
-from tests.provider.helpers import make_envelope
+from tests.provider.helpers import make_envelope, text_of
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.pyjms.runtime.helpers import Call
 
@@ -66,6 +66,81 @@ def test_what_was_interrupted_is_settled_once(confirm: str, command: str) -> Non
                 assert len(settled(broker, command)) == len(deliveries), interruption.where
 
     assert each_interruption(attempt, *FILES) > 10
+
+
+@pytest.mark.parametrize("confirm", ["yes", "no"])
+@pytest.mark.parametrize("ends", ["acknowledge", "commit"])
+def test_what_was_interrupted_is_counted_off_once(confirm: str, ends: str) -> None:
+    """Else a consumer that is closed ends at the broker before the last of its messages is settled, which comes again."""
+
+    def attempt(interruption: Interruption) -> None:
+        with FakeBroker() as broker, connected(broker, f"{QUICKLY}&confirm_acknowledge={confirm}") as connection:
+            session = connection.open_session(transacted=ends == "commit")
+            deliveries = received(broker, session, 3)
+            (consumer,) = session._subscriptions
+            epoch = connection.link.current()
+            if ends == "commit":
+                session.acknowledge(deliveries[:2])
+            for _ in range(2):
+                with suppress(KeyboardInterrupt, RolledBackError, InDoubtError), interruption():
+                    if ends == "commit":
+                        session.commit()
+                    else:
+                        session.acknowledge(deliveries[:2])
+            if connection.link.current() is epoch:
+                assert consumer._unsettled == 1, interruption.where
+
+    assert each_interruption(attempt, "clients/stomp/subscription.py", *FILES) > 10
+
+
+def test_what_an_interrupted_recover_gave_back_is_given_back_once() -> None:
+    def attempt(interruption: Interruption) -> None:
+        with FakeBroker() as broker, connected(broker) as connection:
+            session = connection.open_session(transacted=False)
+            deliveries = received(broker, session, 2)
+            (consumer,) = session._subscriptions
+            with suppress(KeyboardInterrupt), interruption():
+                session.recover(deliveries)
+            session.recover(deliveries)
+            assert [consumer.poll() is not None for _ in range(3)] == [True, True, False], interruption.where
+            assert consumer._unsettled == 2, interruption.where
+
+    assert each_interruption(attempt, "clients/stomp/subscription.py", *FILES) > 3
+
+
+def test_what_was_said_when_the_interrupt_ended_the_connection_is_settled_again_and_not_delivered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second call returned, and the client got them again."""
+    events, told = Events(), Told()
+    with FakeBroker(unanswered={"ACK"}) as broker, connected(broker, events=events) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consume(session, told=told)
+        broker.deliver(consumer.id, "7", "work")
+        told.wait()
+        delivery = consumer.poll()
+        assert delivery is not None
+
+        def be_interrupted(*_: object) -> bool:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(connection.link.current().wire, "wait", be_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.acknowledge([delivery])
+        broker.wait_for("ACK")
+        broker.cut()
+        events.wait_for(1)
+        connection.link.current()
+        session.acknowledge([delivery])
+        broker.unanswered.clear()
+        broker.deliver(consumer.id, "7", "work", redelivered="true")
+        broker.deliver(consumer.id, "8", "next")
+        told.wait(3)
+        again = consumer.poll()
+        assert again is not None
+        assert text_of(again) == "next"
+        assert broker.wait_for("ACK", 2).headers["id"] == "7"
 
 
 def test_what_is_received_again_after_an_interrupted_acknowledgement_is_not_settled_again() -> None:
