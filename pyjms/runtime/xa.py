@@ -102,13 +102,18 @@ class JmsXAResource(XAResource):
             raise
 
     def prepare(self, xid: Xid) -> int:
-        with _xa_errors:
+        try:
             changed = self._session.provider_session.xa_prepare(_fact(xid))
+        except ProviderError as error:
+            raise _xa_error(error) from error
+        # No call from here on, after which an interrupt would hide the promise from the coordinator.
         return self.XA_OK if changed else self.XA_RDONLY
 
     def commit(self, xid: Xid, one_phase: bool) -> None:
-        with _xa_errors:
+        try:
             self._session.provider_session.xa_commit(_fact(xid), one_phase=bool(one_phase))
+        except ProviderError as error:
+            raise _xa_error(error) from error  # and no call behind it, as in `prepare`
 
     def rollback(self, xid: Xid) -> None:
         with _xa_errors:
@@ -304,10 +309,14 @@ class _XAErrors:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ProviderError):
-            raise XAException(error.reason, _xa_code(error)) from error
+            raise _xa_error(error) from error
 
 
 _xa_errors = _XAErrors()
+
+
+def _xa_error(error: ProviderError) -> XAException:
+    return XAException(error.reason, _xa_code(error))
 
 
 def _xa_code(error: ProviderError) -> int:

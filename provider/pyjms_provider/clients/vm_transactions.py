@@ -13,6 +13,7 @@ from pyjms.spi.errors import BranchError, CapabilityError, ClosedError, InDoubtE
 from pyjms.spi.provider import ProviderSession
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import BranchFailure, Xid
+from pyjms_provider.core.branch_state import BranchState
 from pyjms_provider.core.consumer import ConsumerSession
 from pyjms_provider.core.host_policy import ExpiredInTransaction
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
@@ -49,6 +50,8 @@ class VmTransactions(ProviderSession):
         self._branch: Branch | None = None
         self._ending_branch: Xid | None = None
         """Of which branch the work was being ended when the last call of that was interrupted."""
+        self._asked_branch: Branch | None = None
+        """Which was being prepared or committed when the last call of that was interrupted, or not answered."""
         self._branch_timeout_s = 0
         self._has_branches = False
 
@@ -295,12 +298,37 @@ class VmTransactions(ProviderSession):
         self._ending_branch = None
 
     def xa_prepare(self, xid: Xid) -> bool:
-        return self._host.work(partial(self._branches().prepare, xid))
+        branches = self._branches()
+        asked, found = self._asked_branch, branches.find(xid)
+        self._asked_branch = found
+        try:
+            if found is not None and found is asked and found.state is BranchState.PREPARED:
+                needs_commit = True  # the interrupted call has done it
+            else:
+                needs_commit = self._host.work(partial(branches.prepare, xid))
+        except ProviderError:  # it was told
+            self._asked_branch = None
+            raise
+        self._asked_branch = None  # no call from here on: who is interrupted before asks again, and is told
+        return needs_commit
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
-        self._host.work(partial(self._branches().commit, xid, one_phase=one_phase))
+        branches = self._branches()
+        asked, found = self._asked_branch, branches.find(xid)
+        over = asked if one_phase and found is None and asked is not None and asked.xid == xid else None
+        self._asked_branch = over or found
+        try:
+            if over is not None:
+                _tell_committed(over)
+            else:
+                self._host.work(partial(branches.commit, xid, one_phase=one_phase))
+        except BranchError as error:
+            if error.failure is not BranchFailure.UNREACHABLE:  # it was told
+                self._asked_branch = None
+            raise
         with suppress(ProviderError):  # it is committed; who sends next is told that there is no room
             self._host.store.relieve()
+        self._asked_branch = None  # no call from here on: as in `xa_prepare`
 
     def xa_rollback(self, xid: Xid) -> None:
         self._host.work(partial(self._branches().rollback, xid))
@@ -339,3 +367,18 @@ class VmTransactions(ProviderSession):
 
     def _closed_error(self) -> ClosedError:
         return ClosedError(f"session {self._name} is closed")
+
+
+def _tell_committed(branch: Branch) -> None:
+    """Return if a branch that is over was committed. Raises `BranchError`: it was not, or nobody knows yet."""
+    state = branch.unit.state
+    if state is UnitState.ROLLED_BACK:
+        raise BranchError(
+            f"branch {branch.xid} was rolled back, as the thread that committed it was interrupted, or its write failed",
+            BranchFailure.ROLLED_BACK,
+        )
+    if state is not UnitState.COMMITTED:
+        raise BranchError(
+            f"it is not known whether branch {branch.xid} is committed: the store has not been asked yet; ask again in a second",
+            BranchFailure.UNREACHABLE,
+        )

@@ -173,6 +173,11 @@ class Branches:
         if fail:
             branch.undo()
 
+    def find(self, xid: Xid) -> Branch | None:
+        """Return the branch, if it is there."""
+        with self._lock:
+            return self._branches.get(xid)
+
     def has_ended(self, xid: Xid, worker: ConsumerSession) -> bool:
         """Return whether a branch is there, and may be prepared, and `worker` does not work in it."""
         with self._lock:

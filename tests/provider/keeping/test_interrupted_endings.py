@@ -14,7 +14,7 @@ import pytest
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import BranchError
-from pyjms.spi.xid import Xid
+from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_session import VmSession
@@ -192,6 +192,42 @@ def test_the_end_of_work_in_a_branch(fail: bool) -> None:
         assert {name for name, _ in bills} == (set() if fail else {"bill"}), interruption.where
 
     assert each_interruption(attempt, *BRANCHES, "core/settling_queue.py", "<string>") > 10
+
+
+def asked_again(site: Site, session: VmSession) -> BranchFailure | None:
+    """Return what a coordinator is told in the end that makes an interrupted commit again; None: it is committed."""
+    for _ in range(2):
+        try:
+            session.xa_commit(XID, one_phase=True)
+        except BranchError as error:
+            if error.failure is not BranchFailure.UNREACHABLE:
+                return error.failure
+            keeper = site.broker.virtual_host.keeper
+            assert keeper is not None
+            assert keeper.doubts.settle()
+        else:
+            return None
+    pytest.fail("the store was asked, and it is not known still")
+
+
+def test_a_commit_in_one_phase_that_is_made_again_tells_what_became_of_it() -> None:
+    """It said that there is no such branch (XAER_NOTA), of one that was committed as of one that was rolled back."""
+    told = set()
+
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        session = work_in_branch(site)
+        with suppress(KeyboardInterrupt), interruption():
+            session.xa_commit(XID, one_phase=True)
+        failure = None if interruption.where is None else asked_again(site, session)
+        told.add(failure)
+        with pytest.raises(BranchError) as raised:
+            session.xa_commit(XID, one_phase=True)
+        assert raised.value.failure is BranchFailure.UNKNOWN, f"{interruption.where}: it is told once"
+        assert found_at_the_end(site, interruption) == (COMMITTED if failure is None else UNDONE), interruption.where
+
+    assert each_interruption(attempt, *BRANCHES) > 10
+    assert told == {None, BranchFailure.ROLLED_BACK}
 
 
 def test_an_end_that_is_refused_is_refused_again() -> None:

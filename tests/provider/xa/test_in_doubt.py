@@ -266,7 +266,7 @@ class TestWrites:
             party.session.xa_commit(ONE, one_phase=True)
         site.trap = None
         assert (site.texts(), site.texts(BILLS)) == ([], [])
-        with refused(BranchFailure.UNKNOWN):
+        with refused(BranchFailure.UNREACHABLE, "ask again"):
             party.session.xa_commit(ONE, one_phase=True)
         site.crash()
         assert (site.texts(), site.texts(BILLS)) == ([], ["bill"])

@@ -1,0 +1,82 @@
+"""The main thread is interrupted at each place of a coordinator's call: the call that is made again tells what became of the branch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pyjms.api.xa import XAException, XAResource
+from pyjms.runtime.xa import JmsXASession, RecoveredXid, XAConnectionFactory
+from pyjms.spi.xid import Xid
+from pyjms_provider.broker import stop_broker
+from tests.provider.interruptions import Interruption, each_interruption
+
+NAME = "interrupted-calls"
+FILES = ("runtime/xa.py", "clients/vm_transactions.py")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[JmsXASession]:
+    factory = XAConnectionFactory(f"vm://{NAME}?store=sqlite:///{tmp_path}/s.db")
+    with factory.create_xa_connection() as connection:
+        connection.start()
+        yield connection.create_xa_session()
+    stop_broker(NAME)
+
+
+class Work:
+    """Branches in each of which a message is sent."""
+
+    def __init__(self, session: JmsXASession) -> None:
+        self._session = session
+        self._number = 0
+        self.resource = session.xa_resource
+
+    def branch(self) -> RecoveredXid:
+        """Return one whose work has ended."""
+        self._number += 1
+        xid = RecoveredXid(Xid(1, str(self._number).encode(), b""))
+        self.resource.start(xid, XAResource.TMNOFLAGS)
+        session = self._session
+        session.create_producer(session.create_queue("q")).send(session.create_message())
+        self.resource.end(xid, XAResource.TMSUCCESS)
+        return xid
+
+
+def test_a_commit_in_one_phase(session: JmsXASession) -> None:
+    """It said that there is no such branch, which is also said of one that was rolled back."""
+    work = Work(session)
+
+    def attempt(interruption: Interruption) -> None:
+        xid = work.branch()
+        with suppress(KeyboardInterrupt), interruption():
+            work.resource.commit(xid, one_phase=True)
+        if interruption.where is not None:
+            work.resource.commit(xid, one_phase=True)
+        with pytest.raises(XAException) as raised:
+            work.resource.commit(xid, one_phase=True)
+        assert raised.value.error_code == XAException.XAER_NOTA, f"{interruption.where}: it is told once"
+
+    assert each_interruption(attempt, *FILES) > 5
+
+
+def test_a_promise(session: JmsXASession) -> None:
+    """It was a call at a wrong time: the branch was prepared, and nobody had heard of it."""
+    work = Work(session)
+
+    def attempt(interruption: Interruption) -> None:
+        xid = work.branch()
+        with suppress(KeyboardInterrupt), interruption():
+            assert work.resource.prepare(xid) == XAResource.XA_OK
+        if interruption.where is not None:
+            assert work.resource.prepare(xid) == XAResource.XA_OK, interruption.where
+        for _ in range(2):
+            with pytest.raises(XAException) as raised:
+                work.resource.prepare(xid)
+            assert raised.value.error_code == XAException.XAER_PROTO, f"{interruption.where}: it is told once"
+        work.resource.commit(xid, one_phase=False)
+
+    assert each_interruption(attempt, *FILES) > 3
