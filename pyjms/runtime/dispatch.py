@@ -1,13 +1,13 @@
 """The session's thread at work: one delivery at a time to a listener, and what follows when it raises.
 
 JMS 1.1 §4.5.2: a listener that raises is a client's error. AUTO and DUPS_OK redeliver: a provider that limits
-redelivery decides when and how often; else at once, up to `MAXIMUM_ATTEMPTS`, then the message is rejected (it becomes a
-dead letter where the provider keeps these). CLIENT and transacted sessions go on with the next message; the client
+redelivery decides when and how often; else at once, up to `MAXIMUM_ATTEMPTS`, then the message is rejected where the provider
+keeps dead letters; where it does not, it comes again after pauses that grow to a second. CLIENT and transacted sessions go on with the next message; the client
 recovers or rolls back.
 
 A message that the provider could not hand over, or settle, comes again. Its consumer rests before it takes the next one, or both would
 go round in circles for as long as the provider's store is away; the session's other consumers go on. So does a consumer rest that could
-not be asked, which is asked again by itself.
+not be asked, which is asked again by itself, and one whose listener raises again and again for a message that nobody sets aside.
 """
 
 from __future__ import annotations
@@ -275,17 +275,21 @@ class Dispatcher:
         return rest
 
     def _process(self, delivery: Delivery, callback: _Callback, consumer: JmsMessageConsumer | None) -> bool:
-        """Return False if the provider could not hand the message over, or settle it: it comes again.
+        """Return False if the consumer rests: the provider could not hand the message over, or settle it, or nobody limits how often it comes again.
 
         `consumer` None: a connection consumer has loaded it.
         """
-        session = self._session
+        session, is_resting = self._session, False
         try:
             message = self._read(delivery)
             if message is not None:
                 # Not before it was read: a thread that works on an earlier message acknowledges all that is in the ledger.
                 session.ledger.delivered(delivery)
-                self._settle(delivery, _call(callback, message))
+                failure = _call(callback, message)
+                if failure is not None and self._is_endless(delivery):
+                    self._rest(consumer)
+                    is_resting = True
+                self._settle(delivery, failure)
         except _UnreadError as error:
             rest = self._rest(consumer)
             with suppress(ProviderError):
@@ -307,7 +311,13 @@ class Dispatcher:
             return False
         finally:
             session.gate.leave()
-        return True
+        return not is_resting
+
+    def _is_endless(self, delivery: Delivery) -> bool:
+        """Whether nobody sets aside a message that makes its listener raise so often already: then its consumer rests, or it would be called in a circle."""
+        limits = Capability.DEAD_LETTERS | Capability.REDELIVERY_LIMITS
+        is_limited = bool(self._session.connection.capabilities & limits)
+        return self._session.settles_by_itself and not is_limited and delivery.count >= MAXIMUM_ATTEMPTS
 
     def _rest(self, consumer: JmsMessageConsumer | None) -> Rest | None:
         """Have a consumer rest; before the message is there again, which wakes it. None: nobody has loaded the session."""

@@ -14,10 +14,12 @@ from pyjms.runtime.dispatch import MAXIMUM_ATTEMPTS
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.spi import Capability
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.provider import ProviderSession
 from pyjms.testing import Fault, Faults
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
     Recorder,
+    WatchedClock,
     delivery_count,
     drain,
     eventually,
@@ -161,6 +163,27 @@ class TestByThemselves:
             connection.start()
             recorder.wait_for(MAXIMUM_ATTEMPTS)
             assert "reject" not in wrapped.calls
+            within_patience(connection.close)
+
+    @pytest.mark.parametrize("mode", BY_THEMSELVES)
+    def test_where_nobody_sets_it_aside_the_pauses_grow(
+        self, jms_broker_url: str, virtual_clock: WatchedClock, mode: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """RabbitMQ gives it back at once, and keeps no dead letters unless it is told to: the listener was called thousands of times a second."""
+        limits = Capability.DEAD_LETTERS | Capability.REDELIVERY_LIMITS
+        with Wrapped(jms_broker_url, remove=limits) as wrapped:
+            monkeypatch.setattr("tests.pyjms.runtime.wrapping._Session.retry", ProviderSession.retry)
+            connection = ConnectionFactory(wrapped.url, clock=virtual_clock).create_connection()
+            session, recorder = connection.create_session(False, mode), Recorder(failing(10, RuntimeError("no")))
+            queue = session.create_queue("orders")
+            send_texts(connection.create_session(), queue, "bad", "next")
+            session.create_consumer(queue).message_listener = recorder
+            connection.start()
+            for number, pause_ms in enumerate((100, 200, 400, 800), start=MAXIMUM_ATTEMPTS):
+                virtual_clock.await_wait(pause_ms)
+                assert recorder.texts == ["bad"] * number
+                virtual_clock.advance(pause_ms)
+            assert recorder.wait_for(12)[-2:] == ["bad", "next"]  # which it gets at once, as it has come round
             within_patience(connection.close)
 
 
