@@ -76,13 +76,14 @@ class Described:
         return default
 
     def site(self, url: str | None, place: str = "url", user: str | None = None, password: str | None = None) -> Site:
-        """Return the site of a URL, None: the broker that asks; its provider must be there."""
+        """Return the site of a URL, None: the broker that asks; its provider must be there, and find nothing wrong with it."""
         if url is None or url == HERE:
             if self._request.here is None:
                 self.problems.append(f"{place}: name the broker, as in stomp://127.0.0.1:61613")
             return Site(url=HERE, opens=self._request.here)
         try:
-            find_provider(ProviderUrl.parse(url).scheme)
+            parsed = ProviderUrl.parse(url)
+            find_provider(parsed.scheme).check_url(parsed)
         except ProviderError as error:
             self.problems.append(f"{place}: {error.reason}")
         return Site(url=url, user_name=user or self._user, password=password or self._password)

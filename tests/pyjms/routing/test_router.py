@@ -172,4 +172,6 @@ def test_what_cannot_be_used_is_refused_before_anything_runs() -> None:
     assert "its source q at vm://here as a target" in check(rules={"rule": [{"to": "queue:q"}]})
     bad = {"rule": [{"to": "x"}], "targets": {"x": {"queue": "q", "url": "nowhere://x"}}}
     assert "targets.x.url: no provider is installed for nowhere://" in check(rules=bad)
+    bad = {"rule": [{"to": "x"}], "targets": {"x": {"queue": "q", "url": "stomp://x?prefetch=1"}}}
+    assert "targets.x.url: stomp://" in check(rules=bad)
     assert "No such file" in check(rules_file="/no/such/file.toml")
