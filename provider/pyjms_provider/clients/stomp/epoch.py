@@ -59,8 +59,8 @@ def lost_while_sent(error: InterruptedLinkError) -> ProviderError:
     )
 
 
-def lost_while_ended(error: InterruptedLinkError | UnansweredError, how: str) -> ProviderError:
-    """Return what the client hears of a transaction that was to be committed, or staged, and was answered so."""
+def lost_while_ended(error: InterruptedLinkError | ResourceError, how: str) -> ProviderError:
+    """Return what the client hears of a transaction that was to be committed, or staged, and was not answered, or so."""
     if isinstance(error, UnsentLinkError):
         return RolledBackError(
             f"the transaction was rolled back, as the connection was lost before it was {how}: {error}"
@@ -69,7 +69,7 @@ def lost_while_ended(error: InterruptedLinkError | UnansweredError, how: str) ->
         return InDoubtError(
             f"the connection was lost while the transaction was {how} ({error}): it is not known whether that was done"
         )
-    return InDoubtError(error.reason)
+    return InDoubtError(f"it is not known whether the transaction was {how}: {error.reason}")
 
 
 def may_be_made(error: BaseException) -> bool:

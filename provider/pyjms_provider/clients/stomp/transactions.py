@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledBackError
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Question, Said, UnsentLinkError
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Question, Said, lost_while_ended
 from pyjms_provider.protocols.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -64,14 +64,10 @@ class Transaction:
             self._prepare()
         try:
             self.epoch.ask_once(self._commit, Frame("COMMIT", {"transaction": self.name}))
-        except UnsentLinkError as error:
-            raise RolledBackError(f"the transaction was rolled back: the connection was lost: {error}") from error
         except (InterruptedLinkError, ResourceError) as error:
             if not self._commit.answer.is_there:
                 self.leave()
-            raise InDoubtError(
-                f"the broker did not answer COMMIT ({error}): it is not known whether the transaction was committed"
-            ) from error
+            raise lost_while_ended(error, "committed") from error
         except InDoubtError:
             raise
         except ProviderError as error:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
 from tests.provider.clients.stomp.fake_broker import FakeBroker
-from tests.provider.clients.stomp.world import Told, connected, consume
+from tests.provider.clients.stomp.world import Told, connected, consume, poll_twice
 from tests.provider.interruptions import Interruption, each_interruption
 
 FILES = ("stomp/subscription.py", "stomp/session.py", "stomp/held_message.py")
@@ -28,10 +26,7 @@ def test_a_message_that_an_interrupted_poll_took_is_there_for_the_next_one(*, wa
             consumer.set_interested(True)
             broker.deliver(consumer.id, f"a{count}")
             told.wait(count)
-            delivery = None
-            with suppress(KeyboardInterrupt), interruption():
-                delivery = consumer.poll_or_wait() if waits else consumer.poll()
-            delivery = delivery or consumer.poll()
+            delivery = poll_twice(consumer, interruption, waits=waits)
             assert delivery is not None, interruption.where
             assert delivery.count == 1, interruption.where
             session.acknowledge([delivery])
@@ -54,10 +49,7 @@ def test_a_message_that_the_selector_refuses_is_not_delivered_after_an_interrupt
             consumer.set_interested(True)
             broker.deliver(consumer.id, f"a{count}", colour="red")
             told.wait(count)
-            delivery = None
-            with suppress(KeyboardInterrupt), interruption():
-                delivery = consumer.poll_or_wait()
-            assert (delivery or consumer.poll()) is None, interruption.where
+            assert poll_twice(consumer, interruption, waits=True) is None, interruption.where
 
         assert each_interruption(attempt, *FILES) > 10
         broker.wait_for("ACK", count)

@@ -197,14 +197,22 @@ class ProfiledSession(ProviderSession):
         verb = verbs.CommitTransaction(session=self.name)
         question = self._question_of(epoch, verb)
         try:
-            epoch.ask_once(question, verb.write())
-        except (InterruptedLinkError, UnansweredError) as error:
-            self._leave_unit()
-            raise lost_while_ended(error, "committed") from error
+            self._ask_end(question, verb, "committed")
         except ProviderError:
             self._leave_unit()
             raise
         self._leave_unit()
+
+    def _ask_end(self, question: Question, verb: verbs.Verb, how: str) -> Frame:
+        """Return the answer to what ends the open transaction. Raises why there is none, and the transaction is over then; else what the broker says."""
+        try:
+            return question.epoch.ask_once(question, verb.write())
+        except (InterruptedLinkError, UnansweredError) as error:
+            self._leave_unit()
+            raise lost_while_ended(error, how) from error
+        except RolledBackError:
+            self._leave_unit()
+            raise
 
     def _question_of(self, epoch: Epoch, verb: verbs.Verb) -> Question:
         """Return what is asked to end the transaction: the same question, if whoever asked just that was interrupted. Raises `InDoubtError` if
@@ -228,14 +236,8 @@ class ProfiledSession(ProviderSession):
         if not question.is_said and (self._is_doomed or epoch.has_ended):
             self.commit()  # which says why it cannot be done
         try:
-            staged = Counted.read(epoch.ask_once(question, verb.write()).headers).messages
-        except (InterruptedLinkError, UnansweredError) as error:
-            self._leave_unit()
-            raise lost_while_ended(error, "staged") from error
-        except RolledBackError:
-            self._leave_unit()
-            raise
-        except ProviderError:  # it is as it was
+            staged = Counted.read(self._ask_end(question, verb, "staged").headers).messages
+        except ProviderError:  # it is as it was, unless it is over
             self._committing = None
             raise
         self._leave_unit()

@@ -12,6 +12,8 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import BranchError, InDoubtError, ProviderError, RolledBackError, StageError
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import BranchFailure, Xid
+from pyjms_provider.clients.stomp.epoch import Epoch
+from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
 from pyjms_provider.protocols.stomp.answers import Prepared
@@ -172,15 +174,21 @@ def test_an_end_that_was_lost_is_a_rollback_when_it_is_asked_for_again() -> None
         assert len(peer.of("END")) == 1
 
 
+def interrupted(connection: ProfiledConnection, interruption: Interruption, end: str) -> tuple[ProfiledSession, Epoch]:
+    """Return a session that has sent a message in a transaction whose end was interrupted, and where it did."""
+    session = connection.open_session(transacted=True)
+    session.send(make_envelope("a"))
+    epoch = connection.link.current()
+    with suppress(KeyboardInterrupt), interruption():
+        getattr(session, end)()
+    return session, epoch
+
+
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_a_transaction_whose_end_was_interrupted_is_ended_by_the_next_call(end: str) -> None:
     def attempt(interruption: Interruption) -> None:
         with Peer() as peer, linked(peer) as connection:
-            session = connection.open_session(transacted=True)
-            session.send(make_envelope("a"))
-            epoch = connection.link.current()
-            with suppress(KeyboardInterrupt), interruption():
-                getattr(session, end)()
+            session, epoch = interrupted(connection, interruption, end)
             try:
                 session.acknowledge(())  # as the runtime does before each commit
                 getattr(session, end)()
@@ -196,11 +204,7 @@ def test_a_transaction_whose_end_was_interrupted_is_ended_by_the_next_call(end: 
 def test_what_is_sent_after_an_interrupted_commit_is_committed_by_the_next_one() -> None:
     def attempt(interruption: Interruption) -> None:
         with Peer() as peer, linked(peer) as connection:
-            session = connection.open_session(transacted=True)
-            session.send(make_envelope("a"))
-            epoch = connection.link.current()
-            with suppress(KeyboardInterrupt), interruption():
-                session.commit()
+            session, epoch = interrupted(connection, interruption, "commit")
             with suppress(RolledBackError):  # the connection ended with the interrupt
                 session.send(make_envelope("b"))
                 session.commit()

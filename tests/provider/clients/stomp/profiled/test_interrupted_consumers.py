@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
-from tests.provider.clients.stomp.world import Told
+from tests.provider.clients.stomp.world import Told, poll_twice
 from tests.provider.helpers import text_of
 from tests.provider.interruptions import Interruption, each_interruption
 
@@ -28,10 +28,7 @@ def test_a_message_that_an_interrupted_poll_took_is_there_for_the_next_one(*, wa
             consumer.set_interested(True)
             peer.deliver_to(consumer, count)
             told.wait(count)
-            delivery = None
-            with suppress(KeyboardInterrupt), interruption():
-                delivery = consumer.poll_or_wait() if waits else consumer.poll()
-            delivery = delivery or consumer.poll()
+            delivery = poll_twice(consumer, interruption, waits=waits)
             assert delivery is not None, interruption.where
             assert text_of(delivery) == f"m{count}", interruption.where
             assert not consumer._is_speaking, f"{interruption.where}: it would say no credit any more"
