@@ -136,3 +136,27 @@ def test_what_is_no_damage_is_told(table: Path) -> None:
         pytest.raises(sqlite3.OperationalError, match="no such table"),
     ):
         DamagedTable(connection, "other", "number", ["text"], print, is_unique=True).read()
+
+
+class Astray(sqlite3.Connection):
+    """Finds the row before the one that was asked for, as SQLite does where pages of the tree are cut off; then the damage."""
+
+    def execute(self, statement: str, parameters: Any = ()) -> Any:
+        low, high = parameters
+        if low <= 6 and "OFFSET" not in statement and "DESC" not in statement:
+            yield from super().execute(statement, (low, min(high, 6)))
+        elif "OFFSET" not in statement and "DESC" not in statement:
+            yield from super().execute(statement, (6, 6))
+        error = sqlite3.DatabaseError("database disk image is malformed")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+
+@pytest.mark.timeout(30)
+def test_rows_that_were_not_asked_for_do_not_lead_back_for_ever(table: Path) -> None:
+    rows: list[Sequence[Any]] = []
+    with closing(sqlite3.connect(table, factory=Astray)) as connection:
+        reader = DamagedTable(connection, "row", "number", ["number", "text"], rows.append, is_unique=True)
+        reader.read()
+    assert {key for key, _ in rows} == {0, 2, 4, 6}
+    assert reader.lacks_ends

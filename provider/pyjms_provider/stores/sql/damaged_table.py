@@ -115,8 +115,9 @@ class DamagedTable:
         try:
             for key, *row in self._connection.execute(query, (low, high)):
                 self._keep(row)
-                equal = equal + 1 if key == last else 1
-                last = key
+                if low <= key <= high:  # in a damaged tree SQLite finds others, too, from which nobody gets on
+                    equal = equal + 1 if key == last else 1
+                    last = key
         except sqlite3.DatabaseError as error:
             _check(error)
         else:
@@ -130,7 +131,7 @@ class DamagedTable:
         try:
             for key, *row in self._connection.execute(f"{query} LIMIT 1 OFFSET {offset}", (low, high)):
                 self._keep(row)
-                return int(key)
+                return int(key) if low <= key <= high else last
         except sqlite3.DatabaseError as error:
             _check(error)
         return last
