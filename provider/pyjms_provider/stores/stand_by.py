@@ -35,18 +35,18 @@ def acquire(take: Callable[[], _T], clock: Clock, *, waits: bool = True, cancell
     Who has found the store held goes on waiting while its server is away, which is when the holder may lose it. At first that is
     an error: the URL may be wrong. A server that takes no writes is waited for: it is there, and may be about to fail over. Raises the errors of `take`, and `ClosedError` when the wait was `cancelled`; None: nothing ends it.
     """
-    last: type[StoreError] | None = None
+    told: set[type[StoreError]] = set()
     signal = cancelled or Signal()
     while True:
         try:
             return take()
         except (HeldStoreError, UnavailableStoreError) as error:
             is_away = isinstance(error, UnavailableStoreError) and not isinstance(error, ReadOnlyStoreError)
-            if not waits or (last is None and is_away):
+            if not waits or (not told and is_away):
                 raise
-            if last is not type(error):
+            if type(error) not in told:
                 level = logging.WARNING if isinstance(error, ReadOnlyStoreError) else logging.INFO
                 _log.log(level, "PYJMS-STORE-5 waiting to take over: %s", error.reason.partition("; ")[0])
-            last = type(error)
+            told.add(type(error))
         if clock.wait(signal, clock.monotonic_ms() + RETRY_MS):
             raise ClosedError("the wait for the store was cancelled")

@@ -130,6 +130,25 @@ def test_of_keys_that_are_not_unique_all_rows_are_found(tmp_path: Path) -> None:
     assert {tuple(row) for row in rows} <= set(entries)
 
 
+def test_a_key_that_became_null_is_passed_over(tmp_path: Path) -> None:
+    """SQLite returns such a row, which nobody can ask for."""
+    path = tmp_path / "entries.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "CREATE TABLE row (number INTEGER, other INTEGER, PRIMARY KEY (number, other)) WITHOUT ROWID"
+        )
+        connection.executemany("INSERT INTO row VALUES (?, 5)", [(1000 + number,) for number in range(100)])
+    whole = path.read_bytes()
+    record = b"\x03\x02\x01" + (1050).to_bytes(2, "big") + b"\x05"  # its header: a key of two bytes, one of one
+    assert whole.count(record) == 1
+    path.write_bytes(whole.replace(record, b"\x03\x00\x01" + record[3:]))
+    rows: list[Sequence[Any]] = []
+    with closing(sqlite3.connect(path)) as connection:
+        reader = DamagedTable(connection, "row", "number", ["number", "other"], rows.append, is_unique=False)
+        reader.read()
+    assert {row[0] for row in rows} >= {1000 + number for number in range(100) if number != 50}
+
+
 def test_what_is_no_damage_is_told(table: Path) -> None:
     with (
         closing(sqlite3.connect(table)) as connection,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -362,3 +363,16 @@ def _level(world: World) -> int:
     writer = world.journal._database._writer  # type: ignore[attr-defined]
     level: int = writer.execute("PRAGMA synchronous").fetchone()[0]
     return level
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_tables_of_an_application_are_sorted_by_what_only_its_program_knows(tmp_path: Path, is_clean: bool) -> None:
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.create_collation("german", lambda one, other: (one > other) - (one < other))
+        connection.execute("CREATE TABLE customer (name TEXT COLLATE german)")
+        connection.execute("CREATE INDEX by_name ON customer (name)")
+        connection.execute("INSERT INTO customer VALUES ('Meier')")
+    settings = StoreSettings(url=f"sqlite:///{path}?pyjms_shared=true")
+    for _ in range(2):
+        open_journal(settings, "test", SystemClock()).close(clean=is_clean)

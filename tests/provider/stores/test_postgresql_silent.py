@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
 from time import monotonic
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -23,6 +24,7 @@ from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import patience as patience_module
 from pyjms_provider.stores.sql import postgresql as postgresql_module
+from pyjms_provider.stores.sql import schema as schema_module
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, xid
@@ -54,7 +56,7 @@ def test_what_a_server_that_stands_still_does_not_answer_is_in_doubt(postgresql:
         first, second, third = (world.message() for _ in range(3))
         world.add(first)
         with postgresql.standing_still():
-            with pytest.raises(InDoubtError, match=r"not known whether .*has not answered for 1\.\d s"):
+            with pytest.raises(InDoubtError, match=r"not known whether .*has not answered for \d+\.\d s"):
                 world.add(second)
             with pytest.raises(UnavailableStoreError, match="nothing was written"):
                 world.add(third)
@@ -209,15 +211,55 @@ def test_who_reads_all_that_is_kept_waits_as_long_as_it_takes(postgresql: Postgr
         journal = world.journal
         assert isinstance(journal, SqlJournal)
         database = journal._database
-        with database.reading() as connection:
+        with database.reading(is_beginning=True) as connection:
             connection.exec_driver_sql("SELECT pg_sleep(1.5)")
         with database.streaming() as run:
             assert len(list(run("SELECT pg_sleep(1.5)"))) == 1
-        with pytest.raises(StoreError, match="not answered for 1"):
-            database.query("SELECT pg_sleep(600)")
+        with pytest.raises(StoreError, match=r"not answered for \d"):
+            database.query("SELECT pg_sleep(20)")
+        with pytest.raises(StoreError, match=r"not answered for \d"), database.reading() as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(20)")
         cancelled.set()
-        with pytest.raises(StoreError, match="cancelled"), database.reading() as connection:
-            connection.exec_driver_sql("SELECT pg_sleep(600)")
+        with pytest.raises(StoreError, match="cancelled"), database.reading(is_beginning=True) as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(20)")
+
+
+def test_who_frees_the_lock_does_not_wait_as_long_as_for_other_answers(
+    postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancelled start, and a configuration that is closed: the server frees it by itself when the connection is gone."""
+    url = f"{postgresql.make_store()}&pyjms_answer_timeout={2 * LONG_S}&connect_timeout=2"
+    configuration = SqlConfigurationStore(url)
+    configuration.open("test")
+    began, is_still, cancelled = Signal(), Signal(), Signal()
+    real = schema_module.prepare_schema
+
+    def prepare(*arguments: Any, **options: Any) -> bool:
+        began.set()
+        assert is_still.wait(LONG_S)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr("pyjms_provider.stores.sql.postgresql_opening.prepare_schema", prepare)
+    errors: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            open_journal(StoreSettings(url=url), "test", SystemClock(), cancelled=cancelled)
+        except ProviderError as error:
+            errors.append(error)
+
+    starting = Thread(target=start)
+    starting.start()
+    assert began.wait(LONG_S)
+    with postgresql.standing_still():
+        is_still.set()
+        cancelled.set()
+        starting.join(LONG_S)
+        assert not starting.is_alive()
+        began_s = monotonic()
+        configuration.close()
+        assert monotonic() - began_s < LONG_S
+    assert len(errors) == 1
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "86401", "long", "1&pyjms_answer_timeout=2"])

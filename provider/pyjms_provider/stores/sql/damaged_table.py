@@ -115,7 +115,9 @@ class DamagedTable:
         try:
             for key, *row in self._connection.execute(query, (low, high)):
                 self._keep(row)
-                if low <= key <= high:  # in a damaged tree SQLite finds others, too, from which nobody gets on
+                if (
+                    type(key) is int and low <= key <= high
+                ):  # in a damaged tree SQLite finds others, too, from which nobody gets on
                     equal = equal + 1 if key == last else 1
                     last = key
         except sqlite3.DatabaseError as error:
@@ -131,7 +133,7 @@ class DamagedTable:
         try:
             for key, *row in self._connection.execute(f"{query} LIMIT 1 OFFSET {offset}", (low, high)):
                 self._keep(row)
-                return int(key) if low <= key <= high else last
+                return key if type(key) is int and low <= key <= high else last
         except sqlite3.DatabaseError as error:
             _check(error)
         return last

@@ -86,8 +86,11 @@ class Database(ABC):
         """
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """Lend a connection of SQLAlchemy that sees one state of the database. Raises `StoreError`."""
+    def reading(self, *, is_beginning: bool = False) -> Iterator[Connection]:
+        """Lend a connection of SQLAlchemy that sees one state of the database. Raises `StoreError`.
+
+        `is_beginning`: the store is being opened, so that a server may need as long as it likes.
+        """
         reader = self.readers.take()
         try:
             reader.close()  # so that a thread has one connection, and there are no more of them than readers

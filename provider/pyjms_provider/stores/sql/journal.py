@@ -95,7 +95,7 @@ class SqlJournal(Journal):
 
     def recover(self, progress: Callable[[int], None]) -> Recovery:
         database = self._database
-        with database.reading() as connection:
+        with database.reading(is_beginning=True) as connection:
             found = read_records(connection)
         self._branch_numbers = count(found.last_branch + 1)
         statements, forgotten = database.statements, Batch()

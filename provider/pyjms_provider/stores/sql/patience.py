@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyjms.spi.clock import Clock, Signal
 
-__all__ = ["DEFAULT_LIMIT_MS", "Patience", "PatientConnection", "unhurried"]
+__all__ = ["DEFAULT_LIMIT_MS", "UNLOCKING_MS", "Patience", "PatientConnection", "unhurried"]
 
 _T = TypeVar("_T")
 
@@ -27,6 +27,8 @@ DEFAULT_LIMIT_MS: Final = 30_000.0
 """As long as the system waits for the confirmation of what was sent."""
 CLOSING_MS: Final = 10_000.0
 """So long, at most, once the store is about to be closed."""
+UNLOCKING_MS: Final = 1_000.0
+"""So long for who frees the lock: when the connection is closed the server does that, too, a moment later."""
 
 
 class Patience:

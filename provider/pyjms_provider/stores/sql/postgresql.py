@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -34,7 +34,7 @@ from pyjms_provider.stores.errors import (
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import merge
 from pyjms_provider.stores.sql.database import Database
-from pyjms_provider.stores.sql.patience import Patience, unhurried
+from pyjms_provider.stores.sql.patience import UNLOCKING_MS, Patience, unhurried
 from pyjms_provider.stores.sql.readers import WAIT_S, Readers
 
 if TYPE_CHECKING:
@@ -138,8 +138,9 @@ class HolderConnection:
 
     def unlock(self) -> None:
         """Free the lock, and close the connection. Closing alone frees it a moment later, when the server notices."""
-        connection = self.connection
+        connection: Any = self.connection
         if connection is not None:
+            connection.limit_ms = UNLOCKING_MS
             with suppress(psycopg.Error):
                 connection.execute("SELECT pg_advisory_unlock_all()")
         self.release()
@@ -176,8 +177,8 @@ class _Postgresql(Database):
         return understand(error, self._where)
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        with super().reading() as connection, unhurried(connection):
+    def reading(self, *, is_beginning: bool = False) -> Iterator[Connection]:
+        with super().reading() as connection, unhurried(connection) if is_beginning else nullcontext():
             yield connection
 
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:

@@ -276,8 +276,8 @@ class SqliteDatabase(Database):
         self._checked_ms = now_ms
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        with super().reading() as connection:
+    def reading(self, *, is_beginning: bool = False) -> Iterator[Connection]:
+        with super().reading(is_beginning=is_beginning) as connection:
             driver: Any = connection.connection.driver_connection
             driver.text_factory = partial(str, encoding="utf-8", errors=UNDECODABLE)
             yield connection

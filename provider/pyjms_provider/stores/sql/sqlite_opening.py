@@ -113,7 +113,7 @@ def _prepare(engine: Engine, files: OpenFiles, holder: str, *, is_shared: bool) 
         _check_length(connection, path)
         was_clean = prepare_schema(connection, path, is_shared=is_shared)
     with engine.connect() as connection:
-        found = _check(connection, Path(path).stat().st_size)
+        found = _check(connection, Path(path).stat().st_size, is_shared=is_shared)
     if found is not None:
         raise DamagedStoreError(
             f"{path} is damaged: {' '.join(found.split())}. Put a backup in its place, or save what can be read with: "
@@ -126,11 +126,14 @@ def _prepare(engine: Engine, files: OpenFiles, holder: str, *, is_shared: bool) 
         return take(connection, holder, SqliteDatabase.opening_of)
 
 
-def _check(connection: Connection, size: int) -> str | None:
-    """Return what is wrong with the database, or None. Recovery reads all rows of a large table of messages anyway."""
-    tables = (
-        ("1",) if size <= _CHECKED_WHOLE else tuple(f"'{name}'" for name in t.SCHEMA.tables if name != t.MESSAGE.name)
-    )
+def _check(connection: Connection, size: int, *, is_shared: bool) -> str | None:
+    """Return what is wrong with the database, or None. Recovery reads all rows of a large table of messages anyway.
+
+    An application's tables are its own: they may be sorted by what only its program knows, and cannot be checked here then.
+    """
+    is_small = size <= _CHECKED_WHOLE
+    ours = tuple(f"'{name}'" for name in t.SCHEMA.tables if is_small or name != t.MESSAGE.name)
+    tables = ("1",) if is_small and not is_shared else ours
     for table in tables:
         found = connection.exec_driver_sql(f"PRAGMA quick_check({table})").scalar()
         if found != "ok":

@@ -168,7 +168,12 @@ class SqlConfigurationStore(ConfigurationStore):
             held.close()
             engine.dispose()
             raise HeldStoreError(f"{self.where} is held by {who}; stop that first, or name another database")
-        return engine, lambda: _unlock(held)
+
+        def let_go() -> None:
+            patience.hasten()
+            _unlock(held)
+
+        return engine, let_go
 
     def _prepare(self, connection: Connection, holder: str) -> int:
         """Make the tables, or check them; return the number of this opening."""
@@ -326,7 +331,11 @@ def _nothing() -> None:
 
 
 def _unlock(held: Connection) -> None:
+    from pyjms_provider.stores.sql.patience import UNLOCKING_MS
+
     with suppress(SQLAlchemyError):  # it was lost, and the lock with it
+        driver: Any = held.connection.driver_connection
+        driver.limit_ms = UNLOCKING_MS
         held.execute(text("SELECT pg_advisory_unlock_all()"))
     held.close()
 
