@@ -489,7 +489,11 @@ class _Consumer(ProviderConsumer):
         if taken is None:
             return None
         if self._made is None:
-            envelope = taken.envelope  # fetched now: when it is written down, it may have been given back
+            try:
+                envelope = taken.envelope  # fetched now: when it is written down, it may have been given back
+            except Exception:
+                self._taken = None  # what cannot be read is in its queue again
+                raise
             held = Held(taken, self._scope, self._number + 1)
             made = Delivery(envelope, taken.count, taken.redelivered, held)
             call, now_ns = Call(DELIVER, self._scope, called_ns, self._session.transaction(), held), self._now()

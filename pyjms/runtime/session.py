@@ -264,7 +264,7 @@ class JmsSession(SettlingSession):
                 self._give_up(consumer, delivery, unsettled)
                 raise to_jms(ProviderError(f"a message could not be received: {reason_of(error)}")) from error
             except BaseException:  # interrupted: the consumer's next receive returns it, so nothing else may settle it
-                self._leave_taken(consumer, delivery, unsettled)
+                self._leave_taken(consumer, delivery, unsettled, is_kept=is_kept)
                 raise
             if consumer.unreturned is delivery and not consumer.returns_later:
                 consumer.unreturned = None  # no call from here on: Python looks for signals after those
@@ -293,11 +293,12 @@ class JmsSession(SettlingSession):
             self.give_back((delivery,))
 
     def _leave_taken(
-        self, consumer: JmsMessageConsumer, delivery: Delivery | None, unsettled: Sequence[Delivery]
+        self, consumer: JmsMessageConsumer, delivery: Delivery | None, unsettled: Sequence[Delivery], *, is_kept: bool
     ) -> None:
         """Leave `delivery` to the consumer's next receive, on whichever thread, as this one was interrupted."""
         if consumer.unreturned is delivery and not consumer.is_closed:
-            consumer.may_be_settled = len(unsettled) > 0
+            # An earlier receive, which was interrupted, too, may have settled what is kept.
+            consumer.may_be_settled = len(unsettled) > 0 or (is_kept and consumer.may_be_settled)
             consumer.taker = NOBODY
         elif delivery is not None:  # another thread has closed the consumer, or received by it, at that moment
             self.ledger.owe((delivery,))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyjms.api.message import Message
 from pyjms.api.session import AcknowledgeMode, Session
-from pyjms.errors import IllegalStateException
+from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.acknowledgements import AcknowledgementLedger
 from pyjms.runtime.dispatch import Dispatcher, give_back_failed
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
@@ -60,6 +60,8 @@ class SettlingSession(Session):
         self.ledger = AcknowledgementLedger(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
         self._committing: Sequence[Delivery] = ()
         """What is acknowledged in the transaction already, as its commit has begun: not every provider takes that twice."""
+        self._untold: ProviderError | None = None
+        """Why a commit failed whose client was interrupted before he heard it: the next one tells him."""
 
     def check_open(self) -> None:
         """Raise IllegalStateException when the session or its connection is closed."""
@@ -164,6 +166,8 @@ class SettlingSession(Session):
         self._commit(lambda: self.provider_session.commit_with(transaction))
 
     def _commit(self, commit: Callable[[], None]) -> None:
+        if self._untold is not None:
+            self._tell_again(self._untold)
         unsettled = self.ledger.take()
         deliveries = (*self._committing, *unsettled) if self._committing else unsettled
         try:
@@ -171,8 +175,12 @@ class SettlingSession(Session):
             unsettled, self._committing = (), deliveries
             commit()
         except ProviderError as error:
-            self._committing = ()
-            self._tell_failure(error, deliveries)
+            self._untold, self._committing = error, ()
+            try:
+                self._tell_failure(error, deliveries)
+            except JMSException:
+                self._untold = None  # no call from here on, at which Python could interrupt the thread
+                raise
         except BaseException:  # whether it is committed the client does not know, and may end the transaction once more
             self.ledger.put_back(unsettled)
             raise
@@ -198,8 +206,16 @@ class SettlingSession(Session):
         rolled_back.__cause__ = error
         raise to_jms(rolled_back) from error
 
+    def _tell_again(self, error: ProviderError) -> NoReturn:
+        """Say what became of an interrupted commit; what was done since then is rolled back."""
+        self._roll_back(self.ledger.take())
+        told = to_jms(error)
+        self._untold = None
+        raise told from error
+
     def rollback(self) -> None:
         self._check_transaction("rollback")
+        self._untold = None
         self.owe_unreturned()
         deliveries, self._committing = (*self._committing, *self.ledger.take()), ()
         self._roll_back(deliveries)

@@ -50,10 +50,12 @@ class JmsXAResource(XAResource):
     What the session received since its last `end` belongs to the branch that it ends.
     """
 
-    __slots__ = ("_session", "_working")
+    __slots__ = ("_ended", "_session", "_working")
 
     def __init__(self, session: JmsSession) -> None:
         self._session = session
+        self._ended: tuple[spi_xid.Xid, int] | None = None
+        """What the provider has ended for a call that has not returned: if it was interrupted, the next one does."""
         self._working: spi_xid.Xid | None = None
 
     @property
@@ -63,6 +65,7 @@ class JmsXAResource(XAResource):
 
     def start(self, xid: Xid, flags: int) -> None:
         _check_flags(flags, _START_FLAGS, "start")
+        self._ended = None
         with _xa_errors:
             branch, join, resume = _fact(xid), flags == self.TMJOIN, flags == self.TMRESUME
             self._session.provider_session.xa_start(branch, join=join, resume=resume)
@@ -73,14 +76,18 @@ class JmsXAResource(XAResource):
         _check_flags(flags, _END_FLAGS, "end")
         with _xa_errors:
             branch, provider = _fact(xid), self._session.provider_session
-            try:
-                if branch == self._working:
-                    self._hand_over(provider)
-                provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
-            except ProviderError:
-                self._leave(branch)
-                raise
+            ending = (branch, flags)
+            if self._ended != ending:
+                try:
+                    if branch == self._working:
+                        self._hand_over(provider)
+                    provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
+                except ProviderError:
+                    self._leave(branch)
+                    raise
+                self._ended = ending
             self._leave(branch)  # not if it was interrupted: the next call hands over what this one has not
+        self._ended = None  # no call from here on
 
     def _leave(self, branch: spi_xid.Xid) -> None:
         if branch == self._working:

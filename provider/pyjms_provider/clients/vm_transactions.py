@@ -315,7 +315,9 @@ class VmTransactions(ProviderSession):
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         branches = self._branches()
         asked, found = self._asked_branch, branches.find(xid)
-        over = asked if one_phase and found is None and asked is not None and asked.xid == xid else None
+        over = asked if found is None and asked is not None and asked.xid == xid else None
+        if over is not None and not one_phase and over.unit.state is not UnitState.COMMITTED:
+            over = None  # somebody has rolled it back: there is no such branch any more
         self._asked_branch = over or found
         try:
             if over is not None:

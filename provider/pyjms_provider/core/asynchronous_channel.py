@@ -260,12 +260,20 @@ class AsynchronousChannel(Channel):
 
     def _let_go_of_rest(self, entry: QueueEntry, holders: int, room: int | None) -> None:
         """Do what `_let_go` has not done, which began when so many held the message, and so many took room."""
-        if self._rules is not None and self._rules.taken_room in {room, None}:
-            self._rules.gone(entry)
+        self._free_room(entry, room)
         if self.kept is not None:
             self.kept.note_removed(entry.reference)
         if entry.reference.holders == holders:
             self._store.release(entry.reference)
+
+    def _free_room(self, entry: QueueEntry, room: int | None) -> None:
+        """Have the rules note that a message has left, if they have not since so many took room. The lock is held."""
+        if self._rules is None:
+            return
+        if self._rules.taken_room in {room, None}:
+            self._rules.gone(entry)
+        else:
+            self._rules.wake_sender()  # if that was not done
 
     def _forget(self, entry: QueueEntry) -> None:
         """Let go of the message of an entry that has just become ABSENT."""

@@ -109,15 +109,6 @@ class BuryingQueue(PagedQueue):
         if entry.reference.expiration_ms:
             self._expiry.forget_one()
 
-    def _free_room(self, entry: QueueEntry, room: int | None) -> None:
-        """Have the rules note that a message has left, if they have not since so many took room. The lock is held."""
-        if self._rules is None:
-            return
-        if self._rules.taken_room in {room, None}:
-            self._rules.gone(entry)
-        else:
-            self._rules.wake_sender()  # if that was not done
-
     def _stays_while_held(self, entry: QueueEntry) -> bool:
         # It may be consumed yet; else it is set aside when it is given back.
         return self._sets_expired_aside and entry.holder is not None

@@ -314,8 +314,8 @@ class PagingMessageStore(MessageStore):
 
     def release(self, reference: MessageReference) -> None:
         with self._lock:
-            reference.holders -= 1
-            if reference.holders:
+            if reference.holders != 1:
+                reference.holders -= 1
                 if reference.id in self._unwanted:
                     self._send_away(reference)
                 return
@@ -327,8 +327,8 @@ class PagingMessageStore(MessageStore):
         was_paged: list[ReferenceId] = []
         with self._lock:
             for reference in references:
-                reference.holders -= 1
-                if reference.holders:
+                if reference.holders != 1:
+                    reference.holders -= 1
                     if reference.id in self._unwanted:
                         self._send_away(reference)
                 elif self._forget(reference):
@@ -340,22 +340,25 @@ class PagingMessageStore(MessageStore):
         with self._lock:
             if not reference.holders:
                 return
-            reference.holders = 0
             was_paged = self._forget(reference)
         if was_paged:
             self._journal.drop_paged([reference.id])
 
     def _forget(self, reference: MessageReference) -> bool:
-        """Drop what is known of a message, with the lock held; return whether it was paged out."""
-        self._count -= 1
+        """Drop what is known of a message, with the lock held; return whether it was paged out.
+
+        It has no holder only when all is done: whoever is interrupted before does it again.
+        """
         self._unwanted.discard(reference.id)
         self._pageable.pop(reference.id, None)
-        if self._messages.pop(reference.id, None) is not None:
+        was_paged = reference.id in self._paged
+        self._paged.discard(reference.id)
+        if reference.id in self._messages:  # with no call from here on, at which Python could interrupt the thread
+            del self._messages[reference.id]
             self._bytes -= reference.size
-        if reference.id in self._paged:
-            self._paged.discard(reference.id)
-            return True
-        return False
+        self._count -= 1
+        reference.holders = 0
+        return was_paged
 
     def __len__(self) -> int:
         return self._count

@@ -19,6 +19,10 @@ def _gone() -> NoReturn:
     raise GoneError("the message could not be had, or whoever asked for it was interrupted: it is in its queue again")
 
 
+def _nothing() -> None:
+    """Undo nothing more: the message may be another client's by now, as often delivered."""
+
+
 class StoredDelivery(Delivery):
     """Made under the lock of a queue, where nothing may wait; `envelope` is read without any lock, and may."""
 
@@ -45,6 +49,7 @@ class StoredDelivery(Delivery):
                 self._fetched = fetch()
             except BaseException:
                 self._undo()
+                self._undo = _nothing
                 raise
         return self._fetched
 

@@ -60,7 +60,7 @@ class Full:
         if queue._rules is not None:
             assert not queue._rules._marks, where
             assert not queue._rules.taken_room, where
-        assert self.has_room or self.waiting.signal.wait(-1), f"{where}: nobody told the sender"
+        assert self.has_room or self.waiting.signal.wait(0), f"{where}: nobody told the sender"
 
 
 @OBEYING

@@ -105,8 +105,8 @@ class StompSession(ProviderSession):
         try:
             transaction.commit()
         except InDoubtError:
-            self._transaction = None
             self._let_go(transaction.acknowledged)
+            self._transaction = None  # last, as below
             raise
         except ProviderError:
             self._transaction = None
@@ -198,14 +198,14 @@ class StompSession(ProviderSession):
             self._acknowledge_in_transaction(held)
             return
         live = self._live(held)
-        if len(live) < len(held):
+        if live:
+            self._settle(live, self._connection.ack)  # which may wait for another connection
+        number = self._link.epoch_number
+        if any(each.epoch != number for each in held):
             # What an interrupted call has said, or was about to: as where the answer was lost, they are settled again if they come again.
-            number = self._link.epoch_number
             self._connection.redeliveries.acknowledged(
                 each for each in held if each.epoch != number and each.settlement
             )
-        if live:
-            self._settle(live, self._connection.ack)
         self._forget_held(held)
 
     def _acknowledge_in_transaction(self, held: list[HeldMessage]) -> None:

@@ -382,7 +382,8 @@ class Subscription(ProviderConsumer):
         """Have a message again that was taken and not handed out, as its thread was interrupted."""
         self._session.let_go_of(held)
         if held.is_settled():
-            return  # discarded: the broker has heard that nobody gets it
+            self.settled([held])  # discarded: the broker has heard that nobody gets it
+            return
         with self._lock:
             if held.epoch != self._epoch:
                 return  # it comes again

@@ -204,15 +204,11 @@ class ProfiledSession(ProviderSession):
         self._leave_unit()
 
     def _ask_end(self, question: Question, verb: verbs.Verb, how: str) -> Frame:
-        """Return the answer to what ends the open transaction. Raises why there is none, and the transaction is over then; else what the broker says."""
+        """Return the answer to what ends the open transaction. Raises what the broker says, and `RolledBackError`, `InDoubtError`: it is over then."""
         try:
             return question.epoch.ask_once(question, verb.write())
         except (InterruptedLinkError, UnansweredError) as error:
-            self._leave_unit()
             raise lost_while_ended(error, how) from error
-        except RolledBackError:
-            self._leave_unit()
-            raise
 
     def _question_of(self, epoch: Epoch, verb: verbs.Verb) -> Question:
         """Return what is asked to end the transaction: the same question, if whoever asked just that was interrupted. Raises `InDoubtError` if
@@ -237,7 +233,10 @@ class ProfiledSession(ProviderSession):
             self.commit()  # which says why it cannot be done
         try:
             staged = Counted.read(self._ask_end(question, verb, "staged").headers).messages
-        except ProviderError:  # it is as it was, unless it is over
+        except (RolledBackError, InDoubtError):
+            self._leave_unit()
+            raise
+        except ProviderError:  # it is as it was
             self._committing = None
             raise
         self._leave_unit()
