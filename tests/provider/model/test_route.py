@@ -174,15 +174,21 @@ def test_a_password_in_a_url_is_refused_as_it_would_be_seen(host: VirtualHost) -
         host.create_child("route", {"name": "far", "type": "route", "source": "orders", "rules": rules})
 
 
-def test_a_url_that_only_its_provider_finds_wrong_makes_it_errored_with_the_reason(host: VirtualHost) -> None:
-    route = forward(host, targets=[{"url": "stomp://127.0.0.1:1?no_such_option=1", "queue": "inbox"}])
+def test_a_url_that_is_found_wrong_when_it_is_used_makes_it_errored_with_the_reason(host: VirtualHost) -> None:
+    route = forward(host, targets=[{"url": "vm://elsewhere?store=sqlite%3A%2F%2Fserver%2Fx.db", "queue": "inbox"}])
     put(host, "orders", "one")
     until(lambda: route.state is State.ERRORED)
-    assert "no_such_option" in str(route.facts()["error"])
+    assert "SQLite has no server" in str(route.facts()["error"])
     assert [each.name for each in host.children("route")] == ["to-there"]
     route.set_attributes({"targets": [{"queue": "copies"}]}, by="ann")
     route.invoke("start", {})
     until(lambda: values(route, "forwarded") == [1])
+
+
+def test_a_url_whose_provider_has_no_such_option_is_refused(host: VirtualHost) -> None:
+    with pytest.raises(InvalidAttributesError, match="no_such_option"):
+        forward(host, targets=[{"url": "stomp://127.0.0.1:1?no_such_option=1", "queue": "inbox"}])
+    assert list(host.children("route")) == []
 
 
 def test_a_site_that_is_away_is_shown_and_nothing_is_lost(host: VirtualHost) -> None:

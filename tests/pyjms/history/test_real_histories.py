@@ -33,7 +33,7 @@ def test_the_demo_breaks_no_guarantee(
     history = read(tmp_path)
     assert code == 0
     assert len(history.events) > 1000
-    assert str(check(history)) == f"nothing found in {len(history.events)} events"
+    assert str(check(history)) == f"nothing found in {len(history.events):,} events"
 
 
 def work(factory: ConnectionFactory, seed: int) -> None:
