@@ -51,7 +51,8 @@ def read_archive(
     """
     check_form(form)
     check_folder(directory)
-    _check_whole(session, directory)
+    if form != "delta":  # whose parts are no tables
+        _check_whole(session, directory)
     reader = session.read.format(form).options(**_OPTIONS.get(form, {}))
     if form == "delta":
         rows = reader.load(directory)

@@ -94,7 +94,7 @@ class _Wide(Console):
             return
         with self.capture() as captured:
             super().print(*objects, **options)
-        self.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+        self.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().removesuffix("\n").split("\n")))
 
 
 def listing(*headings: str, whole: Collection[str] = ()) -> Table:
