@@ -17,6 +17,7 @@ from pyjms import (
     JMSException,
     ResourceAllocationException,
     Session,
+    TextMessage,
 )
 from pyjms.history import Recording, Verdict, check, read, record, recorder
 from pyjms.history.facts import is_queue
@@ -122,24 +123,54 @@ def test_transactions_have_names_and_ends(recording: Recording) -> None:
     assert not check(found).findings
 
 
-def test_a_message_that_cannot_be_had_is_no_delivery(recording: Recording) -> None:
+def unreadable_deliveries(consumer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have what the provider's consumer beneath the recorder takes be messages that cannot be read."""
+
     def unreadable() -> Envelope:
         raise ResourceError("the message was set aside")
 
+    inner = consumer.provider._inner
+    poll = inner.poll
+    monkeypatch.setattr(
+        inner,
+        "poll",
+        lambda: StoredDelivery(unreadable, lambda: None, (given := poll()).count, given.redelivered, given.tag),
+    )
+
+
+def test_a_message_that_cannot_be_had_is_no_delivery(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     with ConnectionFactory(URL, record=recording).create_connection() as connection:
         connection.start()
         session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
         queue = session.create_queue("orders")
         session.create_producer(queue).send(session.create_text_message("one"))
         consumer = session.create_consumer(queue)
-        inner = consumer.provider._inner  # type: ignore[attr-defined]  # the provider's consumer beneath the recorder
-        poll = inner.poll
-        inner.poll = lambda: StoredDelivery(
-            unreadable, lambda: None, (given := poll()).count, given.redelivered, given.tag
-        )
+        unreadable_deliveries(consumer, monkeypatch)
         with pytest.raises(ResourceAllocationException):
             consumer.receive_no_wait()
     assert of(events(recording), "deliver") == []
+
+
+def test_after_a_message_that_cannot_be_had_the_next_one_comes(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The consumer failed for ever: it asked for that one again and again, of which there was nothing more to be had."""
+    with ConnectionFactory(URL, record=recording).create_connection() as connection:
+        connection.start()
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        queue = session.create_queue("orders")
+        producer = session.create_producer(queue)
+        producer.send(session.create_text_message("one"))
+        producer.send(session.create_text_message("two"))
+        consumer = session.create_consumer(queue)
+        with monkeypatch.context() as patch:
+            unreadable_deliveries(consumer, patch)
+            with pytest.raises(ResourceAllocationException, match="set aside"):
+                consumer.receive_no_wait()
+        message = consumer.receive_no_wait()
+    assert isinstance(message, TextMessage)
+    assert message.text == "two"
+    assert [each.dn for each in of(events(recording), "deliver")] == [1]
 
 
 def test_subscriptions_selectors_and_browsers_are_noted(recording: Recording) -> None:
