@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from pyjms.spi.envelope import Envelope, MessageId
-from pyjms.spi.errors import ResourceError
+from pyjms.spi.errors import GoneError, ResourceError
 from pyjms.spi.replay import GroupRequest
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.paging import PagingMessageStore
@@ -154,6 +154,29 @@ def test_who_meets_a_message_that_cannot_be_read_is_told(small: Site) -> None:
         text(unreadable)
     session.recover([unreadable])
     assert [text(each) for each in take_all(consumer)] == texts[1:]
+
+
+def test_a_message_that_could_not_be_read_is_not_taken_back_from_who_has_it_by_then(
+    small: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had failed to read it asked again, and a third one got it, too."""
+    small.send("once")
+    small.crash()
+    first = consume(small.session()).poll()
+    assert first is not None
+
+    def fail(journal: VolatileJournal, ids: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:
+        raise ResourceError("the disk did not answer for a moment")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(VolatileJournal, "read", fail)
+        with pytest.raises(ResourceError, match="did not answer"):
+            text(first)
+    second = consume(small.session()).poll()
+    assert text(second) == "once"
+    with pytest.raises(GoneError):
+        text(first)
+    assert consume(small.session()).poll() is None
 
 
 def test_a_damaged_message_does_not_stop_a_selector(small: Site) -> None:
