@@ -409,6 +409,22 @@ def test_what_was_settled_and_never_returned_is_told_by_the_log(
     assert Reader(connection, Session.AUTO_ACKNOWLEDGE).what_is_left() == ([] if is_done else [sent])
 
 
+def test_what_was_settled_is_told_though_the_next_receive_was_interrupted_before_it_settled(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That one had settled nothing, and the message was gone without a word."""
+    reader = Reader(connection, Session.AUTO_ACKNOWLEDGE)
+    reader.send()
+    interrupt(reader, "acknowledge", monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        reader.consumer.receive_no_wait()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("pyjms.runtime.session.thaw", _interrupted)
+        reader.consumer.receive_no_wait()
+    assert reader.what_is_left() == []
+    assert caplog.text.count("PYJMS-UNRETURNED message ID:") == 1
+
+
 def test_what_another_receive_returned_is_not_told_as_lost(
     connection: Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
