@@ -13,6 +13,7 @@ from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.limits import RoomRequest
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
+from tests.provider.core.test_paging import LIMIT, Paper
 from tests.provider.helpers import Reader, entry_of
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.policy_world import PolicyWorld, pulled
@@ -93,6 +94,36 @@ def test_a_commit(policy: dict[str, Any]) -> None:
         full.check(interruption.where)
 
     assert each_interruption(attempt, *FILES) > 5
+
+
+@pytest.mark.parametrize("how", ["one", "several", "removed"])
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_a_store_that_pages(is_paged: bool, how: str) -> None:
+    """It counted a message for ever that nobody had any more."""
+
+    def attempt(interruption: Interruption) -> None:
+        paper = Paper()
+        reference = paper.come("x" * LIMIT, holders=1)
+        if is_paged:
+            paper.store.publish(reference)
+            paper.store.relieve()
+
+        def let_go() -> None:
+            if how == "several":
+                paper.store.release_all([reference])
+            elif how == "one":
+                paper.store.release(reference)
+            else:
+                paper.store.remove(reference)
+
+        with suppress(KeyboardInterrupt), interruption():
+            let_go()
+        if reference.holders:
+            let_go()
+        paper.check([])
+        assert paper.store.bytes_in_memory == 0, interruption.where
+
+    assert each_interruption(attempt, "core/paging.py") > 1
 
 
 @pytest.mark.parametrize("is_transacted", [False, True])
