@@ -126,6 +126,23 @@ def test_a_store_that_pages(is_paged: bool, how: str) -> None:
     assert each_interruption(attempt, "core/paging.py") > 1
 
 
+def test_a_message_that_is_dropped() -> None:
+    """Its room was free, and the sender that waited for it slept on."""
+
+    def attempt(interruption: Interruption) -> None:
+        world = PolicyWorld(max_messages=1, overflow="block")
+        world.send("message")
+        (entry,) = world.queue.waiting_entries()
+        waiting = RoomRequest(Signal(), 0)
+        assert not world.queue.claim_room(waiting, or_wait=True)
+        with suppress(KeyboardInterrupt), interruption():
+            world.queue.drop(entry)
+        world.queue.drop(entry)
+        assert waiting.signal.wait(0), f"{interruption.where}: nobody told the sender"
+
+    assert each_interruption(attempt, *FILES, "core/asynchronous_channel.py", "core/policed_queue.py") > 3
+
+
 @pytest.mark.parametrize("is_transacted", [False, True])
 def test_another_subscription_keeps_its_message(is_transacted: bool) -> None:
     """Whoever is interrupted lets go of it once, for itself."""
