@@ -12,7 +12,8 @@ from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.runtime.session import JmsSession
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ResourceError
+from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledBackError
+from tests.provider.interruptions import Interruption, each_interruption
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
     Interrupted,
@@ -263,3 +264,37 @@ class TestInterrupted:
         assert len(acknowledged) == 2
         session.rollback()
         assert drain(consumer) == []
+
+    @pytest.mark.parametrize("error", [RolledBackError, InDoubtError])
+    def test_a_refused_commit_whose_telling_was_interrupted_is_told_by_the_next_one(
+        self, connection: JmsConnection, monkeypatch: pytest.MonkeyPatch, error: type[ProviderError]
+    ) -> None:
+        """Else that one returns, as if it was done."""
+
+        def attempt(interruption: Interruption) -> None:
+            session = connection.create_session(True, Session.SESSION_TRANSACTED)
+            send_texts(session, session.create_queue("orders"), "one")
+            provider = session.provider_session
+
+            def refuse() -> None:
+                patch.undo()
+                provider.rollback()
+                raise error("refused")
+
+            is_told = False
+            with monkeypatch.context() as patch:
+                patch.setattr(provider, "commit", refuse)
+                try:
+                    with interruption():
+                        session.commit()
+                except JMSException:
+                    is_told = True
+                except KeyboardInterrupt:
+                    is_told = vars(provider).get("commit") is refuse  # not even asked yet
+            if not is_told:
+                with pytest.raises(JMSException, match="refused"):
+                    session.commit()
+            session.commit()
+            session.close()
+
+        assert each_interruption(attempt, "runtime/settling.py", "runtime/error_mapping.py") > 5
