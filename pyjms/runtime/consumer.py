@@ -214,9 +214,12 @@ class JmsMessageConsumer(MessageConsumer):
         self.callback = None
 
     def tell_unreturned(self) -> None:
-        """Warn of a message that an interrupted receive has perhaps settled, and that no other receive will return: the consumer is closed."""
+        """Warn of a message that an interrupted receive has perhaps settled, and that no other receive will return: the consumer is closed.
+
+        Not of one that another thread is perhaps about to return.
+        """
         unreturned = self.unreturned
-        if unreturned is not None and self.may_be_settled:
+        if unreturned is not None and self.may_be_settled and self.taker in (NOBODY, get_ident()):
             with suppress(Exception):  # the application's logging
                 _log.warning(
                     "PYJMS-UNRETURNED message %s may be lost: a receive was interrupted while it settled the message, and its consumer "

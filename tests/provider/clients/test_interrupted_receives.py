@@ -438,6 +438,26 @@ def test_what_another_receive_returned_is_not_told_as_lost(
     assert "PYJMS-UNRETURNED" not in caplog.text
 
 
+def test_what_a_thread_is_about_to_return_is_not_told_as_lost_by_one_that_closes(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = Reader(connection, Session.AUTO_ACKNOWLEDGE)
+    reader.send()
+    interrupt(reader, "acknowledge", monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        reader.consumer.receive_no_wait()
+    provider_session = reader.session.provider_session  # type: ignore[attr-defined]  # of the runtime's
+    settle = provider_session.acknowledge
+
+    def close_and_settle(deliveries: object) -> None:
+        elsewhere(reader.consumer.close)
+        settle(deliveries)
+
+    monkeypatch.setattr(provider_session, "acknowledge", close_and_settle)
+    assert reader.consumer.receive_no_wait() is not None
+    assert "PYJMS-UNRETURNED" not in caplog.text
+
+
 @pytest.mark.parametrize("end", ["recover", "rollback", "close the consumer", "close the consumer and commit"])
 def test_what_an_interrupted_receive_took_comes_again(connection: Connection, end: str) -> None:
     """In its place among what was received before it, or to other consumers."""
