@@ -37,12 +37,17 @@ class Work:
 
     def branch(self) -> RecoveredXid:
         """Return one whose work has ended."""
+        xid = self.begin()
+        self.resource.end(xid, XAResource.TMSUCCESS)
+        return xid
+
+    def begin(self) -> RecoveredXid:
+        """Return one whose work has been done, and not ended."""
         self._number += 1
         xid = RecoveredXid(Xid(1, str(self._number).encode(), b""))
         self.resource.start(xid, XAResource.TMNOFLAGS)
         session = self._session
         session.create_producer(session.create_queue("q")).send(session.create_message())
-        self.resource.end(xid, XAResource.TMSUCCESS)
         return xid
 
 
@@ -78,5 +83,23 @@ def test_a_promise(session: JmsXASession) -> None:
                 work.resource.prepare(xid)
             assert raised.value.error_code == XAException.XAER_PROTO, f"{interruption.where}: it is told once"
         work.resource.commit(xid, one_phase=False)
+
+    assert each_interruption(attempt, *FILES) > 3
+
+
+def test_a_commit_in_two_phases(session: JmsXASession) -> None:
+    """It said that there is no such branch, of one that was committed."""
+    work = Work(session)
+
+    def attempt(interruption: Interruption) -> None:
+        xid = work.branch()
+        assert work.resource.prepare(xid) == XAResource.XA_OK
+        with suppress(KeyboardInterrupt), interruption():
+            work.resource.commit(xid, one_phase=False)
+        if interruption.where is not None:
+            work.resource.commit(xid, one_phase=False)
+        with pytest.raises(XAException) as raised:
+            work.resource.commit(xid, one_phase=False)
+        assert raised.value.error_code == XAException.XAER_NOTA, f"{interruption.where}: it is told once"
 
     assert each_interruption(attempt, *FILES) > 3
