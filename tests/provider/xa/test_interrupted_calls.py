@@ -103,3 +103,21 @@ def test_a_commit_in_two_phases(session: JmsXASession) -> None:
         assert raised.value.error_code == XAException.XAER_NOTA, f"{interruption.where}: it is told once"
 
     assert each_interruption(attempt, *FILES) > 3
+
+
+def test_the_end_of_work(session: JmsXASession) -> None:
+    """It said that there is nothing to end, of what it had ended."""
+    work = Work(session)
+
+    def attempt(interruption: Interruption) -> None:
+        xid = work.begin()
+        with suppress(KeyboardInterrupt), interruption():
+            work.resource.end(xid, XAResource.TMSUCCESS)
+        if interruption.where is not None:
+            work.resource.end(xid, XAResource.TMSUCCESS)
+        with pytest.raises(XAException):
+            work.resource.end(xid, XAResource.TMSUCCESS)
+        with suppress(XAException):
+            work.resource.rollback(xid)
+
+    assert each_interruption(attempt, *FILES) > 3
