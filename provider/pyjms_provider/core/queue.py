@@ -100,8 +100,8 @@ class Queue(RestorableQueue, SettlingQueue):
                 handed[0].hand_over(handed[1])
             for consumer in woken:
                 consumer.notify_work()
-        except BaseException:
-            if reference.expiration_ms:
+        except BaseException as error:
+            if reference.expiration_ms and not isinstance(error, Exception):
                 self._note_expiring(reference)
             self._make_up()
             raise

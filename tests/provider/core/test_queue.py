@@ -18,6 +18,7 @@ from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.reference import MessageReference
 from pyjms_provider.core.store import NotAtOnceError
 from tests.provider.helpers import QueueWorld, Reader, entry_of, holders, text_of
 from tests.provider.interruptions import Interruption, each_interruption
@@ -575,3 +576,13 @@ def test_a_closed_queue_lets_go_of_everything_but_what_clients_hold(world: Queue
     for use in (world.send, world.reader, lambda: world.send(unit=world.unit())):
         with pytest.raises(ChannelClosedError, match="queue://orders no longer exists"):
             use()
+
+
+def test_a_message_that_is_refused_is_not_looked_for(world: QueueWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only who is interrupted may have left one that expires, and is not among those that do."""
+    looked_for: list[MessageReference] = []
+    monkeypatch.setattr(Queue, "_note_expiring", lambda _, reference: looked_for.append(reference))
+    world.queue.close()
+    with pytest.raises(ChannelClosedError):
+        world.send(expiration_ms=world.clock.now_ms + 10)
+    assert looked_for == []
