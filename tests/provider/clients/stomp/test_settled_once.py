@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from threading import Event
 
 import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
 from pyjms_provider.clients.stomp.connection import StompConnection
-from pyjms_provider.clients.stomp.epoch import Question, UnansweredError
+from pyjms_provider.clients.stomp.epoch import Epoch, Question, UnansweredError
+from pyjms_provider.clients.stomp.link import Link
+from pyjms_provider.clients.stomp.options import Endpoint
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.protocols.stomp.frames import Frame
-from tests.provider.clients.stomp.fake_broker import FakeBroker
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connected, consume, hasten
 from tests.provider.helpers import make_envelope, text_of
 from tests.provider.interruptions import Interruption, each_interruption
@@ -108,11 +111,18 @@ def test_what_an_interrupted_recover_gave_back_is_given_back_once() -> None:
     assert each_interruption(attempt, "clients/stomp/subscription.py", *FILES) > 3
 
 
+@pytest.mark.parametrize("waits", [False, True], ids=["connected again", "not yet"])
 def test_what_was_said_when_the_interrupt_ended_the_connection_is_settled_again_and_not_delivered(
-    monkeypatch: pytest.MonkeyPatch,
+    *, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second call returned, and the client got them again."""
-    events, told = Events(), Told()
+    """The second call returned, and the client got them again: also where it waited for the connection itself."""
+    events, told, may_connect = Events(), Told(), Event()
+    connect = Link._connect
+
+    def connect_then(link: Link, endpoint: Endpoint) -> Epoch:
+        assert may_connect.wait(PATIENCE_S)
+        return connect(link, endpoint)
+
     with FakeBroker(unanswered={"ACK"}) as broker, connected(broker, events=events) as connection:
         session = connection.open_session(transacted=False)
         consumer = consume(session, told=told)
@@ -122,17 +132,24 @@ def test_what_was_said_when_the_interrupt_ended_the_connection_is_settled_again_
         assert delivery is not None
 
         def be_interrupted(*_: object) -> bool:
-            monkeypatch.undo()
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(connection.link.current().wire, "wait", be_interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(connection.link.current().wire, "wait", be_interrupted)
             session.acknowledge([delivery])
         broker.wait_for("ACK")
+        monkeypatch.setattr(Link, "_connect", connect_then)
         broker.cut()
         events.wait_for(1)
-        connection.link.current()
-        session.acknowledge([delivery])
+        if waits:
+            second = Call(session.acknowledge, [delivery])
+            assert second.is_blocked()
+            may_connect.set()
+            second.result()
+        else:
+            may_connect.set()
+            connection.link.current()
+            session.acknowledge([delivery])
         broker.unanswered.clear()
         broker.deliver(consumer.id, "7", "work", redelivered="true")
         broker.deliver(consumer.id, "8", "next")
