@@ -338,6 +338,25 @@ def test_a_commit_that_is_refused_after_its_interrupt_is_told_by_the_next_one(mo
         assert len(broker.of("COMMIT")) == 1
 
 
+def test_a_commit_in_doubt_is_told_by_the_next_one_if_the_telling_was_interrupted() -> None:
+    """It returned, as if nothing had been open."""
+
+    def attempt(interruption: Interruption) -> None:
+        with FakeBroker(unanswered={"COMMIT"}) as broker, connected(broker) as connection:
+            session = connection.open_session(transacted=True)
+            session.send(make_envelope("a"))
+            hasten(connection.link, timeout_ms=30)
+            try:
+                with suppress(InDoubtError, RolledBackError), interruption():
+                    session.commit()
+            except KeyboardInterrupt:
+                with pytest.raises((InDoubtError, RolledBackError)):
+                    session.commit()
+                    pytest.fail(f"{interruption.where}: nobody was told")
+
+    assert each_interruption(attempt, *FILES[:3]) > 10
+
+
 def test_a_commit_that_the_broker_does_not_know_the_end_of_is_no_rollback() -> None:
     def answer(_: int, frame: Frame) -> None:
         if frame.command == "COMMIT":

@@ -27,6 +27,7 @@ from tests.provider.helpers import make_envelope
 from tests.provider.interruptions import Interruption, each_interruption
 
 XID, OTHER = Xid(1, b"g", b"b"), Xid(1, b"g", b"c")
+UNIT, SECOND = StageName("sink", 0, 0, "a"), StageName("sink", 0, 0, "b")
 FILES = (
     "clients/stomp/profiled/session.py",
     "clients/stomp/epoch.py",
@@ -236,6 +237,30 @@ def test_a_commit_that_was_said_and_lost_its_connection_is_in_doubt(monkeypatch:
         session.commit()
 
 
+@pytest.mark.parametrize(
+    "end", [ProfiledSession.commit, lambda session: session.stage(UNIT, keep_s=60)], ids=["commit", "stage"]
+)
+def test_an_end_in_doubt_is_told_by_the_next_call_if_the_telling_was_interrupted(
+    end: Callable[[ProfiledSession], object],
+) -> None:
+    """It returned, as if nothing had been open."""
+
+    def attempt(interruption: Interruption) -> None:
+        with Peer(unanswered={"COMMIT", "STAGE"}) as peer, linked(peer, options=NO_BEATS) as connection:
+            peer.before_answer = lambda _, frame: answer_stage(peer, frame) if len(peer.of("STAGE")) > 1 else None
+            session = connection.open_session(transacted=True)
+            session.send(make_envelope("a"))
+            hasten(connection.link, timeout_ms=30)
+            try:
+                with suppress(InDoubtError, RolledBackError), interruption():
+                    end(session)
+            except KeyboardInterrupt:
+                assert told_by(lambda: end(session)), interruption.where
+            session.commit()  # of nothing: it was told
+
+    assert each_interruption(attempt, *FILES[:2]) > 10
+
+
 def told_by(act: Callable[[], object]) -> str:
     """Return what a call raises; nothing, if it returns."""
     try:
@@ -290,9 +315,6 @@ def test_a_refusal_of_a_commit_that_is_not_asked_for_again_is_told_to_the_connec
         peer.push(Frame("ERROR", {"receipt-id": receipt, "message": "the disk is full"}))
         events.wait_for(1)
         assert "the disk is full" in str(events.errors[0])
-
-
-UNIT, SECOND = StageName("sink", 0, 0, "a"), StageName("sink", 0, 0, "b")
 
 
 def interrupt(*_: object) -> bool:
