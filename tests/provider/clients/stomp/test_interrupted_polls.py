@@ -36,6 +36,27 @@ def test_a_message_that_an_interrupted_poll_took_is_there_for_the_next_one(*, wa
         assert each_interruption(attempt, *FILES) > 3
 
 
+def test_a_message_that_has_expired_is_counted_off_when_its_poll_is_interrupted() -> None:
+    """Else a consumer that is closed stays subscribed at the broker, as if a client still had it."""
+    told, count = Told(), 0
+    with FakeBroker() as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consume(session, told=told)
+
+        def attempt(interruption: Interruption) -> None:
+            nonlocal count
+            count += 1
+            consumer.set_interested(True)
+            broker.deliver(consumer.id, f"a{count}", expires="1000")
+            told.wait(count)
+            assert poll_twice(consumer, interruption, waits=False) is None, interruption.where
+            assert consumer._unsettled == 0, interruption.where
+
+        assert each_interruption(attempt, *FILES) > 10
+        broker.wait_for("ACK", count)
+        assert len(broker.of("ACK")) == count
+
+
 def test_a_message_that_the_selector_refuses_is_not_delivered_after_an_interrupt() -> None:
     """By its true type: the broker compared texts. It is the judgement that was interrupted."""
     told, count = Told(), 0
