@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.api.xa import XAException, XAResource
-from pyjms.runtime.xa import JmsXASession, RecoveredXid, XAConnectionFactory
+from pyjms.runtime.xa import JmsXAConnection, JmsXASession, RecoveredXid, XAConnectionFactory
 from pyjms.spi.xid import Xid
 from pyjms_provider.broker import stop_broker
 from tests.provider.interruptions import Interruption, each_interruption
@@ -19,12 +19,17 @@ FILES = ("runtime/xa.py", "clients/vm_transactions.py")
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[JmsXASession]:
+def connection(tmp_path: Path) -> Iterator[JmsXAConnection]:
     factory = XAConnectionFactory(f"vm://{NAME}?store=sqlite:///{tmp_path}/s.db")
     with factory.create_xa_connection() as connection:
         connection.start()
-        yield connection.create_xa_session()
+        yield connection
     stop_broker(NAME)
+
+
+@pytest.fixture
+def session(connection: JmsXAConnection) -> JmsXASession:
+    return connection.create_xa_session()
 
 
 class Work:
@@ -37,18 +42,52 @@ class Work:
 
     def branch(self) -> RecoveredXid:
         """Return one whose work has ended."""
-        xid = self.begin()
+        xid = self.open_branch()
         self.resource.end(xid, XAResource.TMSUCCESS)
         return xid
 
-    def begin(self) -> RecoveredXid:
-        """Return one whose work has been done, and not ended."""
+    def open_branch(self) -> RecoveredXid:
+        """Return one whose work has not ended yet."""
         self._number += 1
         xid = RecoveredXid(Xid(1, str(self._number).encode(), b""))
         self.resource.start(xid, XAResource.TMNOFLAGS)
         session = self._session
         session.create_producer(session.create_queue("q")).send(session.create_message())
         return xid
+
+
+def test_the_end_of_work(session: JmsXASession) -> None:
+    """It said that there is no work to end, where the first call had ended it."""
+    work = Work(session)
+
+    def attempt(interruption: Interruption) -> None:
+        xid = work.open_branch()
+        with suppress(KeyboardInterrupt), interruption():
+            work.resource.end(xid, XAResource.TMSUCCESS)
+        if interruption.where is not None:
+            work.resource.end(xid, XAResource.TMSUCCESS)
+        with pytest.raises(XAException) as raised:
+            work.resource.end(xid, XAResource.TMSUCCESS)
+        assert raised.value.error_code == XAException.XAER_PROTO, f"{interruption.where}: it is told once"
+        work.resource.commit(xid, one_phase=True)
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def test_work_that_goes_on_after_an_interrupted_end_is_ended_by_its_own_end(session: JmsXASession) -> None:
+    """And not by what the first call did."""
+    work = Work(session)
+
+    def attempt(interruption: Interruption) -> None:
+        xid = work.open_branch()
+        with suppress(KeyboardInterrupt), interruption():
+            work.resource.end(xid, XAResource.TMSUCCESS)
+        with suppress(XAException):  # it has not ended
+            work.resource.start(xid, XAResource.TMJOIN)
+        work.resource.end(xid, XAResource.TMSUCCESS)
+        work.resource.commit(xid, one_phase=True)
+
+    assert each_interruption(attempt, *FILES) > 10
 
 
 def test_a_commit_in_one_phase(session: JmsXASession) -> None:
@@ -87,13 +126,13 @@ def test_a_promise(session: JmsXASession) -> None:
     assert each_interruption(attempt, *FILES) > 3
 
 
-def test_a_commit_in_two_phases(session: JmsXASession) -> None:
-    """It said that there is no such branch, of one that was committed."""
+def test_a_commit_of_a_promise(session: JmsXASession) -> None:
+    """It said that there is no such branch, which is a fault to be looked into."""
     work = Work(session)
 
     def attempt(interruption: Interruption) -> None:
         xid = work.branch()
-        assert work.resource.prepare(xid) == XAResource.XA_OK
+        work.resource.prepare(xid)
         with suppress(KeyboardInterrupt), interruption():
             work.resource.commit(xid, one_phase=False)
         if interruption.where is not None:
@@ -102,22 +141,28 @@ def test_a_commit_in_two_phases(session: JmsXASession) -> None:
             work.resource.commit(xid, one_phase=False)
         assert raised.value.error_code == XAException.XAER_NOTA, f"{interruption.where}: it is told once"
 
-    assert each_interruption(attempt, *FILES) > 3
+    assert each_interruption(attempt, *FILES) > 5
 
 
-def test_the_end_of_work(session: JmsXASession) -> None:
-    """It said that there is nothing to end, of what it had ended."""
-    work = Work(session)
+def test_a_commit_of_a_promise_that_was_rolled_back_before_it_was_made_again(
+    connection: JmsXAConnection, session: JmsXASession
+) -> None:
+    work, other = Work(session), connection.create_xa_session().xa_resource
 
     def attempt(interruption: Interruption) -> None:
-        xid = work.begin()
+        xid = work.branch()
+        work.resource.prepare(xid)
         with suppress(KeyboardInterrupt), interruption():
-            work.resource.end(xid, XAResource.TMSUCCESS)
-        if interruption.where is not None:
-            work.resource.end(xid, XAResource.TMSUCCESS)
-        with pytest.raises(XAException):
-            work.resource.end(xid, XAResource.TMSUCCESS)
-        with suppress(XAException):
-            work.resource.rollback(xid)
+            work.resource.commit(xid, one_phase=False)
+        if interruption.where is None:
+            return
+        try:
+            other.rollback(xid)
+        except XAException:  # it is committed
+            work.resource.commit(xid, one_phase=False)
+        else:
+            with pytest.raises(XAException) as raised:
+                work.resource.commit(xid, one_phase=False)
+            assert raised.value.error_code == XAException.XAER_NOTA, interruption.where
 
-    assert each_interruption(attempt, *FILES) > 3
+    assert each_interruption(attempt, *FILES) > 5
