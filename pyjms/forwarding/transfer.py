@@ -7,7 +7,7 @@ away the batch is held, not given back: nothing overtakes it, and no delivery is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from random import random
+from random import Random
 
 from pyjms.forwarding.link import Link, duplicate_property_of
 from pyjms.forwarding.marks import undeliverable
@@ -38,7 +38,6 @@ class Transfer:
         plan: Plan,
         targets: Callable[[], Iterable[Target]],
         clock: Clock,
-        chance: Callable[[], float] = random,
     ) -> None:
         """`targets` returns all that `plan` may name at present."""
         self.settings = settings
@@ -52,7 +51,7 @@ class Transfer:
         self._source = Source(settings, self._link(self._here), clock, self._signal, self._must_wait, self._receives)
         self._outlets: dict[Site, Outlet] = {}
         self._portion = Portion()
-        self._delays = Delays(settings.back_off, chance)
+        self._delays = Delays(settings.back_off, Random().random)  # noqa: S311
 
     def _link(self, site: Site) -> Link:
         return Link(site, self._clock, self._signal.set)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import threading
+from random import Random
 from typing import TYPE_CHECKING
 
 from pyjms.errors import ResourceAllocationException
@@ -22,7 +22,7 @@ class Pauses:
 
     def __init__(self, stopped: threading.Event) -> None:
         self._stopped = stopped
-        self._delays = Delays(_BACK_OFF, random.random)
+        self._delays = Delays(_BACK_OFF, Random().random)  # noqa: S311
         self.has_been_well = False
         """Whether there ever was a connection."""
 

@@ -86,6 +86,12 @@ BANS = (
         example="from datetime import datetime\ndatetime.now()",
     ),
     Ban(
+        title="the program's random numbers",
+        names=("random.[a-z]*",),
+        instead="a random.Random of its own: whoever seeds a simulation, or a test, is to get the same numbers again",
+        example="import random\nrandom.random()",
+    ),
+    Ban(
         title="starting threads",
         names=("threading.Thread", "threading.Timer", "_thread.start_new_thread", "concurrent.futures.*Executor"),
         instead="one of the places that own threads: docs/design/threads.md lists them",
