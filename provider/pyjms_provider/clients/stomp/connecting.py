@@ -165,20 +165,14 @@ class _WebSocketChannel(Channel):
         return answers
 
 
-def _is_not_of_a_failure(record: logging.LogRecord) -> bool:
-    """Keep from the log what stomp.py says about a failed attempt: the error that `connect` raises says it."""
-    return not (isinstance(record.msg, str) and record.msg.lower().startswith("could not"))
-
-
-logging.getLogger("stomp.py").addFilter(_is_not_of_a_failure)
-
-
 class _Failures:
-    """Keeps why an attempt failed. stomp.py drops that but for a line in its log, which the level of a logger, or
-    `logging.disable`, does away with; while it handles the error it takes the socket back, and there the error is seen.
+    """Keeps why an attempt failed, and ends with it. stomp.py drops that but for a line in its log, which the level of a logger, or
+    `logging.disable`, does away with, and goes on to work out a pause, by the program's random numbers, for an attempt that it does
+    not make. While it handles the error it takes the socket back, and there the error is seen.
     """
 
     failure: BaseException | None = None
+    running = False
     _made: Any = None
 
     @property
@@ -189,8 +183,9 @@ class _Failures:
     @socket.setter
     def socket(self, made: Any) -> None:
         self._made = made
-        if made is None:
+        if made is None and self.running:
             self.failure = sys.exc_info()[1]
+            raise ConnectFailedException from self.failure
 
 
 class _TcpTransport(_Failures, Transport):  # type: ignore[misc]  # stomp.py has no types

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import random
 import socket
 import ssl
 import subprocess
@@ -159,11 +160,14 @@ def test_a_refused_connect_has_the_brokers_words() -> None:
             wire.open({})
 
 
-def test_a_port_where_nothing_listens_is_told_with_its_reason() -> None:
+def test_a_port_where_nothing_listens_is_told_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     with FakeBroker() as broker:
         url = broker.url
+    state = random.getstate()
     with pytest.raises(ResourceError, match="refused"):
         make_wire(url)
+    assert random.getstate() == state  # stomp.py draws from them the length of a pause
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]  # the error says it
 
 
 @pytest.mark.parametrize(("what", "number"), [("socket.socketpair", 1), ("select.epoll", 1), ("socket.socketpair", 2)])
