@@ -35,11 +35,14 @@ if TYPE_CHECKING:
     from pyjms.runtime.consumer import JmsMessageConsumer
     from pyjms.runtime.session import JmsSession
     from pyjms.runtime.settling import SettlingSession
+    from pyjms.spi.envelope import MessageId
 
 __all__ = ["MAXIMUM_ATTEMPTS", "Dispatcher", "give_back_failed"]
 
 MAXIMUM_ATTEMPTS = 7
 """So many times a listener of an AUTO or DUPS_OK session gets a message that makes it raise: one and six more."""
+
+_LIMITS = Capability.DEAD_LETTERS | Capability.REDELIVERY_LIMITS
 
 _Callback: TypeAlias = Callable[[Message], Any]
 
@@ -58,6 +61,7 @@ class Dispatcher:
     """Serves the listeners of one session, one message at a time and the consumers in turn."""
 
     __slots__ = (
+        "_failing",
         "_failures",
         "_looks_at_all",
         "_ready",
@@ -78,6 +82,8 @@ class Dispatcher:
         """Who may have something, in turn: those whom the provider has woken since they were asked in vain."""
         self._looks_at_all = True
         self._failures = 0
+        self._failing: MessageId | None = None
+        """The message whose listener raised last, once it has been delivered often, and has had none in between that did not raise."""
         self.listening: dict[JmsMessageConsumer, None] = {}
         self.session_callback: _Callback | None = None
         """The listener of the session itself, for `run_loaded` (§8.2.4)."""
@@ -286,7 +292,9 @@ class Dispatcher:
                 # Not before it was read: a thread that works on an earlier message acknowledges all that is in the ledger.
                 session.ledger.delivered(delivery)
                 failure = _call(callback, message)
-                if failure is not None and self._is_endless(delivery):
+                if failure is None:
+                    self._failing = None
+                elif self._is_endless(delivery):
                     self._rest(consumer)
                     is_resting = True
                 self._settle(delivery, failure)
@@ -315,9 +323,14 @@ class Dispatcher:
 
     def _is_endless(self, delivery: Delivery) -> bool:
         """Whether nobody sets aside a message that makes its listener raise so often already: then its consumer rests, or it would be called in a circle."""
-        limits = Capability.DEAD_LETTERS | Capability.REDELIVERY_LIMITS
-        is_limited = bool(self._session.connection.capabilities & limits)
-        return self._session.settles_by_itself and not is_limited and delivery.count >= MAXIMUM_ATTEMPTS
+        session = self._session
+        if not session.settles_by_itself or delivery.count < MAXIMUM_ATTEMPTS:
+            return False
+        if not session.connection.capabilities & _LIMITS:
+            return True
+        # Its own queue may set no limit, as that of the dead letters does not. A higher one is heeded while others are heard in between.
+        before, self._failing = self._failing, delivery.envelope.message_id
+        return delivery.count > MAXIMUM_ATTEMPTS and before == self._failing
 
     def _rest(self, consumer: JmsMessageConsumer | None) -> Rest | None:
         """Have a consumer rest; before the message is there again, which wakes it. None: nobody has loaded the session."""

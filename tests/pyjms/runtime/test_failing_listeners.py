@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from pyjms.spi.provider import ProviderSession
 from pyjms.testing import Fault, Faults
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
+    PATIENCE_S,
     Recorder,
     WatchedClock,
     delivery_count,
@@ -185,6 +187,49 @@ class TestByThemselves:
                 virtual_clock.advance(pause_ms)
             assert recorder.wait_for(12)[-2:] == ["bad", "next"]  # which it gets at once, as it has come round
             within_patience(connection.close)
+
+    @pytest.mark.parametrize("mode", BY_THEMSELVES)
+    def test_the_pauses_grow_where_its_queue_sets_it_aside_nowhere(
+        self, jms_broker_url: str, virtual_clock: WatchedClock, mode: int
+    ) -> None:
+        """A dead letter stays where it is: the listener was called thousands of times a second."""
+        connection = ConnectionFactory(jms_broker_url, clock=virtual_clock).create_connection()
+        session, recorder = connection.create_session(False, mode), Recorder(failing(11, RuntimeError("no")))
+        queue = session.create_queue("DLQ")
+        send_texts(connection.create_session(), queue, "bad", "next")
+        session.create_consumer(queue).message_listener = recorder
+        connection.start()
+        for number, pause_ms in enumerate((100, 200, 400, 800), start=MAXIMUM_ATTEMPTS + 1):
+            virtual_clock.await_wait(pause_ms)
+            assert recorder.texts == ["bad"] * number
+            virtual_clock.advance(pause_ms)
+        assert recorder.wait_for(13)[-2:] == ["bad", "next"]
+        within_patience(connection.close)
+
+    def test_a_higher_limit_needs_no_pause_while_others_are_heard(
+        self, jms_broker_url: str, virtual_clock: WatchedClock
+    ) -> None:
+        with ConnectionFactory(jms_broker_url, clock=virtual_clock).create_connection() as connection:
+            session = connection.create_session()
+            dead, others = session.create_queue("DLQ"), session.create_queue("others")
+            heard: list[str | None] = []
+
+            def work(message: Message) -> None:
+                heard.append(text_of(message))
+                if text_of(message) == "bad":
+                    producer.send(others, sending.create_text_message("good"))
+                    raise RuntimeError("no")
+                if len(heard) >= 50:
+                    enough.set()
+
+            enough, sending = Event(), connection.create_session()
+            producer = sending.create_producer(None)
+            session.create_consumer(dead).message_listener = work
+            session.create_consumer(others).message_listener = work
+            send_texts(connection.create_session(), dead, "bad")
+            connection.start()
+            assert enough.wait(PATIENCE_S)  # nobody moves the clock
+            assert heard[:50] == ["bad", "good"] * 25
 
 
 class TestClient:
