@@ -14,7 +14,19 @@ __all__ = ["Login", "check_queue", "destination", "queue"]
 
 _QUEUE, _TOPIC = "queue:", "topic:"
 _SILENT = logging.NullHandler()
-"""What is logged, the commands tell in their own words."""
+"""What a client logs, the commands tell in their own words."""
+_BROKERS = ("pyjms_provider", "pyjms.store")
+"""What a broker in this process logs, as that of a ``vm://`` URL is: how far its start is, and which messages could not be read."""
+
+
+class _Note(logging.Handler):
+    """Shows at standard error what a broker warns of."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(self.format(record), style="yellow")
+
+
+_NOTE = _Note(logging.WARNING)
 
 
 class Login:
@@ -31,8 +43,9 @@ class Login:
         """Return a connection that is stopped."""
         if self._user is not None and self._password is None:
             self._password = read_password(self._user, self._file)
-        for name in ("pyjms", "pyjms_provider"):
-            logging.getLogger(name).addHandler(_SILENT)
+        logging.getLogger("pyjms").addHandler(_SILENT)
+        for name in _BROKERS:
+            logging.getLogger(name).addHandler(_NOTE)
         factory = ConnectionFactory(url, client_id=client_id)
         connection = factory.create_connection(self._user, self._password)
         connection.exception_listener = _tell
