@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from pyjms.api.session import Session
-from pyjms.errors import IllegalStateException, JMSException
+from pyjms.errors import IllegalArgumentException, IllegalStateException, JMSException
 from pyjms.runtime.session import JmsSession
 
 __all__ = ["SqlConnection", "joined"]
@@ -26,7 +26,11 @@ class SqlConnection(Protocol):
         ...
 
     def begin(self) -> Any:
-        """Begin a transaction."""
+        """Begin a transaction, and return it."""
+        ...
+
+    def get_transaction(self) -> Any:
+        """Return the one that is open; None: there is none."""
         ...
 
     def in_transaction(self) -> bool:
@@ -46,27 +50,35 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
     (``vm://shop?store=…``). connection: a `sqlalchemy.Connection`, of an ORM session its ``connection()``; a transaction is
     begun if it has none, and ended in any case.
 
-    An error in the block rolls both back and goes on. Raises before the block `IllegalStateException` if the session is not transacted,
-    its listeners' thread controls it, or the connection commits each statement by itself (AUTOCOMMIT), and `JMSException` when the
-    provider cannot do this; after it `TransactionRolledBackException` when neither has taken effect, and `JMSException` for an outcome
-    that is not known, or for a connection that leads elsewhere.
+    Nothing else may end either transaction: within the block `session.commit()`, `session.rollback()` and another `joined` of the session raise
+    `IllegalStateException`, and change nothing. An error in the block rolls both back and goes on.
+
+    Raises before the block `IllegalStateException` if the session is not transacted, its listeners' thread controls it, or the connection
+    commits each statement by itself (AUTOCOMMIT), `IllegalArgumentException` for what is no connection, and `JMSException` when the provider
+    cannot do this; after it `TransactionRolledBackException` when neither has taken effect, `IllegalStateException` when the block itself has
+    ended the connection's transaction (then the messages come again, whatever became of the tables), and `JMSException` for an outcome that is
+    not known, or for a connection that leads elsewhere.
     """
     if not isinstance(session, JmsSession):
         raise JMSException(f"{type(session).__name__} is no session of pyjms, so it can join no other transaction")
     session.check_joins()
-    if not connection.in_transaction():
-        connection.begin()
+    _check_connection(connection)
+    transaction = connection.get_transaction() or connection.begin()
     if _commits_by_itself(connection):
         connection.rollback()
         raise IllegalStateException(
             "the connection commits each statement by itself, so nothing could be undone: joined() needs one whose "
             "isolation_level is not AUTOCOMMIT"
         )
+    session.is_joined = True
     try:
         yield
+        _check_joined(connection, transaction)
     except BaseException:
+        session.is_joined = False
         _roll_back(session, connection)
         raise
+    session.is_joined = False
     try:
         session.commit_with(connection)
     except JMSException:  # the session has ended its half, or told that nobody knows
@@ -76,6 +88,26 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
     except BaseException:  # a hook of the engine, or an interrupt: perhaps before the session had begun to commit
         _roll_back(session, connection)
         raise
+
+
+def _check_connection(connection: object) -> None:
+    """Raise `IllegalArgumentException` for what is near to a connection of SQLAlchemy's."""
+    kind = type(connection)
+    is_property = isinstance(getattr(kind, "connection", None), property)  # of an ORM session it is a method
+    if not is_property or not hasattr(kind, "get_transaction"):
+        raise IllegalArgumentException(
+            f"joined() needs a sqlalchemy.Connection, not {kind.__module__}.{kind.__qualname__}: "
+            "of an ORM session pass session.connection(), of an engine engine.connect()"
+        )
+
+
+def _check_joined(connection: SqlConnection, transaction: object) -> None:
+    """Raise `IllegalStateException` if `transaction`, which was joined, is open no more: how it ended SQLAlchemy does not tell."""
+    if connection.get_transaction() is not transaction:
+        raise IllegalStateException(
+            "the block has ended the transaction that joined() ends: what it had changed in the tables is committed already, or "
+            "rolled back; what it did later, and the messages, are rolled back, and what it received comes again"
+        )
 
 
 def _roll_back(session: JmsSession, connection: SqlConnection) -> None:

@@ -52,6 +52,8 @@ class SettlingSession(Session):
         self.gate = DeliveryGate()
         self.provider_session = provider_session
         self.is_closed = False
+        self.is_joined = False
+        """Whether a block of `pyjms.joining.joined` ends the transaction, so that nobody else may."""
         self._mode = mode
         self.settles_by_itself = mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)
         self.settles_at_once = mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
@@ -157,7 +159,7 @@ class SettlingSession(Session):
 
     def check_joins(self) -> None:
         """Raise `JMSException` unless the calling thread may call `commit_with`."""
-        self._check_transaction("commit")
+        self._check_transaction("join")
         self.connection.require(Capability.SHARED_TRANSACTIONS, "transactions that are shared with an application")
 
     def commit_with(self, transaction: object) -> None:
@@ -245,6 +247,10 @@ class SettlingSession(Session):
         self.check_open()
         if self._mode is not AcknowledgeMode.SESSION_TRANSACTED:
             raise IllegalStateException(f"the session is not transacted: {what} needs create_session(True, …)")
+        if self.is_joined:
+            raise IllegalStateException(
+                f"no {what} within joined(): its block commits when it ends, and rolls back if it raises"
+            )
         self._check_thread(what)
 
     def _check_thread(self, what: str) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,16 @@ from urllib.parse import quote
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select, text
+from sqlalchemy.orm import Session as OrmSession
 
-from pyjms import ConnectionFactory, IllegalStateException, JMSException, Session, TransactionRolledBackException
+from pyjms import (
+    ConnectionFactory,
+    IllegalArgumentException,
+    IllegalStateException,
+    JMSException,
+    Session,
+    TransactionRolledBackException,
+)
 from pyjms.joining import joined
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.stores.sql import tables as t
@@ -88,23 +97,25 @@ def serve(session: Session, connection: Connection) -> None:
 
 
 @contextmanager
-def served(factory: ConnectionFactory, database: Engine) -> Iterator[None]:
-    """Have an order served in a transaction that ends with the block."""
+def served(factory: ConnectionFactory, database: Engine) -> Iterator[tuple[Session, Connection]]:
+    """Have an order served in a transaction that ends with the block, of this session and this connection."""
     order(factory)
     with factory.create_connection() as client, database.connect() as connection:
         client.start()
         session = client.create_session(True, Session.SESSION_TRANSACTED)
         with joined(session, connection):
             serve(session, connection)
-            yield
+            yield session, connection
 
 
+@pytest.mark.realises("MOM-9")
 def test_all_of_it_is_true_afterwards(factory: ConnectionFactory, database: Engine) -> None:
     with served(factory, database):
         assert waiting(factory, "bills") == 0
     assert (stock(database), waiting(factory, "orders"), waiting(factory, "bills")) == (4, 0, 1)
 
 
+@pytest.mark.realises("MOM-9")
 def test_an_error_in_the_block_undoes_both(factory: ConnectionFactory, database: Engine) -> None:
     order(factory)
     with factory.create_connection() as client, database.connect() as connection:
@@ -114,6 +125,87 @@ def test_an_error_in_the_block_undoes_both(factory: ConnectionFactory, database:
             serve(session, connection)
             raise KeyError("the application's own")
     assert (stock(database), waiting(factory, "orders"), waiting(factory, "bills")) == (5, 1, 0)
+
+
+def commit(session: Session, _: Connection) -> None:
+    session.commit()
+
+
+def commit_elsewhere(session: Session, _: Connection) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(session.commit).result(PATIENCE_S)
+
+
+def roll_back(session: Session, _: Connection) -> None:
+    session.rollback()
+
+
+def join_again(session: Session, connection: Connection) -> None:
+    with joined(session, connection):
+        pytest.fail("its end would commit what the outer block has done so far")
+
+
+ends_of_the_session = pytest.mark.parametrize("end", [commit, commit_elsewhere, roll_back, join_again])
+
+
+@ends_of_the_session
+def test_nothing_but_the_block_ends_the_transaction_of_the_session(
+    factory: ConnectionFactory, database: Engine, end: Callable[[Session, Connection], None]
+) -> None:
+    with served(factory, database) as (session, connection):
+        with pytest.raises(IllegalStateException, match="within joined"):
+            end(session, connection)
+        assert (waiting(factory, "orders"), waiting(factory, "bills")) == (0, 0)
+    assert (stock(database), waiting(factory, "orders"), waiting(factory, "bills")) == (4, 0, 1)
+
+
+@ends_of_the_session
+def test_who_does_not_catch_the_refusal_of_another_end_has_done_nothing(
+    factory: ConnectionFactory, database: Engine, end: Callable[[Session, Connection], None]
+) -> None:
+    with (
+        pytest.raises(IllegalStateException, match="within joined"),
+        served(factory, database) as (session, connection),
+    ):
+        end(session, connection)
+    assert (stock(database), waiting(factory, "orders"), waiting(factory, "bills")) == (5, 1, 0)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize(("end", "left"), [(Connection.commit, 4), (Connection.rollback, 5)])
+def test_a_block_that_ends_the_transaction_of_the_tables_says_so_and_the_messages_come_again(
+    factory: ConnectionFactory, database: Engine, end: Callable[[Connection], None], left: int, *, goes_on: bool
+) -> None:
+    """What is done after it, too, is rolled back: else it would be committed with messages whose other half may be undone."""
+    order(factory)
+    with factory.create_connection() as client, database.connect() as connection:
+        client.start()
+        session = client.create_session(True, Session.SESSION_TRANSACTED)
+        with (
+            pytest.raises(IllegalStateException, match="has ended the transaction"),
+            joined(session, connection),
+        ):
+            serve(session, connection)
+            end(connection)
+            if goes_on:
+                connection.execute(text("UPDATE stock SET number = 100 WHERE item = 'tea'"))
+        assert (stock(database), waiting(factory, "orders"), waiting(factory, "bills")) == (left, 1, 0)
+        with joined(session, connection):  # both go on
+            serve(session, connection)
+    assert (stock(database), waiting(factory, "orders"), waiting(factory, "bills")) == (left - 1, 0, 1)
+
+
+def test_another_session_that_is_joined_to_the_same_transaction_ends_it(
+    factory: ConnectionFactory, database: Engine
+) -> None:
+    with (
+        pytest.raises(IllegalStateException, match="has ended the transaction"),
+        served(factory, database) as (_, connection),
+        factory.create_connection() as client,
+        joined(client.create_session(True, Session.SESSION_TRANSACTED), connection),
+    ):
+        pass
+    assert (stock(database), waiting(factory, "orders"), waiting(factory, "bills")) == (4, 1, 0)
 
 
 class Away:
@@ -128,6 +220,9 @@ class Away:
 
     def begin(self) -> Any:
         return self._inner.begin()
+
+    def get_transaction(self) -> Any:
+        return self._inner.get_transaction()
 
     def in_transaction(self) -> bool:
         return self._inner.in_transaction()
@@ -294,6 +389,45 @@ def test_a_session_that_is_not_transacted_is_refused(factory: ConnectionFactory,
             pass
 
 
+@pytest.mark.parametrize("given", ["engine", "orm session", "driver's"])
+def test_what_is_no_connection_is_refused_before_the_block(
+    factory: ConnectionFactory, database: Engine, given: str
+) -> None:
+    with (
+        factory.create_connection() as client,
+        OrmSession(database) as orm,
+        database.connect() as connection,
+    ):
+        driver: Any = connection.connection.driver_connection
+        wrong: Any = {"engine": database, "orm session": orm, "driver's": driver}[given]
+        session = client.create_session(True, Session.SESSION_TRANSACTED)
+        with (
+            pytest.raises(
+                IllegalArgumentException, match=r"pass session\.connection\(\), of an engine engine\.connect\(\)"
+            ),
+            joined(session, wrong),
+        ):
+            pytest.fail("the block would be for nothing")
+        assert not orm.in_transaction()
+        session.commit()
+
+
+def test_the_connection_of_an_orm_session_is_joined(factory: ConnectionFactory, database: Engine) -> None:
+    order(factory)
+    with factory.create_connection() as client, OrmSession(database) as orm:
+        client.start()
+        session = client.create_session(True, Session.SESSION_TRANSACTED)
+        with (
+            pytest.raises(IllegalStateException, match="has ended the transaction"),
+            joined(session, orm.connection()),
+        ):
+            serve(session, orm.connection())
+            orm.rollback()
+        with joined(session, orm.connection()):
+            serve(session, orm.connection())
+    assert (stock(database), waiting(factory, "orders"), waiting(factory, "bills")) == (4, 0, 1)
+
+
 # A process is killed between every two statements.
 
 STATEMENTS = 10  # on SQLite; PostgreSQL needs one less
@@ -326,6 +460,7 @@ with ConnectionFactory(url).create_connection() as client, engine.connect() as c
 """
 
 
+@pytest.mark.realises("MOM-9")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fatal", range(1, STATEMENTS + 1))
 def test_a_death_between_any_two_statements_leaves_all_or_nothing(database: Engine, store: str, fatal: int) -> None:

@@ -157,3 +157,23 @@ def test_who_is_interrupted_at_any_place_has_both_or_neither(tmp_path: Path) -> 
     shop.restart()
     assert shop.seen == (0, attempts)  # also what was in doubt, as it was committed
     shop.end()
+
+
+def test_who_is_interrupted_in_a_block_at_any_place_may_end_the_next_transaction(tmp_path: Path) -> None:
+    """Also as it begins: else the session would refuse each commit and each rollback as one within a block that is over."""
+    shop = Shop(f"sqlite:///{tmp_path / 'shop.db'}")
+    served = 0
+
+    def attempt(interruption: Interruption) -> None:
+        nonlocal served
+        with shop.engine.connect() as connection:
+            with suppress(KeyboardInterrupt), interruption(), joined(shop.session, connection):
+                pass
+            shop.session.rollback()
+            shop.order()
+            shop.serve(connection)
+        served += 1
+        assert (shop.served, shop.seen) == (served, (0, served)), interruption.where
+
+    assert each_interruption(attempt, "pyjms/joining.py", "runtime/settling.py", "contextlib.py") > 30
+    shop.end()
