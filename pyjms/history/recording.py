@@ -341,17 +341,20 @@ class Recording:
     def __init__(
         self, directory: Path | str, *, run: str | None = None, synchronous: bool = False, clock: Clock | None = None
     ) -> None:
-        """Make the directory if need be.
+        """Make the directory if need be; where that fails, nothing can be written until somebody else has made it.
 
         `run` names the run, else the directory's name does. `synchronous`: see the module. `clock` stamps what does not
         come from a connection; the default is the system's. Raises `MissingProviderError` without pyarrow.
         """
         self.directory = Path(directory).absolute()
-        self.directory.mkdir(parents=True, exist_ok=True)
         self.ticker = Ticker(self._set_back)
         self.pid = str(os.getpid())
         self.is_synchronous = synchronous
         self._files = _Files(self.directory, run or self.directory.name)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            self._files.fail(error)
         self._now = self.ticker.reader(clock or SystemClock())
         self._events = Flag()
         self._end = Flag()

@@ -65,9 +65,10 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
       provider can do so; a whole number, 0 by default.
     - clock: a `pyjms.spi.Clock` (keyword only); the default follows the system's clock, and freezegun.
     - record: a directory, or as a keyword a `pyjms.history.Recording`: what its connections do is recorded there.
+      Where that cannot be written, the log says so, and the connections work all the same.
     - record_synchronously: true to lose no event when the process is killed, for a `record` that is a directory.
 
-    Raises JMSException for a malformed URL, IllegalArgumentException for an option of another type. An unknown scheme and unknown
+    Raises JMSException for a malformed URL, IllegalArgumentException for an option of another type, or a `record` that names no directory. An unknown scheme and unknown
     options are reported by `create_connection`.
     """
 
@@ -86,7 +87,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
         self._max_unacknowledged = _whole_number(own["max_unacknowledged"] or 0, "max_unacknowledged")
         self._consumer_priority = _whole_number(own["consumer_priority"] or 0, "consumer_priority")
         self._clock = _clock(own["clock"])
-        self._record = own["record"] or None
+        self._record = _record(own["record"])
         self._record_synchronously = _truth(own["record_synchronously"], "record_synchronously")
 
     def __repr__(self) -> str:
@@ -181,6 +182,20 @@ def _truth(value: Any, name: str) -> bool:
     if text not in {"true", "false"}:
         raise IllegalArgumentException(f"{name} must be true or false, not {value!r}")
     return text == "true"
+
+
+def _record(value: Any) -> Any:
+    """Return a recording, or what names a directory; None: nothing is recorded."""
+    if isinstance(value, str):
+        try:
+            path = os.fsencode(value)
+        except UnicodeEncodeError:
+            path = b""
+        if not path or b"\0" in path:
+            raise IllegalArgumentException(
+                f"record must name a directory, or be a pyjms.history.Recording, not {value!r}; leave it out to record nothing"
+            )
+    return value or None
 
 
 def _clock(value: Any) -> Clock:

@@ -13,7 +13,7 @@ from threading import Thread
 
 import pytest
 
-from pyjms import ConnectionFactory, Session
+from pyjms import ConnectionFactory, IllegalArgumentException, Session
 from pyjms.history import Recording, check, read, record, recording
 from pyjms.history.events import BEGIN_TX, EXPIRE, OK, SEND
 from pyjms.history.journal import JournalFile
@@ -260,6 +260,43 @@ def test_a_connection_can_be_made_where_nothing_can_be_written(tmp_path: Path, s
     assert [event.op for event in history.events].count(SEND) == 1
     assert history.cut_off == ((made.pid,) if synchronous else ())
     assert not check(history).violations
+
+
+@pytest.mark.parametrize("synchronous", [False, True])
+@pytest.mark.parametrize("below", ["", "history"])
+def test_a_connection_can_be_made_where_the_directory_cannot_be(
+    tmp_path: Path, below: str, caplog: pytest.LogCaptureFixture, *, synchronous: bool
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("not ours")
+    directory = file / below
+    url = f"vm://no-directory?record={directory}&record_synchronously={str(synchronous).lower()}"
+    with ConnectionFactory(url).create_connection() as connection:
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        producer = session.create_producer(session.create_queue("q"))
+        producer.send(session.create_text_message("before"))
+    assert file.read_text() == "not ours"
+    (told,) = caplog.records
+    assert told.getMessage().startswith(f"the recording in {directory} lacks events from now on")
+    file.unlink()
+    directory.mkdir(parents=True)
+    with ConnectionFactory(url).create_connection() as connection:
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        session.create_producer(session.create_queue("q")).send(session.create_text_message("after"))
+    history = read(directory)
+    assert SEND in {event.op for event in history.events}
+    assert history.cut_off == (str(os.getpid()),)
+
+
+@pytest.mark.parametrize("value", ["", "a\0b", "a\ud800"])
+def test_what_can_name_no_directory_is_refused(value: str) -> None:
+    with pytest.raises(IllegalArgumentException, match=r"record must name a directory.*leave it out"):
+        ConnectionFactory("vm://no-directory", record=value)
+
+
+def test_an_option_without_a_value_is_refused() -> None:
+    with pytest.raises(IllegalArgumentException, match=r"record must name a directory.*leave it out"):
+        ConnectionFactory("vm://no-directory?record=")
 
 
 @pytest.mark.parametrize("synchronous", [False, True])
