@@ -26,7 +26,9 @@ from pyjms_provider.stores.sql import patience as patience_module
 from pyjms_provider.stores.sql import postgresql as postgresql_module
 from pyjms_provider.stores.sql import schema as schema_module
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
+from pyjms_provider.stores.sql.configuration import store as store_module
 from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.configuration_suite import BROKER
 from pyjms_provider.stores.testing.world import World, xid
 from tests.provider.postgresql import PostgresqlServer
 from tests.provider.stores.unwatched import UnwatchedClock
@@ -260,6 +262,30 @@ def test_who_frees_the_lock_does_not_wait_as_long_as_for_other_answers(
         configuration.close()
         assert monotonic() - began_s < LONG_S
     assert len(errors) == 1
+
+
+def test_a_configuration_in_doubt_is_closed_in_limited_time(
+    postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that does not answer is to take it back. Who stops waits no longer for that than for all else."""
+    monkeypatch.setattr(store_module, "SETTLE_MS", 0)
+    url = f"{postgresql.make_store()}&pyjms_answer_timeout={4 * LONG_S}&connect_timeout=2"
+    configuration = SqlConfigurationStore(url)
+    configuration.open("test")
+    real = psycopg.Connection.commit
+
+    def lose(connection: psycopg.Connection[Any]) -> None:
+        real(connection)
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    with monkeypatch.context() as lost, pytest.raises(InDoubtError):
+        lost.setattr(psycopg.Connection, "commit", lose)
+        configuration.update([BROKER])
+    monkeypatch.setattr(patience_module, "CLOSING_MS", 300)
+    with postgresql.standing_still():
+        began_s = monotonic()
+        configuration.close()
+        assert monotonic() - began_s < LONG_S
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "86401", "long", "1&pyjms_answer_timeout=2"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -104,6 +105,7 @@ class SqlConfigurationStore(ConfigurationStore):
         self._opening = 0
         self._doubtful: dict[str, RowMapping | None] = {}
         """What was kept under the ids of changes in doubt before these, None: nothing."""
+        self._hasten: Callable[[], None] = _nothing
         self._let_go: Callable[[], None] = _nothing
 
     @property
@@ -168,12 +170,8 @@ class SqlConfigurationStore(ConfigurationStore):
             held.close()
             engine.dispose()
             raise HeldStoreError(f"{self.where} is held by {who}; stop that first, or name another database")
-
-        def let_go() -> None:
-            patience.hasten()
-            _unlock(held)
-
-        return engine, let_go
+        self._hasten = patience.hasten
+        return engine, partial(_unlock, held)
 
     def _prepare(self, connection: Connection, holder: str) -> int:
         """Make the tables, or check them; return the number of this opening."""
@@ -292,6 +290,7 @@ class SqlConfigurationStore(ConfigurationStore):
 
     def close(self) -> None:
         engine, self._engine = self._engine, None
+        self._hasten()  # or a server that does not answer would be waited for as long as while it is used
         if engine is not None and self._doubtful:
             with suppress(SQLAlchemyError, StoreError):  # then whoever opens it next may find the change, as was told
                 self._write(engine, _Change())
