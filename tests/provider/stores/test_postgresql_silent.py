@@ -208,8 +208,8 @@ def test_a_broker_can_be_stopped_while_clients_wait(
 
 
 def test_who_reads_all_that_is_kept_waits_as_long_as_it_takes(postgresql: PostgresqlServer) -> None:
-    cancelled = Signal()
-    with opened(postgresql.make_store() + QUICK, cancelled) as world:
+    cancelled, url = Signal(), postgresql.make_store()
+    with opened(url + QUICK, cancelled) as world:
         journal = world.journal
         assert isinstance(journal, SqlJournal)
         database = journal._database
@@ -217,10 +217,12 @@ def test_who_reads_all_that_is_kept_waits_as_long_as_it_takes(postgresql: Postgr
             connection.exec_driver_sql("SELECT pg_sleep(1.5)")
         with database.streaming() as run:
             assert len(list(run("SELECT pg_sleep(1.5)"))) == 1
-        with pytest.raises(StoreError, match=r"not answered for \d"):
-            database.query("SELECT pg_sleep(20)")
-        with pytest.raises(StoreError, match=r"not answered for \d"), database.reading() as connection:
-            connection.exec_driver_sql("SELECT pg_sleep(20)")
+        with postgresql.connect() as other, other.transaction():
+            other.execute(f"LOCK TABLE {url.rpartition('%3D')[2]}.pyjms_message IN ACCESS EXCLUSIVE MODE".encode())
+            with pytest.raises(StoreError, match=r"not answered for \d"):
+                database.query("SELECT id FROM pyjms_message")
+            with pytest.raises(StoreError, match=r"not answered for \d"), database.reading() as connection:
+                connection.exec_driver_sql("SELECT id FROM pyjms_message")
         cancelled.set()
         with pytest.raises(StoreError, match="cancelled"), database.reading(is_beginning=True) as connection:
             connection.exec_driver_sql("SELECT pg_sleep(20)")

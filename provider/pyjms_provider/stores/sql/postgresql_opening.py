@@ -23,7 +23,7 @@ from pyjms_provider.stores.stand_by import HOW_TO_STAND_BY, acquire
 try:
     from psycopg.errors import LockNotAvailable
 
-    from pyjms_provider.stores.sql.patience import DEFAULT_LIMIT_MS, Patience, unhurried
+    from pyjms_provider.stores.sql.patience import ANSWER_OPTION, DEFAULT_LIMIT_MS, Patience, unhurried
     from pyjms_provider.stores.sql.postgresql import HolderConnection, PostgresqlDatabase, UnloggedDatabase, understand
 except ModuleNotFoundError as error:
     raise UnsupportedStoreError(
@@ -50,8 +50,6 @@ _CONNECTING: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-_ANSWER: Final = "pyjms_answer_timeout"
-"""The option of a store's URL that says how long the server may be silent, in seconds."""
 _LONGEST_S: Final = 86_400
 _IS_LOGGED: Final = "SELECT relpersistence <> 'u' FROM pg_class WHERE oid = %s::regclass"
 _LOCKING: Final = (
@@ -89,12 +87,12 @@ def open_postgresql(wanted: Wanted) -> tuple[PostgresqlDatabase, Paging, Meta]:
 
 def patience_of(url: URL, clock: Clock, cancelled: Signal | None = None) -> Patience:
     """Return how long to wait for answers, as a store's URL says; `cancelled` ends its opening. Raises `UrlError`."""
-    wanted = url.query.get(_ANSWER)
+    wanted = url.query.get(ANSWER_OPTION)
     if wanted is None:
         return Patience(clock, cancelled=cancelled)
     if not isinstance(wanted, str) or not re.fullmatch("[1-9][0-9]{0,4}", wanted) or int(wanted) > _LONGEST_S:
         raise UrlError(
-            f"{wanted!r} is no value of {_ANSWER}; write seconds, from 1 to {_LONGEST_S}, as {DEFAULT_LIMIT_MS / 1000:.0f}"
+            f"{wanted!r} is no value of {ANSWER_OPTION}; write seconds, from 1 to {_LONGEST_S}, as {DEFAULT_LIMIT_MS / 1000:.0f}"
         )
     return Patience(clock, int(wanted) * 1000.0, cancelled=cancelled)
 
@@ -107,7 +105,7 @@ def make_engine(url: URL, patience: Patience) -> Engine:
     wanted["options"] = f"{_SESSION} {options if isinstance(options, str) else ' '.join(options)}".strip()
     try:
         engine = create_engine(
-            url.difference_update_query(["options", _ANSWER]),
+            url.difference_update_query(["options", ANSWER_OPTION]),
             paramstyle="format",
             isolation_level="AUTOCOMMIT",
             connect_args=wanted,

@@ -1,0 +1,198 @@
+"""PostgreSQL that is well, and at work on one statement for longer than a server may be silent, as on a branch of a million messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from pyjms.spi.clock import Signal
+from pyjms.spi.errors import InDoubtError, ProviderError
+from pyjms_provider.core.journal import BranchOutcome, Changes
+from pyjms_provider.settings import StoreSettings
+from pyjms_provider.stores.errors import StoreError
+from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql import patience as patience_module
+from pyjms_provider.stores.sql import postgresql as postgresql_module
+from pyjms_provider.stores.sql.patience import PatientConnection
+from pyjms_provider.stores.sql.postgresql import PostgresqlDatabase
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.world import World, xid
+from tests.provider.postgresql import PostgresqlServer
+from tests.provider.stores.unwatched import UnwatchedClock
+
+LONG_S = 30
+LIMIT_MS = 200.0
+"""So long the server may be silent here."""
+
+
+class Slow:
+    """A store whose server needs as long as it is told to."""
+
+    def __init__(self, postgresql: PostgresqlServer) -> None:
+        self._postgresql = postgresql
+        self.url = postgresql.make_store()
+        self._schema = self.url.rpartition("%3D")[2]
+        self.cancelled = Signal()
+        self.home = JournalHome(self._open)
+        self.world = World(self.home)
+
+    def _open(self, holder: str) -> SqlJournal:
+        journal = open_journal(StoreSettings(url=self.url), holder, UnwatchedClock(), cancelled=self.cancelled)
+        assert isinstance(journal, SqlJournal)
+        assert isinstance(journal._database, PostgresqlDatabase)
+        self.patience = journal._database._patience
+        self.patience.limit_ms = LIMIT_MS
+        return journal
+
+    @property
+    def journal(self) -> SqlJournal:
+        assert isinstance(self.world.journal, SqlJournal)
+        return self.world.journal
+
+    @property
+    def holder(self) -> Any:
+        """The connection that holds the store."""
+        return self.journal._database._holder.connection  # type: ignore[attr-defined]
+
+    def run(self, statement: str) -> list[tuple[object, ...]]:
+        """Run a statement of an administrator's, in which SCHEMA is the store's; return the rows, if it has some."""
+        with self._postgresql.connect() as connection:
+            cursor = connection.execute(statement.replace("SCHEMA", self._schema).encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def slow_down(self, event: str, table: str, seconds: float) -> None:
+        """Have each statement on a table need so long."""
+        self.run(
+            f"CREATE FUNCTION SCHEMA.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep({seconds}); "
+            f"RETURN NULL; END $$; CREATE TRIGGER slow AFTER {event} ON SCHEMA.{table} FOR EACH STATEMENT "
+            "EXECUTE FUNCTION SCHEMA.slow()"
+        )
+
+
+@pytest.fixture
+def slow(postgresql: PostgresqlServer) -> Iterator[Slow]:
+    slow = Slow(postgresql)
+    yield slow
+    slow.home.close()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Signal:
+    """Is set when the server has said of a connection that it is at work for it, or that it is not."""
+    asked, real = Signal(), PatientConnection._is_served
+
+    def is_served(connection: PatientConnection) -> bool:
+        try:
+            return real(connection)
+        finally:
+            asked.set()
+
+    monkeypatch.setattr(PatientConnection, "_is_served", is_served)
+    return asked
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_end_of_a_large_branch_is_waited_for(slow: Slow, asked: Signal, commit: bool) -> None:
+    """It was begun again each time, was never done, and kept the others from writing: a noted end goes along with what is sent next."""
+    prepared, sent = slow.world.message(), slow.world.message()
+    slow.world.prepare(1, prepared)
+    slow.slow_down("UPDATE" if commit else "DELETE", "pyjms_message", 1.0)
+    before = slow.holder
+    if commit:
+        slow.world.decide(1, commit=True)
+    else:
+        slow.journal.note(Changes(outcomes=[BranchOutcome(xid(1), commit=False)]))
+    slow.world.add(sent)
+    assert asked.wait(0)
+    assert slow.holder is before
+    found = slow.world.reopen()
+    assert [message for message, _ in found.ids] == [
+        each.reference.id for each in ([prepared] if commit else []) + [sent]
+    ]
+    assert found.recovery.branches == []
+
+
+def test_a_query_that_takes_long_is_waited_for(slow: Slow, asked: Signal) -> None:
+    assert slow.journal._database.query("SELECT 7 FROM pg_sleep(1.0)") == [(7,)]
+    assert asked.wait(0)
+
+
+def test_an_answer_that_comes_while_the_server_is_asked_is_taken(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_served(connection: PatientConnection) -> bool:
+        state = f"SELECT state FROM pg_stat_activity WHERE pid = {connection.info.backend_pid}"
+        while slow.run(state) != [("idle",)]:
+            pass
+        return False
+
+    monkeypatch.setattr(PatientConnection, "_is_served", is_served)
+    assert slow.journal._database.query("SELECT 7 FROM pg_sleep(0.5)") == [(7,)]
+
+
+def test_a_server_that_waits_for_somebody_else_is_not_waited_for(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the option that gives it more time."""
+    monkeypatch.setattr(postgresql_module, "SETTLE_MS", 0)
+    with slow._postgresql.connect() as other, other.transaction():
+        other.execute(f"LOCK TABLE {slow._schema}.pyjms_message IN ACCESS EXCLUSIVE MODE".encode())
+        with pytest.raises(InDoubtError, match=r"not answered for \d+\.\d s; pyjms_answer_timeout in the store's URL"):
+            slow.world.add(slow.world.message())
+
+
+@pytest.mark.parametrize("answer", ["none", "an error"])
+def test_a_server_that_does_not_say_that_it_is_at_work_is_given_up(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    """Its disk hangs, perhaps, so that it cannot force what the question has it write."""
+    monkeypatch.setattr(patience_module, "ASKING_MS", LIMIT_MS)
+    question = f"SELECT true, pg_sleep({LONG_S}) WHERE 0 < %s" if answer == "none" else "SELECT 1 / 0 WHERE 0 < %s"
+    monkeypatch.setattr(patience_module, "_AT_WORK", question)
+    with pytest.raises(StoreError, match=r"not answered for \d"):
+        slow.journal._database.query(f"SELECT pg_sleep({LONG_S})")
+
+
+def test_a_stop_ends_the_wait_for_a_statement_that_takes_long(
+    slow: Slow, asked: Signal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience_module, "CLOSING_MS", 3 * LIMIT_MS)
+    slow.slow_down("INSERT", "pyjms_message", 4 * LONG_S)
+    errors: list[ProviderError] = []
+
+    def send() -> None:
+        try:
+            slow.world.add(slow.world.message())
+        except ProviderError as error:
+            errors.append(error)
+
+    sending = Thread(target=send)
+    sending.start()
+    assert asked.wait(LONG_S)
+    slow.journal.close(clean=True)
+    sending.join(LONG_S)
+    assert [type(error) for error in errors] == [InDoubtError]
+    assert "the store is being closed" in str(errors[0])
+
+
+def test_who_is_interrupted_while_he_asks_leaves_a_store_that_goes_on(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow.slow_down("INSERT", "pyjms_message", 4 * LONG_S)
+
+    def interrupt(*_arguments: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupted, pytest.raises(KeyboardInterrupt):
+        interrupted.setattr(PatientConnection, "_is_served", interrupt)
+        slow.world.add(slow.world.message())
+    slow.run("DROP TRIGGER slow ON SCHEMA.pyjms_message")
+    sent = slow.world.message()
+    slow.world.add(sent)
+    assert [message for message, _ in slow.world.reopen().ids] == [sent.reference.id]
+
+
+def test_who_cancels_the_start_does_not_wait_for_a_statement_that_takes_long(slow: Slow, asked: Signal) -> None:
+    slow.cancelled.set()
+    with pytest.raises(StoreError, match=r"not answered for \d"):
+        slow.journal._database.query(f"SELECT pg_sleep({LONG_S})")
+    assert not asked.wait(0)
