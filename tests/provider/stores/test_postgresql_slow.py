@@ -10,13 +10,14 @@ import pytest
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import InDoubtError, ProviderError
+from pyjms.testing import VirtualClock
 from pyjms_provider.core.journal import BranchOutcome, Changes
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import patience as patience_module
 from pyjms_provider.stores.sql import postgresql as postgresql_module
-from pyjms_provider.stores.sql.patience import PatientConnection
+from pyjms_provider.stores.sql.patience import CLOSING_MS, DEFAULT_LIMIT_MS, UNLOCKING_MS, Patience, PatientConnection
 from pyjms_provider.stores.sql.postgresql import PostgresqlDatabase
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, xid
@@ -196,3 +197,32 @@ def test_who_cancels_the_start_does_not_wait_for_a_statement_that_takes_long(slo
     with pytest.raises(StoreError, match=r"not answered for \d"):
         slow.journal._database.query(f"SELECT pg_sleep({LONG_S})")
     assert not asked.wait(0)
+
+
+def test_a_query_that_was_slow_while_the_store_is_closed_leaves_it_clean(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody connects any more, but the last commit had no time at all: messages came flagged that nobody had received."""
+    monkeypatch.setattr(patience_module, "CLOSING_MS", LIMIT_MS)
+    slow.slow_down("UPDATE", "pyjms_meta", 0.3)
+    slow.patience.limit_ms = DEFAULT_LIMIT_MS
+    slow.journal.hasten()
+    with pytest.raises(StoreError, match="the store is being closed"):
+        slow.journal._database.query(f"SELECT pg_sleep({LONG_S})")
+    slow.journal.close(clean=True)
+    assert slow.run("SELECT clean FROM SCHEMA.pyjms_meta") == [(True,)]
+
+
+def test_the_time_of_who_stops_begins_with_the_stop() -> None:
+    clock = VirtualClock()
+    patience = Patience(clock)
+    clock.advance(20_000)
+    patience.hasten()
+    assert patience.lack(20_000, patience.limit_ms) is None
+    clock.advance(int(CLOSING_MS) - 1)
+    patience.hasten()
+    assert patience.lack(20_000 + CLOSING_MS - 1, patience.limit_ms) is None
+    clock.advance(1)
+    assert patience.lack(20_000 + CLOSING_MS, patience.limit_ms) is not None
+    assert patience.lack(UNLOCKING_MS - 1, patience.limit_ms) is None
+    assert patience.lack(UNLOCKING_MS, patience.limit_ms) is not None

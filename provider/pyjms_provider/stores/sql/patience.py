@@ -32,7 +32,8 @@ DEFAULT_LIMIT_MS: Final = 30_000.0
 CLOSING_MS: Final = 10_000.0
 """So long, at most, once the store is about to be closed."""
 UNLOCKING_MS: Final = 1_000.0
-"""So long for who frees the lock: when the connection is closed the server does that, too, a moment later."""
+"""So long for who frees the lock: when the connection is closed the server does that, too, a moment later. And for all others once somebody
+has waited for `CLOSING_MS` in vain."""
 ASKING_MS: Final = 5_000.0
 """So long for the answer whether the server is at work for another connection; and before for connecting, as it does by default."""
 _AT_WORK: Final = (
@@ -52,17 +53,19 @@ class Patience:
         self.clock = clock
         self.limit_ms = limit_ms
         self.has_given_up = False
-        """The server was silent while the store is about to be closed: nobody asks it any more."""
-        self._is_closing = False
+        """The server was silent while the store is about to be closed: nobody connects to it any more, and who is connected waits for
+        `UNLOCKING_MS`. Not for less: perhaps it is well, and was slow with one statement."""
+        self._closing_since_ms: float | None = None
         self._cancelled = cancelled
 
     def hasten(self) -> None:
         """Hear that the store is about to be closed. May be repeated."""
-        self._is_closing = True
+        if self._closing_since_ms is None:
+            self._closing_since_ms = self.clock.monotonic_ms()
 
     def may_last(self) -> bool:
         """Return whether a wait may go on beyond its time if the server is at work: nobody ends the start, or closes the store."""
-        return not self._is_closing and not self._was_cancelled()
+        return self._closing_since_ms is None and not self._was_cancelled()
 
     def connect(self, *arguments: Any, **options: Any) -> PatientConnection:
         """Connect as psycopg does. Raises its errors."""
@@ -71,7 +74,7 @@ class Patience:
         try:
             connection = PatientConnection.connect(*arguments, **options)
         except psycopg.errors.ConnectionTimeout:
-            self.has_given_up = self._is_closing
+            self.has_given_up = self._closing_since_ms is not None
             raise
         connection.patience = self
         connection.connect_beside = partial(self.connect, *arguments, **{**options, "autocommit": True})
@@ -82,9 +85,10 @@ class Patience:
         if math.isinf(limit_ms) and self._was_cancelled():
             return "the start was cancelled"
         silence = f"the server has not answered for {silent_ms / 1000:.1f} s"
-        if self._is_closing:
-            limit_ms = min(limit_ms, CLOSING_MS)
-            if self.has_given_up or silent_ms >= limit_ms:
+        if self._closing_since_ms is not None:
+            limit_ms = min(limit_ms, UNLOCKING_MS if self.has_given_up else CLOSING_MS)
+            # from then on: an answer may be about to come
+            if min(silent_ms, self.clock.monotonic_ms() - self._closing_since_ms) >= limit_ms:
                 self.has_given_up = True
                 return f"{silence}, and the store is being closed"
         elif silent_ms >= limit_ms:
