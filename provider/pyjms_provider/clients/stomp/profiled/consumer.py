@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
-from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
+from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, Said
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
@@ -60,6 +60,8 @@ class ProfiledConsumer(ProviderConsumer):
         self._arrived: deque[Arrived | Frame] = deque()
         self._to_say: deque[tuple[Epoch, Frame]] = deque()
         self._is_speaking = False
+        self._said = Said()
+        """Whether the first of it is on its way: its receipt comes once, so it must be said once."""
         self._epoch: Epoch | None = None
         """Where the broker knows the consumer."""
         self._credit = 0
@@ -295,7 +297,8 @@ class ProfiledConsumer(ProviderConsumer):
             if self._epoch is not epoch:
                 return []
             self._credit = 0
-            return self._take_unseen(keep=0)
+            unseen, self._arrived = self._arrived, deque()
+            return [_number_of(each) for each in unseen]
 
     def resume(self) -> None:
         """Let the broker push again, if it is wanted."""
@@ -347,7 +350,8 @@ class ProfiledConsumer(ProviderConsumer):
             with suppress(InterruptedLinkError, ClosedError):  # then all of the connection, or of the session, is back
                 self._see_returned(epoch)
 
-    # Credit: the lock is held
+    # Credit: the lock is held. What is said is made first, and then noted together with what it changes, without a call in between
+    # in which the main thread could be interrupted: else it would be counted and never said.
 
     def _grant(self) -> None:
         """Say what fills the window."""
@@ -355,16 +359,17 @@ class ProfiledConsumer(ProviderConsumer):
             return
         credit = self._window - len(self._arrived) - max(0, self._credit)
         if credit > 0:
+            frame = verbs.Credit(subscription=self.name, credit=credit).write()
             self._credit += credit
-            self._to_say.append((self._epoch, verbs.Credit(subscription=self.name, credit=credit).write()))
+            self._to_say += ((self._epoch, frame),)
 
     def _revoke(self) -> None:
         """Say that nothing more is wanted, and give back what was not handed out."""
         if self._epoch is not None and self._credit > 0:
+            frame = verbs.Credit(subscription=self.name, revoke=True).write(self._receipt())
             self._credit = 0
             self._revocations += 1
-            frame = verbs.Credit(subscription=self.name, revoke=True).write(self._receipt())
-            self._to_say.append((self._epoch, frame))
+            self._to_say += ((self._epoch, frame),)
         self._return(keep=0)
 
     def _receipt(self) -> str:
@@ -372,17 +377,15 @@ class ProfiledConsumer(ProviderConsumer):
 
     def _return(self, *, keep: int) -> None:
         """Give back what has come and was not handed out, but for the first `keep`."""
-        numbers = self._take_unseen(keep=keep)
-        if numbers and self._epoch is not None:
-            self._revocations += 1
-            self._returned = delivery_ids(numbers)
-            verb = verbs.GiveBack(session=self._session.name, ids=self._returned, unseen=True)
-            self._to_say.append((self._epoch, verb.write(self._receipt())))
-
-    def _take_unseen(self, *, keep: int) -> list[int]:
-        frames = list(self._arrived)
-        self._arrived = deque(frames[:keep])
-        return [_number_of(frame) for frame in frames[keep:]]
+        arrived = list(self._arrived)
+        if self._epoch is None or len(arrived) <= keep:
+            return
+        kept, ids = deque(arrived[:keep]), delivery_ids([_number_of(each) for each in arrived[keep:]])
+        frame = verbs.GiveBack(session=self._session.name, ids=ids, unseen=True).write(self._receipt())
+        self._revocations += 1
+        self._returned = ids
+        self._to_say += ((self._epoch, frame),)
+        self._arrived = kept
 
     # The lock is not held
 
@@ -390,26 +393,27 @@ class ProfiledConsumer(ProviderConsumer):
         """Say what is to be said, unless another thread does so. Never waits for room: a `receive` ends at its own time."""
         if not self._to_say:
             return
+        said = self._said
         while True:
-            is_mine = is_said = False
+            is_mine = False
             try:
                 with self._lock:
                     if self._is_speaking or not self._to_say:
                         return
                     is_mine = self._is_speaking = True
+                    said.is_said = False
                     epoch, frame = self._to_say[0]
                 receipt = frame.headers.get("receipt")
                 if receipt is not None:
                     epoch.expect(receipt, partial(self._revoked, epoch))
-                epoch.post(frame, needs_room=False)
-                is_said = True
+                epoch.post(frame, needs_room=False, said=said)
             except InterruptedLinkError:
-                is_said = True  # it ended with the connection
+                said.is_said = True  # it ended with the connection
             finally:
                 if is_mine:
                     with self._lock:
                         self._is_speaking = False
-                        if is_said:
+                        if said.is_said:
                             self._to_say.popleft()
 
 
