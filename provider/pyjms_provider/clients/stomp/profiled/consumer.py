@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -77,6 +77,7 @@ class ProfiledConsumer(ProviderConsumer):
         """What went back last."""
         self._numbers = count(1)
         self._is_withdrawn = False
+        """Whether what has come is about to go back: nothing is handed out, and no credit given, until `resume`."""
         self._is_closed = False
         self._is_cut = False
         """Whether the last call of `close` was interrupted: the next one does all of it again."""
@@ -187,7 +188,8 @@ class ProfiledConsumer(ProviderConsumer):
                 epoch = self._epoch
                 if self._is_closed:
                     return None
-                is_found = epoch is not None and self._connection.is_started and bool(self._arrived)
+                may_take = epoch is not None and not self._is_withdrawn and self._connection.is_started
+                is_found = may_take and bool(self._arrived)
                 if is_found:
                     found = self._arrived[0]
                     del self._arrived[0]  # no call, after which an interrupt would find it nowhere
@@ -283,7 +285,7 @@ class ProfiledConsumer(ProviderConsumer):
             self._on_ready()
 
     def withdraw(self, epoch: Epoch) -> list[int]:
-        """Let the broker push nothing more; return the numbers of what has come and was not handed out.
+        """Let the broker push nothing more, and hand out nothing, until `resume`; return the numbers of what has come till then.
 
         Raises `ProviderError`, `InterruptedLinkError`.
         """
@@ -297,12 +299,18 @@ class ProfiledConsumer(ProviderConsumer):
             if self._epoch is not epoch:
                 return []
             self._credit = 0
-            unseen, self._arrived = self._arrived, deque()
-            return [_number_of(each) for each in unseen]
+            return [_number_of(each) for each in self._arrived]
 
-    def resume(self) -> None:
-        """Let the broker push again, if it is wanted."""
+    def resume(self, returned: Collection[int]) -> None:
+        """Let the broker push again, if it is wanted; `returned`: what has gone back of what had come. May be repeated.
+
+        What has not gone back goes now, and credit is revoked now, if whoever withdrew was interrupted before: it is here until then.
+        """
         with self._lock:
+            if self._is_withdrawn:
+                left = deque([each for each in self._arrived if _number_of(each) not in returned])
+                self._arrived = left
+                self._revoke()
             self._is_withdrawn = False
             if self._is_interested:
                 self._grant()

@@ -378,18 +378,24 @@ class ProfiledSession(ProviderSession):
 
     def _give_back(self, epoch: Epoch, verb: verbs.Verb) -> None:
         """Give messages back to their old places: what was fetched after them goes back, too, so that they come first."""
-        consumers = self.consumers()
+        consumers, returned = self.consumers(), frozenset[int]()
         try:
-            unseen = [number for consumer in consumers for number in consumer.withdraw(epoch)]
+            unseen = frozenset([number for consumer in consumers for number in consumer.withdraw(epoch)])
             if unseen:
                 ids = delivery_ids(sorted(unseen))
                 epoch.ask(verbs.GiveBack(session=self.name, ids=ids, unseen=True).write())
+                returned = unseen
             epoch.ask(verb.write())
         except InterruptedLinkError:
             _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)  # all is the broker's again
         finally:
-            for consumer in consumers:
-                consumer.resume()
+            try:
+                for consumer in consumers:
+                    consumer.resume(returned)
+            except BaseException:  # interrupted half way, and the others would be sent nothing any more
+                for consumer in consumers:
+                    consumer.resume(returned)
+                raise
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         self._check_open()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from socket import IPPROTO_TCP, TCP_NODELAY
 
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import SystemClock
@@ -46,6 +47,8 @@ class Peer(FakeBroker):
 
     def _answer(self, number: int, frame: Frame) -> None:
         if frame.command == "CONNECT":
+            # else the second of two frames waits 40 ms for the acknowledgement of the first
+            self._connections[number].setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
             greeting = replace(_GREETING, body_max=self.body_max)
             headers = {"version": "1.2", "server": "pyjms/1", "session": f"c{number}", **greeting.headers()}
             self.push(Frame("CONNECTED", headers))

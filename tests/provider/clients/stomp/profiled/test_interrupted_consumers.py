@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
 
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import TooLateError
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
+from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
+from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds, read_delivery_ids
+from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
 from tests.provider.clients.stomp.world import ORDERS, Told, poll_twice
 from tests.provider.helpers import text_of
@@ -111,3 +116,67 @@ def test_what_was_not_handed_out_goes_back_though_that_was_interrupted(end: Call
                 assert "1-3" in {frame.headers["ids"] for frame in peer.of("RETURN")}, interruption.where
 
     assert each_interruption(attempt, *FILES) > 10
+
+
+@pytest.mark.parametrize("is_made_again", [True, False])
+def test_nothing_is_withdrawn_for_good_by_an_interrupted_recover(*, is_made_again: bool) -> None:
+    """What two consumers had prefetched stayed with the session; where something else was done next, they were sent nothing any more."""
+
+    def attempt(interruption: Interruption) -> None:
+        told = Told()
+        with Peer() as peer, linked(peer) as connection:
+            session, epoch = connection.open_session(transacted=False), connection.link.current()
+            consumers = [consumer_of(session, told) for _ in range(2)]
+            for number in range(1, 6):
+                peer.deliver_to(consumers[number % 2], number)
+            told.wait(5)
+            delivery = consumers[1].poll()
+            assert delivery is not None
+            with suppress(KeyboardInterrupt), interruption():
+                session.recover([delivery])
+            with suppress(TooLateError):  # the connection has ended
+                (session.recover if is_made_again else session.acknowledge)([delivery])
+            connection.create_temporary(ORDERS.kind)  # with its answer all has come that was answered before
+            if connection.link.current() is not epoch:
+                return  # all is the broker's again
+            polled = [number for each in consumers for number in numbers_of(iter(each.poll, None))]
+            connection.create_temporary(ORDERS.kind)
+            returned = [number for frame in peer.of("RETURN") for ids in read_ids(frame) for number in ids]
+            assert {2, 3, 4, 5} <= {*polled, *returned}, interruption.where
+            assert not {*polled} & {*returned}, interruption.where
+            for consumer in consumers:
+                credit = [frame for frame in peer.of("CREDIT") if frame.headers["subscription"] == consumer.name]
+                assert "revoke" not in credit[-1].headers, interruption.where
+                assert not consumer._revocations, interruption.where
+                assert len(consumer._arrived) + consumer._credit > 0, interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def numbers_of(deliveries: Iterator[Delivery]) -> list[int]:
+    return [each.tag.number for each in deliveries if isinstance(each.tag, ReceivedMessage)]
+
+
+def read_ids(frame: Frame) -> DeliveryIds:
+    return read_delivery_ids(frame.headers["ids"])
+
+
+def test_what_is_about_to_go_back_is_handed_out_to_nobody() -> None:
+    """Else a client has what comes to another one, too."""
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consumer_of(session, told)
+        prefetch(peer, consumer, told, 2)
+        delivery = consumer.poll()
+        assert delivery is not None
+        polled: list[Delivery | None] = []
+
+        def poll(_: int, frame: Frame) -> None:
+            if frame.headers.get("unseen"):
+                polled.append(consumer.poll())
+
+        peer.before_answer = poll
+        session.recover([delivery])
+        assert polled == [None]
+        assert [frame.headers["ids"] for frame in peer.of("RETURN")] == ["2", "1"]
