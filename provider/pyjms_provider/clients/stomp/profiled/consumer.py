@@ -255,13 +255,16 @@ class ProfiledConsumer(ProviderConsumer):
             epoch.ask(verbs.GiveBack(session=self._session.name, ids=returned, unseen=True).write())
 
     def _drain(self, epoch: Epoch) -> None:
-        with self._lock:
-            self._drains += 1
+        is_counted = False
         try:
+            with self._lock:
+                is_counted = True
+                self._drains += 1
             epoch.ask(verbs.Credit(subscription=self.name, credit=1, drain=True).write())
         finally:
             with self._lock:
-                self._drains -= 1
+                if is_counted:
+                    self._drains -= 1
                 self._credit = 0
                 if self._is_interested:
                     self._grant()

@@ -180,3 +180,24 @@ def test_what_is_about_to_go_back_is_handed_out_to_nobody() -> None:
         session.recover([delivery])
         assert polled == [None]
         assert [frame.headers["ids"] for frame in peer.of("RETURN")] == ["2", "1"]
+
+
+def test_what_comes_when_nobody_waits_goes_back_after_an_interrupted_look_too() -> None:
+    """It stayed with the consumer, as if somebody still looked."""
+
+    def attempt(interruption: Interruption) -> None:
+        with Peer() as peer, linked(peer) as connection:
+            session, epoch = connection.open_session(transacted=False), connection.link.current()
+            consumer = consumer_of(session, wants=False)
+            with suppress(KeyboardInterrupt), interruption():
+                consumer.catch_up()
+            consumer.set_interested(True)
+            consumer.set_interested(False)
+            if connection.link.current() is not epoch:
+                return
+            peer.deliver_to(consumer, 1)
+            connection.create_temporary(ORDERS.kind)  # with its answer the message has come
+            connection.create_temporary(ORDERS.kind)  # with its answer the broker has heard what was said then
+            assert [frame.headers["ids"] for frame in peer.of("RETURN")] == ["1"], interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
