@@ -337,21 +337,21 @@ class ProfiledConsumer(ProviderConsumer):
 
     def _end(self, *, is_again: bool) -> None:
         """End it at the broker; `is_again`: an interrupted call may have done so. Raises what the broker minds."""
-        self._session.forget(self)
+        refusal: ProviderError | None = None
         try:
             self._connection.link.newest.ask_last(verbs.Unsubscribe(id=self.name).write())
-        except InterruptedLinkError:
-            return  # it ended with the connection
+        except InterruptedLinkError as error:
+            _log.debug("consumer %s ended with its connection: %s", self.name, error)
         except ProviderError as error:
-            if not is_again:
-                raise
-            _log.debug("consumer %s had ended when it was closed again: %s", self.name, error.reason)
-        finally:
-            # With the answer all has come that the broker had pushed.
-            self._connection.forget(self)
-            with self._lock:
-                self._return(keep=0)
-            self._speak()
+            refusal = error
+        # With the answer all has come that the broker had pushed. Until then it is known here: also if this is interrupted before.
+        self._connection.forget(self)
+        with self._lock:
+            self._return(keep=0)
+        self._speak()
+        self._session.forget(self)
+        if refusal is not None and not is_again:
+            raise refusal
         self._wait_for_returned()
 
     def _wait_for_returned(self) -> None:

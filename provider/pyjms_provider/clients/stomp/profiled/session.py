@@ -292,7 +292,7 @@ class ProfiledSession(ProviderSession):
     def consumers(self) -> list[ProfiledConsumer]:
         """Return those that are open."""
         with self._lock:
-            return list(self._consumers)
+            return [consumer for consumer in self._consumers if consumer.is_open]
 
     def forget(self, consumer: ProfiledConsumer) -> None:
         """Let go of a consumer that closes."""

@@ -11,6 +11,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import TooLateError
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
+from pyjms_provider.clients.stomp.wire import Wire
 from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds, read_delivery_ids
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
@@ -201,3 +202,24 @@ def test_what_comes_when_nobody_waits_goes_back_after_an_interrupted_look_too() 
             assert [frame.headers["ids"] for frame in peer.of("RETURN")] == ["1"], interruption.where
 
     assert each_interruption(attempt, *FILES) > 10
+
+
+@pytest.mark.parametrize("ended", ["consumer", "session"])
+def test_what_is_on_its_way_while_a_close_is_interrupted_goes_back(ended: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It found no consumer any more, and stayed with the session until that was closed."""
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consumer_of(session)
+
+        def be_interrupted(*_: object) -> None:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Wire, "wait", be_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.close()
+        assert session.consumers() == []
+        peer.deliver_to(consumer, 1)
+        (consumer if ended == "consumer" else session).close()
+        assert peer.wait_for("RETURN").headers["ids"] == "1"
+        assert not connection._receivers
