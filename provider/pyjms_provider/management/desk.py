@@ -25,7 +25,15 @@ from pyjms_provider.management.versions import Expected, check_expected, while_e
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.errors import UnknownObjectError, UnknownOperationError
-from pyjms_provider.model.lookup import Siblings, find_by_id, find_by_names, names_needed, only_source, siblings
+from pyjms_provider.model.lookup import (
+    Siblings,
+    check_names,
+    find_by_id,
+    find_by_names,
+    names_needed,
+    only_source,
+    siblings,
+)
 from pyjms_provider.model.operations import KEPT_QUIET, NO_PROGRESS, WRITES_TO, OperationDeclaration, operations_of
 from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
 from pyjms_provider.security.contracts import Operation, TargetKind
@@ -84,9 +92,9 @@ class Desk:
 
         Who may not see an object does not hear either whether there is one.
         """
-        found = self.system.broker if category == "broker" and not names else None
+        check_names(category, names)
         try:
-            managed = found or find_by_names(self.system.broker, category, names)
+            managed = find_by_names(self.system.broker, category, names)
         except UnknownObjectError:
             self._check_missing(caller, category, names)
             raise
@@ -116,6 +124,7 @@ class Desk:
 
     def find_or_none(self, caller: Caller, category: str, names: Sequence[str]) -> ManagedObject | None:
         """Return the object at an address, None if there is none there but could be."""
+        check_names(category, names)
         try:
             return self.find(caller, category, names)
         except UnknownObjectError:
@@ -147,6 +156,8 @@ class Desk:
 
     def list(self, caller: Caller, category: str, names: Sequence[str], request: ListRequest) -> ListedPage:
         """Return a page of the objects of a category below an address; those that the caller may not see are left out."""
+        if len(names) > len(names_needed(category)):
+            check_names(category, names)
         try:
             return self._list(caller, category, names, request)
         except UnknownObjectError:

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.contracts import Target
 
-__all__ = ["Siblings", "collect", "find_by_id", "find_by_names", "names_needed", "only_source", "siblings"]
+__all__ = [
+    "Siblings",
+    "check_names",
+    "collect",
+    "find_by_id",
+    "find_by_names",
+    "names_needed",
+    "only_source",
+    "siblings",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +60,19 @@ def names_needed(category: str) -> tuple[str, ...]:
     return tuple(each for each in (*tree.ancestors(category), category) if each not in {tree.ROOT, "broker"})
 
 
-def find_by_names(broker: ManagedObject, category: str, names: Sequence[str]) -> ManagedObject:
-    """Return the object at an address. Raises `UnknownObjectError`, `UnknownCategoryError`."""
+def check_names(category: str, names: Sequence[str]) -> None:
+    """Refuse what is no address of the category, whatever is there. Raises `UnknownObjectError`, `UnknownCategoryError`."""
     needed = names_needed(category)
     if len(names) != len(needed):
-        raise UnknownObjectError(f"a {category} is named by {' and '.join(needed)}; {'/'.join(names)!r} is not that")
+        wanted = " and ".join(needed) or "nothing"
+        raise UnknownObjectError(f"a {category} is named by {wanted}; {'/'.join(names)!r} is not that")
+
+
+def find_by_names(broker: ManagedObject, category: str, names: Sequence[str]) -> ManagedObject:
+    """Return the object at an address. Raises `UnknownObjectError`, `UnknownCategoryError`."""
+    check_names(category, names)
     found = broker
-    for below, name in zip(needed, names, strict=True):
+    for below, name in zip(names_needed(category), names, strict=True):
         found = found.child(below, name)
     return found
 

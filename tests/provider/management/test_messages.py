@@ -154,6 +154,23 @@ def test_who_sent_a_message_may_do_what_rules_let_them_and_no_more(
     assert bob.ask({"action": "list", "category": "queue"})["total"] == 1
 
 
+@pytest.mark.parametrize(("host", "there", "more"), [("shop", "secret", ["x"]), ("$management", "main", [])])
+def test_names_that_are_no_address_do_not_tell_what_is_there(
+    broker: ServedBroker, connections: list[Connection], host: str, there: str, more: list[str]
+) -> None:
+    main = broker.broker.child("virtual_host_node", "main")
+    main.child("virtual_host", "shop").create_child("queue", {"name": "secret"})
+    bob = connect(broker, connections, "bob", host)
+
+    def heard(name: str) -> list[str]:
+        about = {"category": "queue", "names": [name, *more]}
+        told = [bob.ask({"action": "get", **about}, 404)["reason"]]
+        told += [bob.ask({"action": "list", **about}, 404)["reason"]] if more else []
+        return [each.replace(name, "gone") for each in told]
+
+    assert heard(there) == heard("gone")
+
+
 @pytest.mark.parametrize(
     ("request_", "status"),
     [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -10,8 +12,10 @@ from starlette.testclient import TestClient
 
 from pyjms.spi.errors import AccessDeniedError
 from pyjms_provider.management.desk import Caller
+from pyjms_provider.management.listing import ListRequest
 from pyjms_provider.model.errors import NotChangeableError, ObjectInUseError, UnknownObjectError
 from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.lookup import names_needed
 from pyjms_provider.security.contracts import Operation, Principal
 from tests.provider.management.world import ROOT, Site, error_of, ok
 
@@ -43,6 +47,37 @@ def test_who_may_not_see_an_object_does_not_hear_whether_it_is_there(
         ]
     name, other = (each.rpartition("/")[2] for each in (there, missing))
     assert heard[0]["reason"].replace(name, other) == heard[1]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("category", "there", "missing"),
+    [
+        ("queue", ("main", "shop", "hidden", "x"), ("main", "shop", "absent", "x")),
+        ("queue", ("main",), ("other",)),
+        ("queue", ("main", "shop"), ("other", "shop")),
+        ("queue", (), ()),
+        ("consumer", ("main", "shop"), ("main", "other")),
+        ("virtual_host_node", ("main", "x"), ("other", "x")),
+        ("broker", ("main",), ("other",)),
+    ],
+)
+def test_what_is_no_address_is_told_as_that_whatever_is_there(
+    site: Site, category: str, there: tuple[str, ...], missing: tuple[str, ...]
+) -> None:
+    site.queue("hidden")
+    bob = site.caller("bob")
+
+    def heard(ask: Callable[..., object], names: tuple[str, ...], *more: object) -> str:
+        with pytest.raises(UnknownObjectError) as told:
+            ask(bob, category, names, *more)
+        return told.value.reason.replace(f"{'/'.join(names)!r}", "…")
+
+    asked = [partial(heard, site.desk.find), partial(heard, site.desk.find_or_none)]
+    if len(there) > len(names_needed(category)):
+        asked.append(lambda names: heard(site.desk.list, names, ListRequest()))
+    for ask in asked:
+        assert ask(there) == ask(missing)
+        assert "… is not that" in ask(there)
 
 
 def test_who_may_create_by_put_need_not_see_what_is_there(site: Site) -> None:
