@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ShutOuts"]
 
-_USERS_MAX: Final = 1000  # more than are changed while one logs in
+_USERS_MAX: Final = 1000
+"""More than are changed while one logs in, save by a program: who logs in meanwhile is to do it once more."""
 
 
 class ShutOuts:
@@ -26,6 +27,8 @@ class ShutOuts:
     def __init__(self) -> None:
         self._lock = Lock()
         self._number = 0
+        self._forgotten = 0
+        """Which of all shut-outs was the last one of those users who are not in `_latest` any more."""
         self._latest: OrderedDict[tuple[str, str], int] = OrderedDict()
         """By provider and user: which of all shut-outs was the last one of that user."""
 
@@ -42,9 +45,11 @@ class ShutOuts:
             self._latest[key] = self._number
             self._latest.move_to_end(key)
             if len(self._latest) > _USERS_MAX:
-                self._latest.popitem(last=False)
+                _, self._forgotten = self._latest.popitem(last=False)
 
     def check(self, principal: Principal, mark: int) -> None:
-        """Raise `AccessDeniedError` if that user has been shut out since `mark` was taken."""
-        if self._latest.get((principal.provider, principal.name), 0) > mark:
+        """Raise `AccessDeniedError` if that user has been shut out since `mark` was taken, or might have been: too many others were."""
+        with self._lock:
+            latest = self._latest.get((principal.provider, principal.name), self._forgotten)
+        if latest > mark:
             raise wrong_credentials()

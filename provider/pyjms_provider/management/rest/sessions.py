@@ -13,11 +13,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import AccessDeniedError
-from pyjms_provider.security.shut_outs import ShutOuts
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.security.contracts import Principal
+    from pyjms_provider.security.shut_outs import ShutOuts
 
 __all__ = ["CSRF_HEADER", "Session", "Sessions"]
 
@@ -40,22 +40,18 @@ class Session:
 class Sessions:
     """Safe to use from any thread; the lock is taken alone."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, shut_outs: ShutOuts) -> None:
+        """`shut_outs`: where users are noted before `end_all_of` is called for them."""
         self._clock = clock
         self._lock = Lock()
         self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._shut_outs = ShutOuts()
-
-    @property
-    def mark(self) -> int:
-        """Tells which users' sessions are ended from now on."""
-        return self._shut_outs.mark
+        self._shut_outs = shut_outs
 
     def begin(self, principal: Principal, mark: int) -> tuple[str, Session]:
         """Return the cookie of a new session, and the session.
 
-        `mark`: what `mark` was before it was looked who somebody is. Raises `AccessDeniedError` if the sessions of that user have been ended
-        since: the user is not any more who was looked at.
+        `mark`: that of the shut-outs before it was looked who somebody is. Raises `AccessDeniedError` if that user has been shut out since: the
+        user is not any more who was looked at.
         """
         cookie = secrets.token_urlsafe(32)
         now_ms = self._clock.monotonic_ms()
@@ -94,9 +90,8 @@ class Sessions:
                 self._sessions.pop(cookie, None)
 
     def end_all_of(self, provider: str, user_name: str) -> None:
-        """Forget the sessions of a user whom an authentication provider vouched for, and let no log-in end in one that has begun by now."""
+        """Forget the sessions of a user whom an authentication provider vouched for."""
         key = provider, user_name
-        self._shut_outs.note(provider, user_name)
         with self._lock:
             for cookie, session in list(self._sessions.items()):
                 if (session.principal.provider, session.principal.name) == key:
