@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from pyjms.spi.clock import SystemClock
 from pyjms_provider.protocols.rare_lines import RareLines
 from pyjms_provider.transport.descriptors import KEPT_FROM_OPERATORS, is_kept
+from pyjms_provider.transport.reports import RareReports, Report
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -77,10 +78,16 @@ class LimitedConfig(uvicorn.Config):
     """What the connections of one port have in common."""
 
     def __init__(self, app: Any, listener: ListenerSettings, **options: Any) -> None:
-        super().__init__(InPortions(app), http=HttpConnection, **options)
+        most = listener.max_connections
+        # Connections are limited by `HttpConnection`; uvicorn limits requests, whose clients may have gone, and refuses at the limit.
+        limit = None if most is None else most + 1
+        super().__init__(InPortions(app), http=HttpConnection, limit_concurrency=limit, **options)
         self.listener = listener
         self.per_address: Counter[str] = Counter()
         """How many connections each address has; on the event loop."""
+        self.address = ""
+        """Where it listens, once that is known."""
+        self.reports = RareReports(SystemClock())
         self.log = _RareLog()
 
 
@@ -98,15 +105,26 @@ class HttpConnection(H11Protocol):
         config = self._limited
         self._address = "" if self.client is None else self.client[0]
         config.per_address[self._address] += 1
-        most, most_each = config.listener.max_connections, config.listener.max_connections_per_address
-        if (
-            (most is not None and len(self.connections) > most)
-            or (most_each is not None and config.per_address[self._address] > most_each)
-            or _has_last_file(transport)
-        ):
+        refusal = self._refusal()
+        if refusal is not None:
+            config.reports.log(refusal, "%s at %s", self._address, config.address)
+            self.connections.discard(self)  # uvicorn counts these, and would refuse requests of who came in time
             transport.abort()
             return
         self._await_request()
+
+    def _refusal(self) -> Report | None:
+        """Return why the newest connection is hung up on; None: it is not."""
+        config = self._limited
+        found = self.transport.get_extra_info("socket")
+        if found is not None and is_kept(found.fileno(), KEPT_FROM_OPERATORS):
+            return Report.FEW_FILES
+        most, most_each = config.listener.max_connections, config.listener.max_connections_per_address
+        if most is not None and len(self.connections) > most:
+            return Report.TOO_MANY
+        if most_each is not None and config.per_address[self._address] > most_each:
+            return Report.TOO_MANY_OF_ONE
+        return None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
@@ -194,9 +212,3 @@ class HttpConnection(H11Protocol):
         unread, self._unread = self._unread, None
         if unread is not None:
             unread.cancel()
-
-
-def _has_last_file(transport: asyncio.Transport) -> bool:
-    """Return whether a connection has one of those that are kept for stores."""
-    found = transport.get_extra_info("socket")
-    return found is not None and is_kept(found.fileno(), KEPT_FROM_OPERATORS)

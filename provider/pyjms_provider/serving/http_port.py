@@ -123,7 +123,6 @@ class HttpListeningPort:
             access_log=False,
             server_header=False,
             proxy_headers=False,  # whoever connects from this machine could say that they are another
-            limit_concurrency=settings.max_connections,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=_GRACE_S,
             h11_max_incomplete_event_size=65_536,
@@ -137,7 +136,7 @@ class HttpListeningPort:
         listening = bind(settings)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        self._address = f"{'http' if context is None else 'https'}://{shown}:{port}"
+        self._address = config.address = f"{'http' if context is None else 'https'}://{shown}:{port}"
         try:
             self._ended = network.run(self._server.serve(sockets=[listening]))
             self._await_start()

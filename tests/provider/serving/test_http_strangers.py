@@ -49,18 +49,19 @@ class App:
         self.is_done.set()
 
 
-Open: TypeAlias = Callable[[Any], int]
+Open: TypeAlias = Callable[..., int]
 
 
 @pytest.fixture
 def open_port() -> Iterator[Open]:
-    """Opens a port for an application, and returns its number."""
+    """Opens a port with these limits for an application, and returns its number."""
     network = NetworkService("test", clock=SystemClock())
     network.start()
     made: list[HttpListeningPort] = []
 
-    def opened(app: Any) -> int:
-        made.append(HttpListeningPort(network, ListenerSettings(scheme="http", stalled_timeout_ms=60_000), app))
+    def opened(app: Any, **limits: int) -> int:
+        settings = ListenerSettings(scheme="http", stalled_timeout_ms=60_000, **limits)  # type: ignore[arg-type]
+        made.append(HttpListeningPort(network, settings, app))
         return int(made[-1].addresses[0].rpartition(":")[2])
 
     yield opened
@@ -148,12 +149,35 @@ def test_who_goes_before_all_of_its_request_is_there_is_no_fault_of_ours(caplog:
     assert faults(caplog) == []
 
 
-def test_the_last_files_of_the_process_are_not_for_strangers(open_port: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_files_of_the_process_are_not_for_strangers(
+    open_port: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     port = open_port(App(early=False, whole=True))
     with monkeypatch.context() as few:
         few.setattr(http_connection, "is_kept", lambda _, kept: kept == KEPT_FROM_OPERATORS)
-        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
-            assert all_of(client) == b""
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+                assert all_of(client) == b""
+    assert caplog.text.count("PYJMS-NET-19") == 1
+    assert f"127.0.0.1 at http://127.0.0.1:{port}" in caplog.text
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert all_of(client).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"), [("max_connections", "PYJMS-NET-5"), ("max_connections_per_address", "PYJMS-NET-6")]
+)
+def test_who_comes_too_often_is_told_of_and_who_came_in_time_is_served(
+    open_port: Open, caplog: pytest.LogCaptureFixture, limit: str, told: str
+) -> None:
+    port = open_port(App(early=True, whole=True), **{limit: 1})
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as first:
+        first.sendall(request := b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert first.recv(65536).startswith(b"HTTP/1.1 200")
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+                assert all_of(client) == b""
+        first.sendall(request)
+        assert first.recv(65536).startswith(b"HTTP/1.1 200")
+    assert caplog.text.count(told) == 1
