@@ -120,7 +120,7 @@ class WebSocketLayer(Layer):
 
     def _answer(self, request: Request) -> Response:
         """Accept the upgrade or refuse it."""
-        if urlsplit(request.path).path != self._settings.path:
+        if _path_of(request) != self._settings.path:
             return self._refuse(HTTPStatus.NOT_FOUND, f"there is nothing here; the broker is at {self._settings.path}")
         if not self._is_welcome(request):
             return self._refuse(
@@ -140,7 +140,7 @@ class WebSocketLayer(Layer):
             return False
         if origin is None or "*" in self._settings.origins or origin in self._settings.origins:
             return True
-        return urlsplit(origin).netloc.lower() == host.lower() and _is_no_name(host)
+        return origin.partition("://")[2].lower() == host.lower() and _is_no_name(host)
 
     def _take(self, frame: Frame, chunks: list[bytes]) -> None:
         if frame.opcode not in _DATA:
@@ -167,6 +167,14 @@ def _select(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprot
         if name in offered:
             return name
     raise NegotiationError(f"no common subprotocol; this port has {', '.join(served)}")
+
+
+def _path_of(request: Request) -> str | None:
+    """Return the path that a request is about; None: there is no URL in it."""
+    try:
+        return urlsplit(request.path).path
+    except ValueError:
+        return None
 
 
 def _is_no_name(host: str) -> bool:

@@ -119,12 +119,23 @@ def test_a_log_in_has_a_name_and_a_password(site: Site, body: dict[str, Any]) ->
         {"sec-fetch-site": "same-site"},
         {"origin": "https://evil.example"},
         {"origin": "null"},
+        {"origin": "http://[::1"},
+        {"origin": "http://localhost/page"},
+        {"origin": "localhost"},
+        {"origin": ""},
     ],
 )
 def test_a_remembered_password_serves_no_other_site(site: Site, ann: TestClient, headers: dict[str, str]) -> None:
     site.queue()
     assert error_of(ann.post(f"{ORDERS}/purge", headers=headers), 403)["code"] == "PYJMS-FORGED"
     ok(ann.get(ORDERS, headers=headers))
+
+
+def test_who_is_not_logged_in_makes_no_fault_with_an_origin_that_is_none(site: Site) -> None:
+    with site.client(None) as nobody:
+        assert (
+            error_of(nobody.post(f"{ORDERS}/purge", headers={"origin": "http://[::1"}), 403)["code"] == "PYJMS-FORGED"
+        )
 
 
 @pytest.mark.parametrize("headers", [{"sec-fetch-site": "same-origin"}, {"origin": "http://localhost"}, {}])

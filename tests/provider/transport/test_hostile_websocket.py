@@ -103,6 +103,8 @@ def test_pings_of_a_peer_that_reads_no_pongs_are_not_answered_into_memory(listen
         ("127.0.0.1", "null", False),
         ("127.0.0.1", "", False),
         ("", "http://", False),
+        ("127.0.0.1", "http://[::1", False),
+        ("127.0.0.1", "http://127.0.0.1/page", False),
     ],
 )
 def test_a_page_whose_name_was_pointed_at_this_machine_may_not_connect(
@@ -117,6 +119,13 @@ def test_a_page_whose_name_was_pointed_at_this_machine_may_not_connect(
         client.sendall(request(f"Origin: {origin}", host=host))
         assert read_head(client).startswith(b"HTTP/1.1 101" if welcome else b"HTTP/1.1 403")
     listener.close(0)
+
+
+def test_a_path_that_is_none_is_no_fault_of_ours(listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
+    with connect(listener) as client:
+        client.sendall(request(path="//[::1"))
+        assert read_head(client).startswith(b"HTTP/1.1 404")
+    assert "PYJMS-NET-10" not in caplog.text
 
 
 @pytest.mark.parametrize(
