@@ -135,7 +135,7 @@ def operations_of(category: type) -> Mapping[str, OperationDeclaration]:
     """Return the operations of a class of managed objects by name, in the order of declaration, inherited ones first."""
     if category in _known:
         return _known[category]
-    names = {name: None for base in reversed(category.__mro__) for name in vars(base)}
+    names = {name: None for base in reversed(category.__mro__) for name in tuple(vars(base))}
     found: dict[str, OperationDeclaration] = {}
     for name in names:
         method = getattr(category, name)

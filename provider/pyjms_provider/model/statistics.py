@@ -81,10 +81,11 @@ def statistics_of(category: type) -> Mapping[str, StatisticDeclaration]:
     """Return the statistics of a class of managed objects by name, in the order of declaration, inherited ones first."""
     found = _known.get(category)
     if found is None:
+        # Of a tuple: Python adds to a class when another thread asks for its annotations.
         found = _known[category] = {
             name: _declaration(name, each)
             for base in reversed(category.__mro__)
-            for name, each in vars(base).items()
+            for name, each in tuple(vars(base).items())
             if isinstance(each, Statistic) and getattr(category, name) is each
         }
     return found

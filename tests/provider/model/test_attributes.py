@@ -171,6 +171,24 @@ def test_statistics_are_declared_where_they_are_computed() -> None:
     assert (Derived().many, Base().many) == (4, 3)
 
 
+def asked_for_annotations() -> type:
+    """Do what another thread does at that moment: Python adds an empty dictionary to a class without annotations."""
+    assert "__annotations__" not in vars(Unannotated)
+    assert Unannotated.__annotations__ == {}
+    return int
+
+
+class Unannotated:
+    @statistic("How many.")
+    def many(self) -> asked_for_annotations():  # type: ignore[valid-type]
+        return 3
+
+
+def test_statistics_are_looked_for_while_others_ask_for_the_annotations_of_the_class() -> None:
+    assert list(statistics_of(Unannotated)) == ["many"]
+    assert "__annotations__" in vars(Unannotated)
+
+
 def test_operations_are_declared_with_typed_parameters() -> None:
     declared = operations_of(Derived)["count"]
     assert (declared.needs, declared.changes, declared.is_long) == (Operation.OBSERVE, False, True)
