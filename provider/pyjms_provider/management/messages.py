@@ -17,6 +17,7 @@ from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, ConnectionId, Envelope, MessageId
 from pyjms.spi.errors import AccessDeniedError, ClosedError, ProviderError
 from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.terminal import printable
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.management.desk import Caller
@@ -24,7 +25,9 @@ from pyjms_provider.management.errors import BadRequestError
 from pyjms_provider.management.requests_by_message import MessageRequest
 from pyjms_provider.management.rest.answers import error_data, status_of
 from pyjms_provider.management.rest.requests import read_json
+from pyjms_provider.protocols.stomp.server.hosts import Guard
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target
+from pyjms_provider.serving.embedded_host import EmbeddedHost
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
@@ -42,7 +45,13 @@ _LONGEST: Final = 4 * 2**20
 _ANSWER_LIVES_MS: Final = 60_000
 _PAUSE_S: Final = 1.0
 """After a failure, which may be one of the store: it is not asked again as fast as it can refuse."""
+_SHOWN: Final = 300
 _log = logging.getLogger(__name__)
+
+
+def _shown(text: object) -> str:
+    """Return a text that a client chose as a line of the log has it: on one line, and not for ever."""
+    return " ".join(printable(str(text)).split())[:_SHOWN]
 
 
 class _Everything(AccessPolicy):
@@ -116,11 +125,10 @@ class MessageService:
 
     def _serve(self, delivery: Delivery) -> None:
         assert isinstance(delivery.tag, QueueEntry), "what consumers get is in a queue"
-        origin = delivery.tag.reference.origin
         request = delivery.envelope
         self._session.acknowledge([delivery])
         try:
-            caller = self._caller(origin)
+            caller, origin = self._caller(delivery.tag.reference.origin)
         except AccessDeniedError as error:
             _log.warning("PYJMS-MANAGE-1 a request to %s is refused: %s", self._broker.name, error.reason)
             return
@@ -136,20 +144,22 @@ class MessageService:
         try:
             self._answer(caller, origin, request, {"status": status, **answer})
         except ProviderError as error:
-            _log.warning("PYJMS-MANAGE-3 an answer to %s could not be sent: %s", request.reply_to, error.reason)
+            where, why = _shown(request.reply_to), _shown(error.reason)
+            _log.warning("PYJMS-MANAGE-3 an answer to %s could not be sent: %s", where, why)
         except Exception:
-            _log.exception("PYJMS-MANAGE-3 an answer to %s could not be sent", request.reply_to)
+            _log.exception("PYJMS-MANAGE-3 an answer to %s could not be sent", _shown(request.reply_to))
 
-    def _caller(self, origin: ConnectionId | None) -> Caller:
-        """Return who sent a message. Raises `AccessDeniedError` when that cannot be told any more."""
+    def _caller(self, origin: ConnectionId | None) -> tuple[Caller, ConnectionId]:
+        """Return who sent a message, and by which connection. Raises `AccessDeniedError` when that cannot be told any more."""
         client = None if origin is None else self._broker.clients().get(origin)
-        if client is None:
+        if origin is None or client is None:
             raise AccessDeniedError("its sender's connection has closed, so nobody knows who asks")
         if client.principal is None and client.protocol == "vm":
-            return Caller(principal=_IN_PROCESS, access=_EVERYTHING)
+            return Caller(principal=_IN_PROCESS, access=_EVERYTHING), origin
         if client.principal is None or client.access is None:
             raise AccessDeniedError("its sender is not known")
-        return Caller(principal=client.principal, access=client.access, peer=client.address, port=client.port)
+        caller = Caller(principal=client.principal, access=client.access, peer=client.address, port=client.port)
+        return caller, origin
 
     def _do(self, caller: Caller, request: Envelope) -> Any:
         body = request.body
@@ -157,38 +167,31 @@ class MessageService:
             raise BadRequestError("a request is a TextMessage with a JSON object")
         if len(body) > _LONGEST:
             raise BadRequestError(f"a request has at most {_LONGEST} characters")
-        return MessageRequest(self._desk, caller, self._scope, read_json(body.encode())).run()
+        text = body.encode("utf-8", "surrogatepass")  # half of a pair is refused where bytes are read that are no UTF-8
+        return MessageRequest(self._desk, caller, self._scope, read_json(text)).run()
 
-    def _answer(self, caller: Caller, origin: ConnectionId | None, request: Envelope, answer: dict[str, Any]) -> None:
-        """Send an answer, where the sender of the request may send to. Raises `ProviderError`.
+    def _answer(self, caller: Caller, origin: ConnectionId, request: Envelope, answer: dict[str, Any]) -> None:
+        """Send an answer, where the sender of the request might send it by the same connection. Raises `ProviderError`.
 
         It waits for no room in a full queue: everybody's requests would wait with it.
         """
         where = request.reply_to
         if where is None or where == _ADDRESS:
             return
-        target = Target.of(where, self._broker.name)
-        host = self._broker.virtual_host
-        is_new = not where.temporary and where.kind is AddressKind.QUEUE and host.find_queue(where.name) is None
-        if is_new:
-            caller.access.check(caller.principal, Operation.CREATE, target, origin or "")
-        caller.access.check(caller.principal, Operation.WRITE, target, origin or "")
         now_ms = self._broker.clock.time_ms()
-        host.route(
-            Envelope(
-                destination=where,
-                message_id=MessageId(f"ID:{uuid.uuid4()}"),
-                timestamp_ms=now_ms,
-                expiration_ms=now_ms + _ANSWER_LIVES_MS,
-                delivery_mode=1,
-                priority=4,
-                correlation_id=request.correlation_id if request.correlation_id is not None else request.message_id,
-                reply_to=None,
-                jms_type=None,
-                properties={STATUS: answer["status"]},
-                body_kind=BodyKind.TEXT,
-                body=json.dumps(answer),
-            ),
-            self._connection.connection_id,
-            None,
+        envelope = Envelope(
+            destination=where,
+            message_id=MessageId(f"ID:{uuid.uuid4()}"),
+            timestamp_ms=now_ms,
+            expiration_ms=now_ms + _ANSWER_LIVES_MS,
+            delivery_mode=1,
+            priority=4,
+            correlation_id=request.correlation_id if request.correlation_id is not None else request.message_id,
+            reply_to=None,
+            jms_type=None,
+            properties={STATUS: answer["status"]},
+            body_kind=BodyKind.TEXT,
+            body=json.dumps(answer),
         )
+        Guard(caller.principal, EmbeddedHost(self._broker, caller.access), origin).send(envelope)
+        self._broker.virtual_host.route(envelope, self._connection.connection_id, None)

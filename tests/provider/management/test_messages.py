@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import current_thread
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 
 from pyjms import ConnectionFactory, JMSException, Session
 from pyjms.api.connection import Connection
+from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ResourceError
+from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.management import messages as messages_module
@@ -21,6 +24,7 @@ from pyjms_provider.security.rules import parse_rules, rules_to_data
 from pyjms_provider.security.user_file import UserFile
 from pyjms_provider.serving.management_queues import WANTED
 from pyjms_provider.serving.served_broker import ServedBroker
+from tests.provider.helpers import RecordedEvents, make_envelope
 
 PASSWORD = "correct horse battery"
 RULES = """
@@ -207,6 +211,18 @@ def test_wrong_requests_are_told_what_is_wrong(
     assert connect(broker, connections).ask(request_, status)["reason"]
 
 
+def test_a_request_of_this_process_with_half_of_a_surrogate_pair_is_no_fault(
+    broker: ServedBroker, connections: list[Connection], caplog: pytest.LogCaptureFixture
+) -> None:
+    host: Any = broker.broker.child("virtual_host_node", "main").child("virtual_host", "shop")
+    sender = VmConnection(host.embedded, RecordedEvents())
+    request = replace(make_envelope('{"action": "\ud800"}'), destination=Address(AddressKind.QUEUE, "$management"))
+    host.embedded.virtual_host.route(request, sender.connection_id, None)
+    connect(broker, connections).ask({"action": "discover"})  # requests are served in their order
+    sender.close()
+    assert "PYJMS-MANAGE" not in caplog.text
+
+
 def test_a_request_that_wants_no_answer_is_done_all_the_same(
     broker: ServedBroker, connections: list[Connection]
 ) -> None:
@@ -224,6 +240,28 @@ def test_answers_go_only_where_the_asker_may_send(broker: ServedBroker, connecti
     bob.ask({"action": "discover"})  # requests are served in their order
     host: Any = broker.broker.child("virtual_host_node", "main").child("virtual_host", "shop")
     assert host.child("queue", "orders").depth == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "is_topic"),
+    [("bob.\r\nforged line", False), ("bob." + "x" * 300, False), ("bob.new", True), ("bob.\n", True)],
+    ids=["lines", "long", "topic", "topic of two lines"],
+)
+def test_answers_make_no_destination_that_their_asker_could_not_make(
+    broker: ServedBroker, connections: list[Connection], caplog: pytest.LogCaptureFixture, name: str, is_topic: bool
+) -> None:
+    rules = f"{RULES}allow user:bob create,write queue:bob.*\nallow user:bob write topic:bob.*\n"
+    broker.broker.child("access_control", "access").set_attributes({"rules": rules_to_data(parse_rules(rules))})
+    bob = connect(broker, connections, "bob")
+    message = bob.session.create_text_message(json.dumps({"action": "discover"}))
+    message.jms_reply_to = bob.session.create_topic(name) if is_topic else bob.session.create_queue(name)
+    bob.producer.send(message)
+    bob.ask({"action": "discover"})  # requests are served in their order
+    host: Any = broker.broker.child("virtual_host_node", "main").child("virtual_host", "shop")
+    assert [each for each in (*host.child_names("queue"), *host.child_names("topic")) if each.startswith("bob.")] == []
+    (told,) = [each.getMessage() for each in caplog.records if "PYJMS-MANAGE-3" in each.getMessage()]
+    assert "\n" not in told
+    assert len(told) < 1000
 
 
 def test_an_answer_that_finds_no_room_keeps_nobody_from_theirs(
