@@ -103,17 +103,17 @@ class HttpConnection(H11Protocol):
         self.logger = self._limited.log
         super().connection_made(transport)
         config = self._limited
-        self._address = "" if self.client is None else self.client[0]
-        config.per_address[self._address] += 1
-        refusal = self._refusal()
+        self._address = address = "" if self.client is None else self.client[0]
+        config.per_address[address] += 1
+        refusal = self._refusal(address)
         if refusal is not None:
-            config.reports.log(refusal, "%s at %s", self._address, config.address)
+            config.reports.log(refusal, "%s at %s", address, config.address)
             self.connections.discard(self)  # uvicorn counts these, and would refuse requests of who came in time
             transport.abort()
             return
         self._await_request()
 
-    def _refusal(self) -> Report | None:
+    def _refusal(self, address: str) -> Report | None:
         """Return why the newest connection is hung up on; None: it is not."""
         config = self._limited
         found = self.transport.get_extra_info("socket")
@@ -122,7 +122,7 @@ class HttpConnection(H11Protocol):
         most, most_each = config.listener.max_connections, config.listener.max_connections_per_address
         if most is not None and len(self.connections) > most:
             return Report.TOO_MANY
-        if most_each is not None and config.per_address[self._address] > most_each:
+        if most_each is not None and config.per_address[address] > most_each:
             return Report.TOO_MANY_OF_ONE
         return None
 

@@ -72,6 +72,7 @@ def test_what_is_no_address_is_told_as_that_whatever_is_there(
             ask(bob, category, names, *more)
         return told.value.reason.replace(f"{'/'.join(names)!r}", "…")
 
+    asked: list[Callable[[tuple[str, ...]], str]]
     asked = [partial(heard, site.desk.find), partial(heard, site.desk.find_or_none)]
     if len(there) > len(names_needed(category)):
         asked.append(lambda names: heard(site.desk.list, names, ListRequest()))
