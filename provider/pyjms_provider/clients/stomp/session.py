@@ -327,11 +327,11 @@ class StompSession(ProviderSession):
         self._forget_held(held)
 
     def _give_back(self, held: list[HeldMessage]) -> None:
-        self._forget_held(held)
         number = self._link.epoch_number
         self._connection.redeliveries.seen(each for each in held if each.epoch != number)
         for subscription, messages in _by_subscription(each for each in held if each.epoch == number).items():
             subscription.give_back(messages)
+        self._forget_held(held)  # last: if this was interrupted, the session gives them back when it closes
 
     def _forget_held(self, held: Iterable[HeldMessage]) -> None:
         with self._lock:

@@ -72,9 +72,7 @@ class Subscription(ProviderConsumer):
         self._arrived_signal = Signal()
         self._stage = _Stage.OPEN
         self._is_ending = False
-        self._is_cut = False
-        """Whether the last call of `close` was interrupted: the next one does all of it again."""
-        self._end = Said()
+        self._ending = Said()
         self._is_made = False
         """Whether the broker has answered SUBSCRIBE in this epoch."""
         self.is_given_up = False
@@ -276,26 +274,19 @@ class Subscription(ProviderConsumer):
             self._on_ready()
 
     def close(self) -> None:
-        self._session.forget(self)
+        with self._lock:
+            if self._stage is _Stage.OPEN:
+                self._stage = _Stage.CLOSING
+            self._is_interested = False
+            waits = self._unsettled > 0 and self._dialect.unsubscribe_returns_unsettled
+        self._arrived_signal.set()
         try:
-            with self._lock:
-                if self._stage is not _Stage.OPEN and not self._is_cut:
-                    return
-                if self._stage is _Stage.OPEN:
-                    self._stage = _Stage.CLOSING
-                self._is_interested = False
-                waits = self._unsettled > 0 and self._dialect.unsubscribe_returns_unsettled
-            self._arrived_signal.set()
             if not waits:
                 self._finish()
         except ProviderError:
-            self._is_cut = False
+            self._session.forget(self)
             raise
-        except BaseException:
-            self._is_ending = False
-            self._is_cut = True
-            raise
-        self._is_cut = False
+        self._session.forget(self)  # last: if this was interrupted, the session closes it once more
 
     # What sessions use
 
@@ -440,20 +431,34 @@ class Subscription(ProviderConsumer):
             _log.warning("a consumer could not be closed in order: %s", error.reason)
 
     def _finish(self) -> None:
-        """End the consumer at the broker: what it has not settled goes back."""
-        with self._lock:
-            if self._is_ending or self._stage is _Stage.CLOSED:
-                return  # another thread, which settled the last message or closed it, does it
-            self._is_ending = True
-            epoch = self._epoch
-            if epoch and not self._is_made and self._connection.link.newest.number == epoch:
-                self.is_given_up = True  # its UNSUBSCRIBE would overtake the SUBSCRIBE that makes it anew: it follows
-                return
-            returned = [each for each in self._returned if not each.is_settled()]
-        self._connection.redeliveries.seen(returned)  # recovered and not asked for again: the broker has them unmarked
+        """End the consumer at the broker: what it has not settled goes back. After an interrupt the next call does all of it again."""
+        is_mine = False
+        try:
+            with self._lock:
+                if self._is_ending or self.is_given_up or self._stage is _Stage.CLOSED:
+                    return  # another thread, which settled the last message or closed it, does it, or who makes it anew
+                is_mine = self._is_ending = True  # without a call between
+                epoch = self._epoch
+                if epoch and not self._is_made and self._connection.link.newest.number == epoch:
+                    # its UNSUBSCRIBE would overtake the SUBSCRIBE that makes it anew: it follows
+                    self.is_given_up = True
+                    return
+                returned = [each for each in self._returned if not each.is_settled()]
+            # recovered and not asked for again: the broker has them unmarked
+            self._connection.redeliveries.seen(returned)
+            self._end(epoch)
+        except ProviderError:
+            raise
+        except BaseException:
+            if is_mine:
+                self._is_ending = False
+            raise
+
+    def _end(self, number: int) -> None:
+        """End it in the epoch of that number, or with it. Raises what the broker minds: it has ended all the same."""
         try:
             newest = self._connection.link.newest
-            if newest.number == epoch:
+            if newest.number == number:
                 self._end_in(newest)
         except InterruptedLinkError:
             _log.debug("the connection ended while consumer %s was closed", self.id)  # so did the consumer
@@ -463,19 +468,19 @@ class Subscription(ProviderConsumer):
         self._has_finished()
 
     def _has_finished(self) -> None:
+        self._connection.forget_subscription(self)
         with self._lock:
-            self._stage = _Stage.CLOSED
             self._frames.clear()
             self._returned.clear()
-        self._connection.forget_subscription(self)
+            self._stage = _Stage.CLOSED  # last: nothing is done once more for one that is closed
 
     def _end_in(self, epoch: Epoch) -> None:
         try:
-            if self._end.is_said:
+            if self._ending.is_said:
                 flush(epoch)  # by a call that was interrupted, and a second UNSUBSCRIBE is an error
             else:
                 frames = [Frame("UNSUBSCRIBE", {"id": each}) for each in self._wider]
-                epoch.ask_last(*frames, self.subscribing.end(), said=self._end)
+                epoch.ask_last(*frames, self.subscribing.end(), said=self._ending)
         except ClosedError:
             return
         if not self._dialect.unsubscribe_returns_unsettled:
