@@ -36,7 +36,7 @@ from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.browsing import Browser
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, may_be_made
-from pyjms_provider.clients.stomp.held_message import HeldMessage
+from pyjms_provider.clients.stomp.held_message import HeldMessage, begin_settlement
 from pyjms_provider.clients.stomp.janitor import Janitor
 from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
 from pyjms_provider.clients.stomp.options import StompSettings
@@ -297,12 +297,15 @@ class StompConnection(ProviderConnection):
         return Frame("ACK", headers)
 
     def hand_back(self, messages: Iterable[HeldMessage]) -> None:
-        """Give messages of an ended consumer back to a broker that keeps them until then (RabbitMQ)."""
+        """Give messages of an ended consumer back to a broker that keeps them until then (RabbitMQ): each once, however often a call was
+        interrupted.
+        """
         assert self._janitor is not None, "other brokers take them back by themselves"
+        messages = [each for each in messages if not each.is_settled()]
         frames = [Frame("NACK", {"id": self._janitor.borrowed(held.ack_id), "requeue": "true"}) for held in messages]
         if frames:
             try:
-                self.link.newest.ask_last(*frames)
+                self.link.newest.ask_last(*frames, said=begin_settlement(messages))
             except InterruptedLinkError:
                 _log.debug("the connection ended while messages were handed back")  # they are back by that
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import Envelope
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.subscription import Subscription
     from pyjms_provider.clients.stomp.transactions import Transaction
 
-__all__ = ["HeldMessage", "Settlement"]
+__all__ = ["HeldMessage", "Settlement", "begin_settlement"]
 
 
 class Settlement(Said):
@@ -79,3 +80,11 @@ class HeldMessage:
         """What ACK and NACK name it by."""
         headers = self.frame.headers
         return headers.get("ack") or headers.get("message-id", "")
+
+
+def begin_settlement(held: Iterable[HeldMessage], transaction: Transaction | None = None) -> Settlement:
+    """Return what notes, of all these at once, that they are settled."""
+    settlement = Settlement(transaction)
+    for each in held:
+        each.settlement = settlement
+    return settlement

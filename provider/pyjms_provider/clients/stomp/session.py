@@ -24,7 +24,7 @@ from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Question, UnansweredError, lost_while_sent
-from pyjms_provider.clients.stomp.held_message import HeldMessage, Settlement
+from pyjms_provider.clients.stomp.held_message import HeldMessage, begin_settlement
 from pyjms_provider.clients.stomp.subscription import Subscription
 from pyjms_provider.clients.stomp.transactions import Transaction, flush
 from pyjms_provider.protocols.stomp.dialects import NackMeaning
@@ -217,7 +217,7 @@ class StompSession(ProviderSession):
                 transaction.doom("the connection was lost meanwhile, and what was received before comes again")
             live = [each for each in live if not each.is_settled(transaction)]
             if transaction.failure is None and live:
-                settlement = _begin_settlement(live, transaction)
+                settlement = begin_settlement(live, transaction)
                 frames = [self._connection.ack(each, transaction.name) for each in live]
                 transaction.epoch.post(*frames, said=settlement)
                 transaction.acknowledged += live
@@ -234,7 +234,7 @@ class StompSession(ProviderSession):
         if held.epoch != epoch.number:
             return False  # there its id names nothing, or another message
         try:
-            epoch.post(self._connection.ack(held), needs_room=False, said=_begin_settlement([held]))
+            epoch.post(self._connection.ack(held), needs_room=False, said=begin_settlement([held]))
         except InterruptedLinkError:
             return False
         held.subscription.settled([held])
@@ -287,7 +287,7 @@ class StompSession(ProviderSession):
         live = [each for each in held if each.epoch == epoch.number]
         if len(live) < len(held):
             return  # lost at this very moment
-        settlement = _begin_settlement(fresh)
+        settlement = begin_settlement(fresh)
         try:
             if self._connection.settings.confirm_acknowledge:
                 if frames:
@@ -392,14 +392,6 @@ def _held_of(deliveries: Sequence[Delivery]) -> list[HeldMessage]:
         assert isinstance(delivery.tag, HeldMessage), "deliveries of browsers cannot be settled"
         held.append(delivery.tag)
     return held
-
-
-def _begin_settlement(held: Iterable[HeldMessage], transaction: Transaction | None = None) -> Settlement:
-    """Return what notes, of all these at once, that they are settled."""
-    settlement = Settlement(transaction)
-    for each in held:
-        each.settlement = settlement
-    return settlement
 
 
 def _by_subscription(held: Iterable[HeldMessage]) -> dict[Subscription, list[HeldMessage]]:

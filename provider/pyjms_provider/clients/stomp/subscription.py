@@ -485,6 +485,6 @@ class Subscription(ProviderConsumer):
             return
         if not self._dialect.unsubscribe_returns_unsettled:
             with self._lock:
-                returned = [each for each in self._returned if not each.is_settled()]
-                left = [*returned, *(HeldMessage(self, number, frame, 0) for number, frame in self._frames)]
+                left = [*self._returned, *(HeldMessage(self, number, frame, 0) for number, frame in self._frames)]
+                self._returned, self._frames = left, deque()  # without a call between
             self._connection.hand_back(left)

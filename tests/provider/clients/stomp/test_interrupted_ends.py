@@ -57,7 +57,7 @@ ENDS = [last_is_acknowledged, last_is_recovered, last_is_committed, consumer_clo
 
 
 @pytest.mark.parametrize("then", ["once more", "its session closes"])
-@pytest.mark.parametrize("server", [CLASSIC])
+@pytest.mark.parametrize("server", [CLASSIC, RABBITMQ])
 @pytest.mark.parametrize("end", ENDS)
 def test_a_consumer_whose_end_was_interrupted_ends_with_the_next_call(
     end: Callable[[StompSession, ProviderConsumer, Delivery], Callable[[], None]], server: str, then: str
