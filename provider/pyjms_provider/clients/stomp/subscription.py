@@ -83,6 +83,8 @@ class Subscription(ProviderConsumer):
         self._returned: list[HeldMessage] = []
         self._numbers = 0
         self._unsettled = 0  # polled, and neither settled nor given back, in this epoch
+        self._unread: dict[HeldMessage, None] = {}
+        """Those of the unsettled that nobody could read, so that no session has them; whoever asks the broker next may understand them."""
         self._window = connection.window_of(request)
         self._wider: list[str] = []  # ids of the subscriptions by which it was widened
 
@@ -167,6 +169,7 @@ class Subscription(ProviderConsumer):
         with self._lock:
             returned, self._returned = self._returned, []
             self._frames.clear()
+            self._unread.clear()
             self._unsettled = 0
             if self._stage is _Stage.CLOSING:
                 self._stage = _Stage.CLOSED
@@ -212,8 +215,8 @@ class Subscription(ProviderConsumer):
                 delivery = Delivery(envelope, held.count + 1, held.is_redelivered, held)
                 held.count += 1  # last, without a call: who is interrupted before has not delivered it
                 return delivery  # noqa: TRY300 - as said
-            except ProviderError:
-                raise
+            except Exception:
+                raise  # what cannot be read now cannot be read later, and others are behind it
             except BaseException:  # interrupted: nobody has it
                 self._put_back(held)
                 raise
@@ -223,9 +226,7 @@ class Subscription(ProviderConsumer):
         delivery = self.poll()
         try:
             self.set_interested(delivery is None)
-        except ProviderError:
-            raise
-        except BaseException:  # interrupted: nobody has it
+        except BaseException:  # interrupted, or who is interested failed: nobody has it
             if delivery is not None:
                 assert isinstance(delivery.tag, HeldMessage)
                 delivery.tag.count -= 1
@@ -239,8 +240,10 @@ class Subscription(ProviderConsumer):
             try:
                 if not self._understand(held):
                     return None
-            except ProviderError as error:
-                # It stays unsettled: whoever asks the broker next may understand it.
+            except Exception as error:
+                self._leave(held)
+                if not isinstance(error, ProviderError):
+                    raise
                 self._connection.on_broker_error(error)
                 return None
         envelope = held.envelope
@@ -278,7 +281,7 @@ class Subscription(ProviderConsumer):
             if self._stage is _Stage.OPEN:
                 self._stage = _Stage.CLOSING
             self._is_interested = False
-            waits = self._unsettled > 0 and self._dialect.unsubscribe_returns_unsettled
+            waits = self._unsettled > len(self._unread) and self._dialect.unsubscribe_returns_unsettled
         self._arrived_signal.set()
         try:
             if not waits:
@@ -294,7 +297,7 @@ class Subscription(ProviderConsumer):
         """Hear that these messages are settled; of one that has been counted off already nothing more is heard."""
         with self._lock:
             self._count_off(messages)
-            is_last = self._stage is _Stage.CLOSING and not self._unsettled
+            is_last = self._stage is _Stage.CLOSING and self._unsettled <= len(self._unread)
         if is_last:
             self._finish_late()
 
@@ -308,7 +311,7 @@ class Subscription(ProviderConsumer):
                 for held in messages:
                     held.is_redelivered = True
                     self._return(held)
-            is_last = self._stage is _Stage.CLOSING and not self._unsettled
+            is_last = self._stage is _Stage.CLOSING and self._unsettled <= len(self._unread)
             is_wanted = stays and self._is_interested and self._connection.is_started
         if is_wanted:
             self._on_ready()
@@ -379,8 +382,19 @@ class Subscription(ProviderConsumer):
             if held.epoch != self._epoch:
                 return  # it comes again
             self._count_off([held])
+            self._unread.pop(held, None)
             if self._stage is _Stage.OPEN:
                 self._return(held)
+
+    def _leave(self, held: HeldMessage) -> None:
+        """Keep aside, unsettled, a message that could not be read: it goes back with the end of the consumer."""
+        with self._lock:
+            is_unsettled = held.is_counted and held.epoch == self._epoch
+            stays = self._stage is _Stage.OPEN
+            if is_unsettled and stays:
+                self._unread[held] = None
+        if is_unsettled and not stays:
+            self.give_back([held])
 
     def _understand(self, held: HeldMessage) -> bool:
         """Read the message of a frame; return False if it is none for this consumer, and was settled.
@@ -485,6 +499,10 @@ class Subscription(ProviderConsumer):
             return
         if not self._dialect.unsubscribe_returns_unsettled:
             with self._lock:
-                left = [*self._returned, *(HeldMessage(self, number, frame, 0) for number, frame in self._frames)]
-                self._returned, self._frames = left, deque()  # without a call between
+                left = [
+                    *self._returned,
+                    *self._unread,
+                    *(HeldMessage(self, number, frame, 0) for number, frame in self._frames),
+                ]
+                self._returned, self._unread, self._frames = left, {}, deque()  # without a call between
             self._connection.hand_back(left)
