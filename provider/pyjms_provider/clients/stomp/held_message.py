@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import Envelope
-from pyjms_provider.clients.stomp.epoch import Said
+from pyjms_provider.clients.stomp.epoch import Question, Said
 from pyjms_provider.protocols.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class HeldMessage:
     """Guarded by its subscription's lock, except `session`: by the sessions' own."""
 
     __slots__ = (
+        "burial",
         "count",
         "envelope",
         "epoch",
@@ -61,6 +62,8 @@ class HeldMessage:
         """Who has it now."""
         self.settlement: Settlement | None = None
         """What was, or is about to be, said of it last."""
+        self.burial: Question | None = None
+        """The copy of it that is being kept aside: gone with it, if nobody asks again."""
 
     @property
     def owner(self) -> str:

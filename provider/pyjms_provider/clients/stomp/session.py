@@ -52,8 +52,6 @@ class StompSession(ProviderSession):
         self._transacted = transacted
         self._transaction: Transaction | None = None
         self._transaction_numbers = count(1)
-        self._burials: dict[HeldMessage, Question] = {}
-        """The copies of what is being kept aside."""
         self._lock = Lock()
         self._held: dict[HeldMessage, None] = {}
         self._subscriptions: dict[Subscription, None] = {}
@@ -251,28 +249,27 @@ class StompSession(ProviderSession):
                 if not held.is_settled():
                     self._bury(held, self._connection.dead_letter(delivery.envelope, reason))
                 self._settle([held], self._connection.ack)
-        self._burials.pop(held, None)
         self._forget_held([held])
 
     def _bury(self, held: HeldMessage, copy: Frame) -> None:
         """Have a copy of a message sent that is to be kept aside, once however often a call was interrupted. In no transaction with its
         acknowledgement: not all brokers have that in one. So where the connection is lost between the two, it comes again, and is kept twice.
         """
-        burial = self._burials.get(held)
+        burial = held.burial
         if burial is None:
             epoch = self._link.current()
             if held.epoch != epoch.number:
                 return  # lost at this very moment: it comes again
-            burial = self._burials[held] = Question(epoch, held)
+            burial = held.burial = Question(epoch, held.ack_id)
         try:
             burial.epoch.ask_once(burial, copy)
         except UnansweredError:
             raise  # whoever tries again waits for the answer
         except InterruptedLinkError as error:
-            self._burials.pop(held, None)
+            held.burial = None
             raise ResourceError(f"the connection was lost while a message was kept aside: {error}") from error
         except ProviderError:
-            self._burials.pop(held, None)
+            held.burial = None
             raise
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import suppress
 
 import pytest
@@ -22,6 +23,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import ExpiredMessage
 from pyjms.testing import VirtualClock
 from pyjms_provider.clients.stomp.connection import StompConnection
+from pyjms_provider.clients.stomp.held_message import HeldMessage
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.profile import to_frame
@@ -213,6 +215,24 @@ def test_a_message_whose_copy_is_refused_is_not_settled_and_may_be_kept_aside_la
         session.reject(delivery, "too often")
         connection.flush()
         assert [len(broker.of("SEND")), len(broker.of("ACK"))] == [2, 1]
+
+
+def test_a_message_that_was_being_kept_aside_when_the_connection_was_lost_is_let_go_of() -> None:
+    """Its session had it until that was closed, though it was given back in place of a second reject."""
+    with FakeBroker(ARTEMIS, unanswered={"SEND"}) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        delivery = poisoned(broker, session)
+        hasten(connection.link, timeout_ms=1)
+        with pytest.raises(ResourceError, match="has not answered SEND"):
+            session.reject(delivery, "too often")
+        hasten(connection.link, timeout_ms=10_000)
+        broker.cut()
+        broker.wait_for("SUBSCRIBE", 2)
+        session.recover([delivery])
+        del delivery
+        gc.collect()
+        kept = [each for each in gc.get_objects() if type(each) is HeldMessage and each.session is session]
+        assert kept == []
 
 
 def test_a_closed_consumer_lives_at_activemq_until_what_its_session_holds_is_settled() -> None:
