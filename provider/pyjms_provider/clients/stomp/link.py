@@ -265,13 +265,13 @@ class Link:
             signal.set()
 
     def close(self, farewell: Frame | None) -> None:
-        """End the connection, after `farewell` has been answered if the broker still listens. May be repeated."""
+        """End the connection, after `farewell` has been answered if the broker still listens. May be repeated: all but the farewell is done
+        again, as the first call may have been interrupted.
+        """
         with self._lock:
-            if self._state is LinkState.CLOSED:
-                return
+            epoch, waiting = self._epoch, list(self._waiting)  # each takes itself out
             was_connected = self._state is LinkState.CONNECTED
             self._state = LinkState.CLOSED
-            epoch, waiting = self._epoch, self._take_waiting()
         self._stop.set()
         for signal in waiting:
             signal.set()

@@ -10,13 +10,14 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import InDoubtError, RolledBackError
+from pyjms.spi.errors import ClosedError, InDoubtError, RolledBackError
 from pyjms.spi.provider import ProviderConsumer
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.clients.stomp.wire import Wire
 from tests.provider.clients.stomp.fake_broker import FakeBroker
-from tests.provider.clients.stomp.world import QUICKLY, Told, connect, connected, consume
+from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connect, connected, consume
 from tests.provider.interruptions import Interruption, each_interruption
+from tests.pyjms.runtime.helpers import Call
 
 CLASSIC, RABBITMQ = "ActiveMQ/5.17.2", "RabbitMQ/3.10.8"
 FILES = (
@@ -114,3 +115,44 @@ def test_a_durable_subscription_may_be_taken_up_after_an_interrupted_end(monkeyp
         consume(connection.open_session(transacted=False), news, durable_name="d")
         assert len(broker.of("UNSUBSCRIBE")) == 1
         connection.close()
+
+
+@pytest.mark.parametrize("server", [CLASSIC, RABBITMQ])
+def test_a_connection_whose_close_was_interrupted_closes_with_the_next_call(server: str) -> None:
+    """Its socket and thread stayed, and at the broker all that it had."""
+
+    def attempt(interruption: Interruption) -> None:
+        with FakeBroker(server) as broker:
+            connection, told = connect(f"{broker.url}?{QUICKLY}"), Told()
+            consumer = consume(connection.open_session(transacted=False), told=told)
+            broker.deliver(consumer.id, "T_s2@@x@@1")
+            told.wait()
+            assert consumer.poll() is not None
+            wire = connection.link.current().wire
+            with suppress(KeyboardInterrupt), interruption():
+                connection.close()
+            connection.close()
+            assert connection.state == "closed", interruption.where
+            for each in (wire, connection.link.newest.wire):
+                assert not each._thread.is_alive(), interruption.where
+            assert len(broker.of_newest("DISCONNECT")) <= 1, interruption.where
+
+    assert each_interruption(attempt, *FILES, "clients/stomp/link.py") > 20
+
+
+def test_who_waits_for_a_connection_is_told_that_it_was_closed_though_that_was_interrupted() -> None:
+    def attempt(interruption: Interruption) -> None:
+        events = Events()
+        with FakeBroker() as broker:
+            connection = connect(f"{broker.url}?reconnect_delay_ms=60000&timeout_ms=60000", events)
+            broker.stop()
+            events.wait_for(1)
+            waiting = Call(connection.link.current)
+            assert waiting.is_blocked()
+            with suppress(KeyboardInterrupt), interruption():
+                connection.close()
+            connection.close()
+            with pytest.raises(ClosedError):
+                waiting.result()
+
+    assert each_interruption(attempt, "clients/stomp/link.py") > 3
