@@ -14,7 +14,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.selector import Selector
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Said
 from pyjms_provider.clients.stomp.subscribing import Subscribing
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.profile import from_frame
@@ -42,6 +42,7 @@ class Browser:
         self._signal = Signal()
         self._has_ended = False
         self._is_interrupted = False
+        self._ending = Said()
 
     @property
     def id(self) -> str:
@@ -70,6 +71,7 @@ class Browser:
         epoch = self._connection.link.current()
         with epoch.looking(partial(self._end, epoch)):
             try:
+                self._connection.enter(self)
                 epoch.ask(self._subscribing.frame())
                 while (frame := self._next()) is not None:
                     envelope = from_frame(frame, self._connection.dialect, self._address)
@@ -99,9 +101,10 @@ class Browser:
                 )
 
     def _end(self, epoch: Epoch) -> None:
+        """End it at the broker, once however often a call was interrupted."""
         self._connection.forget_subscription(self)
-        if not self._is_interrupted:
+        if not (self._is_interrupted or self._ending.is_said):
             try:
-                epoch.ask_last(self._subscribing.end())
+                epoch.ask_last(self._subscribing.end(), said=self._ending)
             except (InterruptedLinkError, ProviderError) as error:  # what ended it before is told, and not this
                 _log.debug("a browser could not be closed in order: %s", error)

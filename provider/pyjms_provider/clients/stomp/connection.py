@@ -438,11 +438,13 @@ class StompConnection(ProviderConnection):
         if address.temporary:
             self.temporaries.check_own(address)
         subscribing = Subscribing.for_browser(address, self.dialect, number=next(self._numbers))
-        browser = Browser(self, address, selector, subscribing)
+        return Browser(self, address, selector, subscribing).run()
+
+    def enter(self, browser: Browser) -> None:
+        """Have messages handed to `browser`, which forgets itself when it ends. Raises `ClosedError`."""
         with self._lock:
             self._check_open()
             self._subscriptions[browser.id] = browser
-        return browser.run()
 
     # What the link tells
 

@@ -332,7 +332,7 @@ class Epoch:
     @contextmanager
     def looking(self, end: Callable[[], None]) -> Iterator[None]:
         """Look at a queue, and have `end` called after it: by the I/O thread if it is left half way, perhaps to the garbage collector,
-        which runs anywhere, also where a lock is held.
+        which runs anywhere, also where a lock is held; and once more by the I/O thread if that was interrupted.
         """
         chore = end
         try:
@@ -341,7 +341,13 @@ class Epoch:
             chore = partial(self.call_soon, end)
             raise
         finally:
-            chore()
+            try:
+                chore()
+            except Exception:
+                raise
+            except BaseException:
+                self.call_soon(end)
+                raise
 
     def take_back(self, frame: Frame, done: Callable[[], None] = lambda: None) -> None:
         """Have the broker end what it may have made, or still make, for a call that was not answered in time, or was interrupted:
