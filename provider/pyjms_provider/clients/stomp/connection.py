@@ -35,7 +35,7 @@ from pyjms.spi.provider import (
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.browsing import Browser
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, may_be_made
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Said, may_be_made
 from pyjms_provider.clients.stomp.held_message import HeldMessage, begin_settlement
 from pyjms_provider.clients.stomp.janitor import Janitor
 from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
@@ -388,15 +388,22 @@ class StompConnection(ProviderConnection):
         newest = self.link.newest
         if newest.number != epoch:
             return
-        frame = subscription.widened(f"{subscription.id}.{next(self._numbers)}", self.dialect)
-        if frame is None:
-            return
-        with self._lock:
-            self._subscriptions[frame.headers["id"]] = subscription
+        another_id, said = f"{subscription.id}.{next(self._numbers)}", Said()
         try:
-            newest.post(frame, needs_room=False)
+            frame = subscription.widened(another_id, self.dialect)
+            if frame is None:
+                return
+            with self._lock:
+                self._subscriptions[another_id] = subscription
+            newest.post(frame, needs_room=False, said=said)
         except InterruptedLinkError:
             _log.debug("the connection ended while a consumer was widened")
+        except BaseException:
+            if not said.is_said:  # else the broker has it, and ends it with the others
+                subscription.not_widened(another_id)
+                with self._lock:
+                    self._subscriptions.pop(another_id, None)
+            raise
 
     def _is_in_use(self, durable_name: str) -> bool:
         return any(

@@ -106,9 +106,16 @@ class Subscription(ProviderConsumer):
                 return None
             frame.headers["id"] = another_id
             frame.headers[dialect.prefetch_header] = str(prefetch(self._window, dialect))
-            self._window *= 2
-            self._wider.append(another_id)
+            wider = [*self._wider, another_id]
+            self._wider, self._window = wider, self._window * 2  # without a call between
         return frame
+
+    def not_widened(self, another_id: str) -> None:
+        """Hear that the broker has not heard of it after all: who was to say so was interrupted."""
+        with self._lock:
+            if another_id in self._wider:
+                wider = [each for each in self._wider if each != another_id]
+                self._wider, self._window = wider, self._window // 2  # without a call between
 
     @property
     def epoch(self) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
 from tests.provider.clients.stomp.fake_broker import FakeBroker
-from tests.provider.clients.stomp.world import Told, connected, consume, poll_twice
+from tests.provider.clients.stomp.world import QUICKLY, Told, connected, consume, poll_twice
 from tests.provider.interruptions import Interruption, each_interruption
 
 FILES = ("stomp/subscription.py", "stomp/session.py", "stomp/held_message.py")
@@ -75,3 +77,29 @@ def test_a_message_that_the_selector_refuses_is_not_delivered_after_an_interrupt
         assert each_interruption(attempt, *FILES) > 10
         broker.wait_for("ACK", count)
         assert len(broker.of("ACK")) == count
+
+
+def test_a_client_that_holds_all_that_may_be_pushed_gets_more_though_its_poll_was_interrupted() -> None:
+    """It got nothing more before it settled some: what had not been said to the broker was taken for said."""
+
+    def attempt(interruption: Interruption) -> None:
+        told = Told()
+        with FakeBroker() as broker, connected(broker, f"{QUICKLY}&prefetch_messages=1") as connection:
+            consumer = consume(connection.open_session(transacted=False), told=told)
+            epoch = connection.link.current()
+            broker.deliver(consumer.id, "1")
+            told.wait()
+            assert consumer.poll() is not None
+            with suppress(KeyboardInterrupt), interruption():
+                consumer.poll()
+            consumer.poll()
+            if connection.link.current() is not epoch:
+                return  # all of it is made anew
+            connection.flush()
+            made = [each.headers["id"] for each in broker.of("SUBSCRIBE")]
+            assert len(made) == 2, interruption.where
+            assert list(consumer.ids) == made, interruption.where
+            assert list(connection._subscriptions) == made, interruption.where
+
+    names = ("subscription", "connection", "epoch", "wire", "outbox")
+    assert each_interruption(attempt, *(f"clients/stomp/{name}.py" for name in names)) > 10
