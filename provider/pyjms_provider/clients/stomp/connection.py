@@ -461,7 +461,7 @@ class StompConnection(ProviderConnection):
         if self._janitor is not None:
             self._janitor.saw(frame)
         subscription = self._subscriptions.get(name)
-        if subscription is None and name == PROBE:
+        if subscription is None and name.startswith(PROBE):
             self.temporaries.arrived(frame)
         elif subscription is not None:
             subscription.arrived(epoch.number, frame)

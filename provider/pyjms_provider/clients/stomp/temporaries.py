@@ -7,13 +7,14 @@ numbers count the destinations that it has named. So a first message to oneself 
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
-from threading import Condition, Lock
+from threading import Lock
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError, ResourceError
-from pyjms_provider.clients.stomp.epoch import Epoch
+from pyjms_provider.clients.stomp.epoch import Epoch, Said
 from pyjms_provider.clients.stomp.subscribing import TEMPORARY_QUEUE, place_of
 from pyjms_provider.protocols.stomp.dialects import Dialect
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -21,7 +22,7 @@ from pyjms_provider.protocols.stomp.frames import Frame
 __all__ = ["PROBE", "StompTemporaries"]
 
 PROBE = "probe"
-"""The id of the subscription that gets the message to oneself."""
+"""How the id of a subscription begins that gets the message to oneself."""
 _PATIENCE_S = 30.0
 _KINDS = {AddressKind.QUEUE: "queue", AddressKind.TOPIC: "topic"}
 
@@ -32,31 +33,25 @@ class StompTemporaries:
     def __init__(self, connection_id: str, dialect: Dialect) -> None:
         self._prefix = f"pyjms.temporary.{connection_id}."
         self._dialect = dialect
-        self._changed = Condition(Lock())
-        self._is_making = False
+        self._right = Lock()
+        """The right to make one: held by `with`, which a thread lets go of whatever interrupts it (decision 0206)."""
         self._numbers = count(1)
         self._own: set[Address] = set()
         self._gone: set[Address] = set()
         self._epoch = 0
         self._native_prefix = ""
-        self._named = 0  # to the broker, in this epoch
+        self._named = 1
+        """The number, in this epoch, of the one that is named to the broker next, or was last."""
+        self._naming = Said()
+        """Whether that was said."""
         self._probes: list[Frame] = []
         self._probe_signal = Signal()
 
     def create(self, kind: AddressKind, epoch: Epoch) -> Address:
         """Return a new one. Raises `InterruptedLinkError`, `ProviderError`."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: not self._is_making, _PATIENCE_S):
-                raise ResourceError("another thread waits for the broker to make a temporary destination: try again")
-            self._is_making = True
-        try:
-            address = (
-                self._make_native(kind, epoch) if self._dialect.translates_temporaries else self._make(kind, epoch)
-            )
-        finally:
-            with self._changed:
-                self._is_making = False
-                self._changed.notify_all()
+        make = self._make_native if self._dialect.translates_temporaries else self._make
+        with self._right:
+            address = make(kind, epoch)
         self._own.add(address)
         return address
 
@@ -73,26 +68,28 @@ class StompTemporaries:
             epoch.ask(Frame("SUBSCRIBE", headers), Frame("UNSUBSCRIBE", {"id": PROBE}))
 
     def _make_native(self, kind: AddressKind, epoch: Epoch) -> Address:
+        naming, named = self._naming, self._named
         if self._epoch != epoch.number:
-            self._epoch, self._named, self._native_prefix = epoch.number, 0, ""
-        self._named += 1  # now: the broker counts what it was asked for, though the answer may come too late
-        number, local = self._named, f"/temp-{_KINDS[kind]}/{next(self._numbers)}"
-        begin = Frame("SUBSCRIBE", {"id": PROBE, "destination": local, "ack": "auto"})
-        end = Frame("UNSUBSCRIBE", {"id": PROBE})
+            naming, named, self._native_prefix = Said(), 1, ""
+        elif naming.is_said:  # the broker counts what it was asked for, though the answer may have come too late
+            naming, named = Said(), named + 1
+        self._epoch, self._naming, self._named = epoch.number, naming, named  # without a call between
+        number = next(self._numbers)
+        local, probe = f"/temp-{_KINDS[kind]}/{number}", f"{PROBE}-{number}"
+        begin = Frame("SUBSCRIBE", {"id": probe, "destination": local, "ack": "auto"})
+        end = Frame("UNSUBSCRIBE", {"id": probe})
         if self._native_prefix:
-            epoch.ask(begin, end, needs_room=False)  # as it is counted already
+            epoch.ask(begin, end, said=naming)
         else:
-            try:
-                self._native_prefix = self._probed(epoch, begin, Frame("SEND", {"destination": local}))
-            finally:
-                epoch.take_back(end)
-        return Address(kind, f"/remote-temp-{_KINDS[kind]}/{self._native_prefix}:{number}", temporary=True)
+            with epoch.looking(partial(epoch.take_back, end)):
+                self._native_prefix = self._probed(epoch, begin, Frame("SEND", {"destination": local}), naming)
+        return Address(kind, f"/remote-temp-{_KINDS[kind]}/{self._native_prefix}:{named}", temporary=True)
 
-    def _probed(self, epoch: Epoch, *frames: Frame) -> str:
+    def _probed(self, epoch: Epoch, begin: Frame, message: Frame, said: Said) -> str:
         """Return the id of the broker's connection, as the message to oneself has it. Raises `InterruptedLinkError`, `ProviderError`."""
         self._probes.clear()
         self._probe_signal.wait(0)
-        epoch.ask(*frames, needs_room=False)
+        epoch.ask(begin, message, said=said)
         self._probe_signal.wait(_PATIENCE_S)
         if not self._probes:
             raise ResourceError("the broker has not delivered a first message to a temporary destination")
@@ -106,8 +103,8 @@ class StompTemporaries:
     def delete(self, address: Address) -> None:
         """Forget one of this connection. Raises `DestinationError`."""
         self.check_own(address)
-        self._own.discard(address)
         self._gone.add(address)
+        self._own.discard(address)  # last: who is interrupted before may delete it once more
 
     def restore(self, epoch: Epoch) -> None:
         """Make in a new epoch what can be made there under the old names. Raises `InterruptedLinkError`, `ProviderError`."""
