@@ -247,12 +247,13 @@ class Subscription(ProviderConsumer):
             try:
                 if not self._understand(held):
                     return None
-            except Exception as error:
+            except ProviderError as error:
                 self._leave(held)
-                if not isinstance(error, ProviderError):
-                    raise
                 self._connection.on_broker_error(error)
                 return None
+            except Exception:
+                self._leave(held)
+                raise
         envelope = held.envelope
         assert envelope is not None
         if 0 < envelope.expiration_ms <= self._connection.clock.time_ms():
