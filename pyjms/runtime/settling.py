@@ -240,6 +240,8 @@ class SettlingSession(Session):
             self.give_back(deliveries)
         else:
             give_back_failed(self, deliveries, self.failure)
+            if self.ledger.owed:  # what failed earlier and could not be given back, or what no client has seen
+                self.give_back(())
 
     # Who may do so
 

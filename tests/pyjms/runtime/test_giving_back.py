@@ -124,6 +124,40 @@ class TestByHand:
         session.commit()
         assert drain(connect().create_session().create_consumer(bills)) == []
 
+    @pytest.mark.parametrize("call", ["rollback", "recover"])
+    def test_rollback_of_what_failed_can_be_called_again(
+        self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, call: str
+    ) -> None:
+        """It came when the session was closed."""
+        session = failing_connection.create_session(True, Session.SESSION_TRANSACTED)
+        session.failure = "it could not be served"
+        queue = session.create_queue("orders")
+        send_texts(connect().create_session(), queue, "one", "two")
+        consumer = session.create_consumer(queue)
+        take_texts(consumer, 2)
+        wrapped.before[call] = raising(full())
+        with pytest.raises(JMSException, match="full"):
+            session.rollback()
+        session.rollback()
+        assert take_texts(consumer, 2) == ["one", "two"]
+
+    def test_rollback_of_what_failed_gives_back_what_no_client_has_seen(
+        self, failing_connection: JmsConnection, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A receive was interrupted that had taken it."""
+        session = failing_connection.create_session(True, Session.SESSION_TRANSACTED)
+        session.failure = "it could not be served"
+        queue = session.create_queue("orders")
+        send_texts(connect().create_session(), queue, "one", "two")
+        consumer = session.create_consumer(queue)
+        assert take_texts(consumer, 1) == ["one"]
+        fail = raising(Interrupted())
+        with monkeypatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr("pyjms.runtime.session.thaw", lambda *_: fail())
+            consumer.receive_no_wait()
+        session.rollback()
+        assert take_texts(consumer, 2) == ["one", "two"]
+
     def test_a_commit_after_a_rollback_that_failed_halfway_settles_nothing(
         self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect
     ) -> None:
