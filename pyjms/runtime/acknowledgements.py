@@ -24,61 +24,76 @@ class AcknowledgementLedger:
     """The unsettled deliveries of one session, in order of delivery.
 
     One thread at a time; but `take` and `put_back` may come at any moment from others, which acknowledge what a listener handed to them.
+    Who handles an error sets the fields himself: at a call Python could interrupt him, and what he had taken out would be lost sight of.
     """
 
-    __slots__ = ("_limit", "_mode", "_unsettled", "owed")
+    __slots__ = ("_limit", "_mode", "committing", "owed", "unsettled")
 
     def __init__(self, mode: AcknowledgeMode, limit: int = 0) -> None:
         """`limit`: how many deliveries the client may keep unsettled before it gets no more; 0: any number."""
         self._mode = mode
         self._limit = limit
-        self._unsettled: list[Delivery] = []
+        self.unsettled: list[Delivery] = []
+        """What the client has, and may settle."""
+        self.committing: Sequence[Delivery] = ()
+        """What is acknowledged in the transaction already, as its commit has begun: not every provider takes that twice."""
         self.owed: Sequence[Delivery] = ()
-        """What is to come again, and could not be given back yet: no acknowledgement covers it."""
+        """What is to come again, and has not been given back yet: no acknowledgement covers it."""
 
     def __len__(self) -> int:
-        return len(self._unsettled)
+        return len(self.unsettled)
 
     def delivered(self, delivery: Delivery) -> None:
         """Enter a delivery that the client gets now."""
-        self._unsettled.append(delivery)
+        self.unsettled.append(delivery)
 
     @property
     def is_full(self) -> bool:
         """Whether the client must settle something before it gets more (§4.4.11: client overrun)."""
-        return 0 < self._limit <= len(self._unsettled)
+        return 0 < self._limit <= len(self.unsettled)
 
     def due(self) -> Sequence[Delivery]:
         """Take out what is to be acknowledged now that the client is done with the latest delivery."""
         if self._mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
             return self.take()
-        if self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE and len(self._unsettled) >= DUPS_OK_BATCH:
+        if self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE and len(self.unsettled) >= DUPS_OK_BATCH:
             return self.take()
         return ()
 
     def take(self) -> Sequence[Delivery]:
-        """Take out everything: what ``acknowledge``, ``commit``, ``rollback`` and ``recover`` cover."""
-        taken = self._unsettled
-        self._unsettled = []
+        """Take out everything: what ``acknowledge``, ``commit`` and ``recover`` cover."""
+        taken = self.unsettled
+        self.unsettled = []
         return taken
 
     def take_done(self) -> Sequence[Delivery]:
         """Take out everything but the latest delivery, which a listener has in hand."""
-        done = self._unsettled[:-1]
-        del self._unsettled[:-1]
+        done = self.unsettled[:-1]
+        del self.unsettled[:-1]
         return done
 
     def take_one(self, delivery: Delivery) -> bool:
         """Take out `delivery`; return False if it is not there: recovered or acknowledged meanwhile."""
-        unsettled = self._unsettled  # asked for once: `take` on another thread puts an empty list in its place
+        unsettled = self.unsettled  # asked for once: `take` on another thread puts an empty list in its place
         for index in range(len(unsettled) - 1, -1, -1):
             if unsettled[index] is delivery:
                 del unsettled[index]
                 return True
         return False
 
+    def owe_all(self) -> Sequence[Delivery]:
+        """Have all that was received owed, before what is owed already; return it."""
+        received = [*self.committing, *self.unsettled]
+        self.owed, self.committing, self.unsettled = [*received, *self.owed], (), []
+        return received
+
+    def keep_all(self, received: Sequence[Delivery]) -> None:
+        """Take back an `owe_all`: the client may settle what it returned."""
+        number = len(received)
+        self.unsettled, self.owed = [*received, *self.unsettled], self.owed[number:]
+
     def owe(self, deliveries: Sequence[Delivery]) -> None:
-        """Enter what could not be given back."""
+        """Enter what is to come again."""
         self.owed = [*self.owed, *deliveries]
 
     def take_owed(self) -> Sequence[Delivery]:
@@ -88,4 +103,4 @@ class AcknowledgementLedger:
 
     def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Enter again, in front, what was taken out and could not be settled."""
-        self._unsettled[:0] = deliveries
+        self.unsettled[:0] = deliveries

@@ -359,7 +359,7 @@ class Dispatcher:
             raise _UnreadError(error.reason, (delivery,)) from error
         except Exception as error:  # it will hardly be better the next time, so attempts are counted
             try:
-                give_back_failed(self._session, (delivery,), f"the message could not be read: {reason_of(error)}")
+                self._give_back_failed(delivery, f"the message could not be read: {reason_of(error)}")
             except ProviderError as failure:
                 raise _UnreadError(
                     f"{reason_of(error)}; nor could it be given back at once: {failure.reason}", ()
@@ -414,25 +414,25 @@ class Dispatcher:
 
     def _redeliver(self, delivery: Delivery, reason: str) -> None:
         if self._session.ledger.take_one(delivery):  # else it was recovered by the listener itself
-            give_back_failed(self._session, (delivery,), reason)
+            self._give_back_failed(delivery, reason)
+
+    def _give_back_failed(self, delivery: Delivery, reason: str) -> None:
+        """Have it come again, as failed. Raises `ProviderError`: it is owed then."""
+        try:
+            give_back_failed(self._session, delivery, reason)
+        except BaseException:
+            self._session.ledger.owe((delivery,))
+            raise
 
 
-def give_back_failed(session: SettlingSession, deliveries: Sequence[Delivery], reason: str) -> None:
-    """Have deliveries come again that could not be processed, or be set aside if that was so too often.
-
-    Raises `ProviderError`: what was not given back is owed then.
-    """
+def give_back_failed(session: SettlingSession, delivery: Delivery, reason: str) -> None:
+    """Have a delivery come again that could not be processed, or be set aside if that was so too often. Raises `ProviderError`."""
     capabilities = session.connection.capabilities
     is_limited = Capability.DEAD_LETTERS in capabilities and Capability.REDELIVERY_LIMITS not in capabilities
-    for number, delivery in enumerate(deliveries):
-        try:
-            if is_limited and delivery.count >= MAXIMUM_ATTEMPTS:
-                session.provider_session.reject(delivery, reason)
-            else:
-                session.provider_session.retry(delivery, reason)
-        except BaseException:
-            session.ledger.owe(deliveries[number:])
-            raise
+    if is_limited and delivery.count >= MAXIMUM_ATTEMPTS:
+        session.provider_session.reject(delivery, reason)
+    else:
+        session.provider_session.retry(delivery, reason)
 
 
 def _call(callback: Callable[[Message], Any], message: Message) -> BaseException | None:

@@ -1,7 +1,7 @@
 """What becomes of the messages that a session has delivered: they are settled, by mode, or given back (JMS 1.1 §4.4.7, §4.4.11).
 
 The ledger says which deliveries that is about. What was taken out of it for a call that fails, or is interrupted (KeyboardInterrupt), is
-put back, while the client may still settle it; what is to come again, and could not be given back, is owed, and given back with the next piece of work.
+put back, while the client may still settle it; what is to come again is owed until it is given back, if need be with the next piece of work.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SettlingSession"]
 
+_NOTHING: Sequence[Delivery] = ()
+_UNKNOWN = (InDoubtError, ConnectionLostError, ClosedError)
+"""Why a commit failed of which nobody knows whether it was made, or whose messages are this session's no more."""
+
 
 class SettlingSession(Session):
     """The part of a session that ends deliveries and transactions; `JmsSession` has what begins them.
@@ -60,8 +64,6 @@ class SettlingSession(Session):
         self.gives_back_at_any_time = mode is not AcknowledgeMode.SESSION_TRANSACTED
         """Whether `ProviderSession.recover` may be called now: in a transaction only after `rollback`."""
         self.ledger = AcknowledgementLedger(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
-        self._committing: Sequence[Delivery] = ()
-        """What is acknowledged in the transaction already, as its commit has begun: not every provider takes that twice."""
         self._untold: ProviderError | None = None
         """Why a commit failed whose client was interrupted before he heard it: the next one tells him."""
 
@@ -93,10 +95,10 @@ class SettlingSession(Session):
         except TooLateError as error:
             raise to_jms(error) from error
         except ProviderError as error:
-            self.ledger.put_back(deliveries)
+            self.ledger.unsettled[:0] = deliveries
             raise to_jms(error) from error
         except BaseException:
-            self.ledger.put_back(deliveries)
+            self.ledger.unsettled[:0] = deliveries
             raise
         self._dispatcher.wake()
 
@@ -107,22 +109,24 @@ class SettlingSession(Session):
         self._check_thread("recover")
         if not self.settles_by_itself:  # else it may be settled already, and would not come again
             self.owe_unreturned()
-        deliveries, owed = self.ledger.take(), self.ledger.take_owed()
+        ledger, deliveries, owed = self.ledger, _NOTHING, _NOTHING
         with mapped_errors:
             try:
+                deliveries = ledger.take()
+                owed = ledger.take_owed()
                 self.provider_session.recover([*deliveries, *owed])
-            except BaseException:
-                self.ledger.put_back(deliveries)  # the client still has them, and may acknowledge them yet
-                self.ledger.owe(owed)
+            except BaseException:  # the client still has its deliveries, and may acknowledge them yet
+                ledger.unsettled[:0], ledger.owed = deliveries, [*owed, *ledger.owed]
                 raise
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Let `deliveries` come again, and what is owed. Raises `ProviderError`: all of that is owed then."""
-        owed = (*deliveries, *self.ledger.take_owed())
+        ledger, owed = self.ledger, deliveries
         try:
+            owed = (*deliveries, *ledger.take_owed())
             self.provider_session.recover(owed)
         except BaseException:
-            self.ledger.owe(owed)
+            ledger.owed = (*owed, *ledger.owed)
             raise
 
     def _settle_lazy(self) -> None:
@@ -170,24 +174,25 @@ class SettlingSession(Session):
     def _commit(self, commit: Callable[[], None]) -> None:
         if self._untold is not None:
             self._tell_again(self._untold)
-        unsettled = self.ledger.take()
-        deliveries = (*self._committing, *unsettled) if self._committing else unsettled
+        ledger = self.ledger
+        unsettled = ledger.take()
         try:
             self.provider_session.acknowledge(unsettled)
-            unsettled, self._committing = (), deliveries
+            ledger.committing, unsettled = (*ledger.committing, *unsettled), ()
             commit()
-        except ProviderError as error:
-            self._untold, self._committing = error, ()
-            try:
-                self._tell_failure(error, deliveries)
-            except JMSException:
-                self._untold = None  # no call from here on, at which Python could interrupt the thread
-                raise
+        except _UNKNOWN as error:
+            self._untold, ledger.committing = error, ()
+            self._tell(error)
+        except (
+            ProviderError
+        ) as error:  # what was received comes again, if not by this call, by the next end of a transaction
+            self._untold, ledger.committing = error, (*ledger.committing, *unsettled)
+            self._tell(error)
         except BaseException:  # whether it is committed the client does not know, and may end the transaction once more
-            self.ledger.put_back(unsettled)
+            ledger.unsettled[:0] = unsettled
             raise
-        self._committing = ()
-        if self.ledger.owed:  # what no client has seen, of a consumer that was closed
+        ledger.committing = ()
+        if ledger.owed:  # what no client has seen, of a consumer that was closed
             with suppress(ProviderError):
                 self.give_back(())
 
@@ -195,22 +200,30 @@ class SettlingSession(Session):
     def owe_unreturned(self) -> None:
         """Have what interrupted receives took, and did not return, come again after what was delivered before it."""
 
-    def _tell_failure(self, error: ProviderError, deliveries: Sequence[Delivery]) -> NoReturn:
+    def _tell(self, error: ProviderError) -> NoReturn:
+        """Say why a commit failed; who is interrupted on the way to the client has the next one say so."""
+        try:
+            self._tell_failure(error)
+        except JMSException:
+            self._untold = None  # no call from here on, at which Python could interrupt the thread
+            raise
+
+    def _tell_failure(self, error: ProviderError) -> NoReturn:
         """Have what a transaction has received come again if it was not committed, and say so, or that it is not known."""
-        if isinstance(error, (InDoubtError, ConnectionLostError, ClosedError)):
+        if isinstance(error, _UNKNOWN):
             raise to_jms(error) from error
         if isinstance(error, RolledBackError):
             with mapped_errors:
-                self._give_back_received(deliveries)
+                self._give_back_received(self.ledger.owe_all())
             raise to_jms(error) from error
-        self._roll_back(deliveries)
+        self._roll_back()
         rolled_back = RolledBackError(f"the transaction was rolled back, as it could not commit: {error.reason}")
         rolled_back.__cause__ = error
         raise to_jms(rolled_back) from error
 
     def _tell_again(self, error: ProviderError) -> NoReturn:
         """Say what became of an interrupted commit; what was done since then is rolled back."""
-        self._roll_back(self.ledger.take())
+        self._roll_back()
         told = to_jms(error)
         self._untold = None
         raise told from error
@@ -219,29 +232,31 @@ class SettlingSession(Session):
         self._check_transaction("rollback")
         self._untold = None
         self.owe_unreturned()
-        deliveries, self._committing = (*self._committing, *self.ledger.take()), ()
-        self._roll_back(deliveries)
+        self._roll_back()
 
-    def _roll_back(self, deliveries: Sequence[Delivery]) -> None:
+    def _roll_back(self) -> None:
+        # Owed before anything is done: what was sent because of them may be gone, so no commit may settle them.
+        deliveries = self.ledger.owe_all()
         with mapped_errors:
             try:
                 self.provider_session.rollback()
             except ProviderError:
-                self.ledger.put_back(deliveries)  # they belong to the transaction still
-                raise
-            except BaseException:  # what was sent because of them may be gone, so no commit may settle them
-                self.ledger.owe(deliveries)
+                self.ledger.keep_all(deliveries)  # they belong to the transaction still
                 raise
             self._give_back_received(deliveries)
 
     def _give_back_received(self, deliveries: Sequence[Delivery]) -> None:
-        """Let what a transaction has received come again: as failed, if that is said of it. Raises `ProviderError`, as `give_back`."""
-        if self.failure is None:
-            self.give_back(deliveries)
-        else:
-            give_back_failed(self, deliveries, self.failure)
-            if self.ledger.owed:  # what failed earlier and could not be given back, or what no client has seen
-                self.give_back(())
+        """Let what a transaction has received, which is owed first, come again: as failed, if that is said of it.
+
+        Raises `ProviderError`: what was not given back is owed still.
+        """
+        ledger = self.ledger
+        if self.failure is not None:
+            for delivery in deliveries:
+                give_back_failed(self, delivery, self.failure)
+                ledger.owed = ledger.owed[1:]
+        if ledger.owed:
+            self.give_back(())
 
     # Who may do so
 

@@ -105,7 +105,7 @@ class JmsXAResource(XAResource):
         try:
             provider.acknowledge(deliveries)
         except BaseException:
-            self._session.ledger.put_back(deliveries)
+            self._session.ledger.unsettled[:0] = deliveries
             raise
 
     def prepare(self, xid: Xid) -> int:

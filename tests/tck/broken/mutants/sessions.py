@@ -211,7 +211,7 @@ MUTANTS = (
         ),
     ),
     # acknowledgement
-    mutant("4.4-a", "a session keeps nothing that it consumed", edit(_S + "recover", "self.ledger.take()", "()")),
+    mutant("4.4-a", "a session keeps nothing that it consumed", edit(_S + "recover", "ledger.take()", "()")),
     mutant(
         "4.4.11-a 4.4-a",
         "recover does nothing",
@@ -220,7 +220,7 @@ MUTANTS = (
     mutant(
         "4.4.11-a",
         "recover begins with the last message",
-        edit(_S + "recover", "self.ledger.take()", "self.ledger.take()[-1:]"),
+        edit(_S + "recover", "ledger.take()", "ledger.take()[-1:]"),
     ),
     mutant(
         "4.4.11-b", "recovered messages are not marked", edit(_QUEUE + "deliver_single_message", "count > 1", "False")
@@ -400,7 +400,7 @@ MUTANTS = (
         "a listener that throws ends its thread",
         edit(
             "pyjms.runtime.dispatch:Dispatcher._redeliver",
-            "give_back_failed(self._session, (delivery,), reason)",
+            "self._give_back_failed(delivery, reason)",
             "raise SystemExit",
         ),
     ),
@@ -428,7 +428,7 @@ MUTANTS = (
         edit(
             "pyjms.runtime.dispatch:Dispatcher._settle",
             "if session.settles_by_itself:",
-            "if not session.settles_by_itself: session._roll_back(session.ledger.take())\n        if session.settles_by_itself:",
+            "if not session.settles_by_itself: session._roll_back()\n        if session.settles_by_itself:",
         ),
     ),
     mutant(
