@@ -28,6 +28,8 @@ class QueueRequestor(Closeable, declares=True):
             raise _wrong_session("QueueRequestor", "Queue", session)
         _check_not_transacted(session)
         self._session = session
+        self._is_stale = False
+        """Whether a reply may come yet for which no request waits any more."""
         with ExitStack() as undoing:
             self._sender = undoing.enter_context(session.create_sender(queue))
             self._reply_queue = session.create_temporary_queue()
@@ -36,11 +38,29 @@ class QueueRequestor(Closeable, declares=True):
             undoing.pop_all()
 
     def request(self, message: Message) -> Message | None:
-        """Send `message` with the temporary queue as its JMSReplyTo; return the reply, or None if the session closes."""
+        """Send `message` with the temporary queue as its JMSReplyTo; return the reply, or None if the session closes.
+
+        After a request that was interrupted, or failed, that is another queue: the first one's reply is nobody's.
+        """
         check_message(message)
+        if self._is_stale:
+            self._renew()
         message.jms_reply_to = self._reply_queue
-        self._sender.send(message)
-        return self._receiver.receive()
+        try:
+            self._sender.send(message)
+            return self._receiver.receive()
+        except BaseException:
+            self._is_stale = True
+            raise
+
+    def _renew(self) -> None:
+        """Wait at another temporary queue from now on. Each step may be repeated, as it may be interrupted."""
+        self._receiver.close()
+        with suppress(JMSException):  # then it goes with its connection
+            self._reply_queue.delete()
+        self._reply_queue = self._session.create_temporary_queue()
+        self._receiver = self._session.create_receiver(self._reply_queue)
+        self._is_stale = False
 
     def close(self) -> None:
         """Delete the temporary queue and close the session, as JMS 1.1 asks."""
@@ -63,6 +83,8 @@ class TopicRequestor(Closeable, declares=True):
             raise _wrong_session("TopicRequestor", "Topic", session)
         _check_not_transacted(session)
         self._session = session
+        self._is_stale = False
+        """Whether a reply may come yet for which no request waits any more."""
         with ExitStack() as undoing:
             self._publisher = undoing.enter_context(session.create_publisher(topic))
             self._reply_topic = session.create_temporary_topic()
@@ -71,11 +93,29 @@ class TopicRequestor(Closeable, declares=True):
             undoing.pop_all()
 
     def request(self, message: Message) -> Message | None:
-        """Publish `message` with the temporary topic as its JMSReplyTo; return the reply, or None if the session closes."""
+        """Publish `message` with the temporary topic as its JMSReplyTo; return the reply, or None if the session closes.
+
+        After a request that was interrupted, or failed, that is another topic: the first one's reply is nobody's.
+        """
         check_message(message)
+        if self._is_stale:
+            self._renew()
         message.jms_reply_to = self._reply_topic
-        self._publisher.publish(message)
-        return self._subscriber.receive()
+        try:
+            self._publisher.publish(message)
+            return self._subscriber.receive()
+        except BaseException:
+            self._is_stale = True
+            raise
+
+    def _renew(self) -> None:
+        """Wait at another temporary topic from now on. Each step may be repeated, as it may be interrupted."""
+        self._subscriber.close()
+        with suppress(JMSException):  # then it goes with its connection
+            self._reply_topic.delete()
+        self._reply_topic = self._session.create_temporary_topic()
+        self._subscriber = self._session.create_subscriber(self._reply_topic)
+        self._is_stale = False
 
     def close(self) -> None:
         """Delete the temporary topic and close the session, as JMS 1.1 asks."""
