@@ -80,6 +80,7 @@ class JmsXAResource(XAResource):
             if self._ended != ending:
                 try:
                     if branch == self._working:
+                        self._session.refuses_sends = True  # first: after an interrupt it may have ended
                         self._hand_over(provider)
                     provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
                 except ProviderError:
@@ -90,12 +91,11 @@ class JmsXAResource(XAResource):
         self._ended = None  # no call from here on
 
     def _leave(self, branch: spi_xid.Xid) -> None:
-        if branch == self._working:
-            self._working = None
-            self._session.refuses_sends = True
         if self._session.ledger.owed:  # what no client has seen, of a consumer that was closed
             with suppress(ProviderError):
                 self._session.give_back(())
+        if branch == self._working:  # last: who is interrupted before leaves it once more
+            self._working = None
 
     def _hand_over(self, provider: ProviderSession) -> None:
         """Give what was received to the branch, or keep it if that fails, so that nothing is lost sight of."""
@@ -124,7 +124,10 @@ class JmsXAResource(XAResource):
 
     def rollback(self, xid: Xid) -> None:
         with _xa_errors:
-            self._session.provider_session.xa_rollback(_fact(xid))
+            branch = _fact(xid)
+            self._session.provider_session.xa_rollback(branch)
+            if branch == self._working:  # its `end` was interrupted, and this comes in place of a second one
+                self._leave(branch)
 
     def recover(self, flag: int) -> Sequence[Xid]:
         _check_flags(flag, _SCAN_FLAGS, "recover")

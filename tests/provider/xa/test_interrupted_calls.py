@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pyjms import IllegalStateException
 from pyjms.api.xa import XAException, XAResource
 from pyjms.runtime.xa import JmsXAConnection, JmsXASession, RecoveredXid, XAConnectionFactory
 from pyjms.spi.xid import Xid
@@ -88,6 +89,58 @@ def test_work_that_goes_on_after_an_interrupted_end_is_ended_by_its_own_end(sess
         work.resource.commit(xid, one_phase=True)
 
     assert each_interruption(attempt, *FILES) > 10
+
+
+def test_a_rollback_in_place_of_a_second_end(session: JmsXASession) -> None:
+    """A message could be sent then that belonged to no branch, and the next start was refused because of it."""
+    work = Work(session)
+    producer = session.create_producer(session.create_queue("q"))
+
+    def attempt(interruption: Interruption) -> None:
+        xid = work.open_branch()
+        with suppress(KeyboardInterrupt), interruption():
+            work.resource.end(xid, XAResource.TMSUCCESS)
+        try:
+            work.resource.rollback(xid)
+        except XAException:  # it has not ended
+            work.resource.end(xid, XAResource.TMSUCCESS)
+            work.resource.rollback(xid)
+        with pytest.raises(IllegalStateException, match="no transaction manager has started a branch"):
+            producer.send(session.create_message())
+        work.resource.rollback(work.branch())
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def test_what_no_client_has_seen_comes_again_by_a_rollback_in_place_of_a_second_end(
+    connection: JmsXAConnection, session: JmsXASession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came with the end of the session's next branch."""
+    work, other = Work(session), connection.create_session()
+    queue = session.create_queue("unseen")
+    producer, receiver = other.create_producer(queue), other.create_consumer(queue)
+
+    def attempt(interruption: Interruption) -> None:
+        producer.send(other.create_message())
+        xid, consumer = work.open_branch(), session.create_consumer(queue)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("pyjms.runtime.session.thaw", _interrupted)
+            consumer.receive_no_wait()
+        consumer.close()
+        with suppress(KeyboardInterrupt), interruption():
+            work.resource.end(xid, XAResource.TMSUCCESS)
+        try:
+            work.resource.rollback(xid)
+        except XAException:  # it has not ended
+            work.resource.end(xid, XAResource.TMSUCCESS)
+            work.resource.rollback(xid)
+        assert receiver.receive_no_wait() is not None, interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_commit_in_one_phase(session: JmsXASession) -> None:
