@@ -480,6 +480,12 @@ class _Consumer(ProviderConsumer):
             self._taken = found
         return self._delivered(called_ns)
 
+    def take_unreturned(self) -> Delivery | None:
+        called_ns = self._now()
+        if self._taken is None:
+            self._taken = self._inner.take_unreturned()
+        return self._delivered(called_ns)
+
     def catch_up(self) -> None:
         self._inner.catch_up()
 

@@ -333,6 +333,10 @@ class JmsSession(SettlingSession):
         if consumer.unreturned is not None and consumer.taker in (NOBODY, get_ident()):
             self.ledger.owe((consumer.unreturned,))
             consumer.unreturned = None
+        with suppress(ProviderError), self.gate.lock:  # what cannot be read is in its queue again
+            unreturned = consumer.provider.take_unreturned()
+            if unreturned is not None:
+                self.ledger.owed = [*self.ledger.owed, unreturned]
 
     def _refuse_overrun(self) -> NoReturn:
         raise ResourceError(

@@ -460,6 +460,14 @@ class ProviderConsumer(ABC):
         """
         return self.poll_or_wait()
 
+    def take_unreturned(self) -> Delivery | None:
+        """Take what a call that was interrupted has polled, if the next one would return it: it is given back in place of that.
+
+        As given here it is right for every provider whose `poll` keeps nothing by itself.
+        """
+        polled, self._polled = self._polled, None
+        return polled
+
     def catch_up(self) -> None:  # noqa: B027 - a provider whose `poll` is exact has nothing to do
         """Wait until `poll` would return what the message system has for this consumer now.
 

@@ -370,6 +370,9 @@ class _Consumer(ProviderConsumer):
         self._connection.alive()
         return self._inner.poll_at_once()
 
+    def take_unreturned(self) -> Delivery | None:
+        return self._inner.take_unreturned()
+
     def catch_up(self) -> None:
         self._connection.alive()
         self._inner.catch_up()

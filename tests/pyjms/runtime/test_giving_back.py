@@ -273,6 +273,23 @@ class TestInterrupted:
         assert left_over(connect, "bills") == (["bill for one"] if is_sent else [])
         assert left_over(connect) == ([] if is_settled else ["one"])
 
+    @pytest.mark.parametrize("mode", [Session.CLIENT_ACKNOWLEDGE, Session.SESSION_TRANSACTED])
+    def test_what_was_polled_comes_again_when_its_consumer_is_closed(
+        self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, mode: int
+    ) -> None:
+        """It stayed with the session until that was closed."""
+        session = failing_connection.create_session(mode == Session.SESSION_TRANSACTED, mode)
+        queue = session.create_queue("orders")
+        send_texts(connect().create_session(), queue, "one")
+        consumer = session.create_consumer(queue)
+        wrapped.before["set_interested False"] = raising(Interrupted())
+        with pytest.raises(Interrupted):
+            consumer.receive(1000)
+        consumer.close()
+        if mode == Session.SESSION_TRANSACTED:
+            session.commit()
+        assert drain(connect().create_session().create_consumer(queue)) == ["one"]
+
     def test_a_commit_that_is_repeated_acknowledges_nothing_twice(
         self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -30,7 +30,7 @@ def least(contract: type) -> object:
     return made
 
 
-COMPOSED = {"give_back_unseen", "poll_at_once", "poll_or_wait", "retry", "retry_all"}
+COMPOSED = {"give_back_unseen", "poll_at_once", "poll_or_wait", "retry", "retry_all", "take_unreturned"}
 """What is made of other calls of the contract."""
 
 ANSWERED = {"advice", "catch_up", "check_url", "end_waits", "may_wait", "waiter", "xa_set_timeout", "xa_get_timeout"}
@@ -107,6 +107,25 @@ def test_what_was_polled_and_not_returned_the_next_call_returns(error: type[Base
         consumer.poll_or_wait()
     assert consumer.poll_or_wait() is delivery
     assert consumer.poll_or_wait() is None
+
+
+def test_what_was_polled_and_not_returned_is_taken_by_who_closes() -> None:
+    delivery = Delivery(envelope(QUEUE), 1, redelivered=False, tag=None)
+
+    class Consumer(ProviderConsumer):
+        def poll(self) -> Delivery | None:
+            return delivery
+
+        def set_interested(self, interested: bool) -> None:
+            raise KeyboardInterrupt
+
+        def close(self) -> None: ...
+
+    consumer = Consumer()
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll_or_wait()
+    assert consumer.take_unreturned() is delivery
+    assert consumer.take_unreturned() is None
 
 
 def test_passwords_are_not_shown() -> None:

@@ -94,6 +94,7 @@ def test_every_call_of_the_spi_has_a_verb(kind: type) -> None:
         "ProviderSession.waiter": "how the client itself waits",
         "ProviderConsumer.poll_or_wait": "poll",
         "ProviderConsumer.poll_at_once": "poll",
+        "ProviderConsumer.take_unreturned": "what the client itself keeps",
     }
     docstrings = " ".join(verb.__doc__ or "" for verb in VERBS).replace(
         "and `set_interested`", "`ProviderConsumer.set_interested`"
