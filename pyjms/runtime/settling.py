@@ -139,20 +139,20 @@ class SettlingSession(Session):
         """The same while the session goes on: a client of this mode could not settle what keeps a subscription in use."""
         if self._mode is not AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
             return
-        with self.gate.lock:
-            if self.gate.runs_listener_elsewhere():
-                return  # that thread keeps the ledger; its next batch settles them
-            done = self.ledger.take_done() if self.gate.runs_listener_here() else self.ledger.take()
-        if not done:
-            return
+        done = _NOTHING
         try:
-            self.provider_session.acknowledge(done)
+            with self.gate.lock:
+                if self.gate.runs_listener_elsewhere():
+                    return  # that thread keeps the ledger; its next batch settles them
+                done = self.ledger.take_done() if self.gate.runs_listener_here() else self.ledger.take()
+            if done:
+                self.provider_session.acknowledge(done)
         except TooLateError:
             pass  # there is nothing left to settle
         except ProviderError:
-            self.ledger.put_back(done)
+            self.ledger.unsettled[:0] = done
         except BaseException:
-            self.ledger.put_back(done)
+            self.ledger.unsettled[:0] = done
             raise
 
     # Transactions (§4.4.7)

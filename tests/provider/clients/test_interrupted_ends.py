@@ -118,6 +118,28 @@ def test_what_a_refused_commit_had_received_comes_again(
     assert each_interruption(attempt, *RUNTIME) > 10
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_close_of_a_consumer_that_is_made_again_settles_what_was_put_off(
+    connection: Connection, *, is_refused: bool
+) -> None:
+    """Else it would come again when the session is closed, though its consumer was closed in order."""
+
+    def attempt(interruption: Interruption) -> None:
+        reader = _Reader(connection, Session.DUPS_OK_ACKNOWLEDGE)
+        if is_refused:
+            reader.refuse("acknowledge", ResourceError("refused"), is_undone=False)
+        try:
+            with interruption():
+                reader.consumer.close()
+        except KeyboardInterrupt:
+            reader.consumer.close()
+        if reader.is_refused_still("acknowledge"):
+            delattr(reader.runtime.provider_session, "acknowledge")
+        assert reader.what_is_left() == [], interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
 def test_a_refused_acknowledgement_can_be_made_again(connection: Connection) -> None:
     def attempt(interruption: Interruption) -> None:
         reader = _Reader(connection, Session.CLIENT_ACKNOWLEDGE)
