@@ -7,8 +7,9 @@ import os
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -145,6 +146,44 @@ def test_a_failure_is_remembered_until_the_log_was_written_again(
     monkeypatch.undo()
     files.mend_log()
     assert not files.has_failed
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["works", "fails"])
+def test_nobody_carries_over_while_the_log_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """What is behind a hole of the log would be in the database, and after a loss of power what is before it nowhere."""
+    path = tmp_path / "store.db"
+    home = JournalHome(lambda holder: open_journal(StoreSettings(url=f"sqlite:///{path}"), holder, SystemClock()))
+    world = World(home)
+    world.add(world.message())
+    journal: Any = world.journal
+    files: OpenFiles = journal._database._files
+    busy: list[int] = []
+    answers: list[bool] = []
+    asking = Thread(target=lambda: answers.append(files.may_carry_over()), daemon=True)
+    force = os.fsync
+
+    def slowly(descriptor: int) -> None:
+        asking.start()
+        asking.join(0.05)
+        busy.append(other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[0])
+        if fails:
+            raise OSError(errno.EIO, "Input/output error")
+        force(descriptor)
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        files.has_failed = True
+        monkeypatch.setattr(os, "fsync", slowly)
+        with suppress(StoreError):
+            world.add(world.message())
+        asking.join(10)
+        monkeypatch.undo()
+        assert (busy, answers, files.has_failed) == ([1], [not fails], fails)
+        world.add(world.message())
+        assert other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[0] == 0
+    assert len(world.reopen().ids) == 3 - fails
+    home.close()
 
 
 def test_a_log_that_is_a_folder_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -140,11 +142,44 @@ def test_what_somebody_is_carrying_over_is_no_failure_and_is_waited_for(
     monkeypatch.setattr(log_index, "_PATIENCE", 2)
     with pytest.raises(UnavailableStoreError, match=r"a\.db-wal over for more than 0\.02 s; nothing was written\. Try"):
         index.carry_over_again()
-    log_index._let_in(somebody)
+    fcntl.fcntl(somebody, fcntl.F_OFD_SETLK, log_index._lock(fcntl.F_UNLCK))
     assert index._descriptor() == own
     index.carry_over_again()
     assert carry_over(database)[0] == 0
     os.close(somebody)
+
+
+@pytest.mark.parametrize("ask", [LogIndex.tells_of_failure, LogIndex.carry_over_again])
+def test_who_is_interrupted_right_after_the_system_gave_the_lock_keeps_nobody_out(
+    path: Path, database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, ask: Callable[[LogIndex], object]
+) -> None:
+    calls = iter([KeyboardInterrupt])
+
+    def lock(*arguments: Any) -> object:
+        done = fcntl.fcntl(*arguments)
+        for interrupt in calls:
+            raise interrupt
+        return done
+
+    monkeypatch.setattr(log_index, "fcntl", lock)
+    with pytest.raises(KeyboardInterrupt):
+        ask(LogIndex(str(path)))
+    assert not list(calls)
+    assert carry_over(database)[0] == 0
+
+
+def test_what_is_to_be_done_while_nobody_carries_over_is_done_where_there_is_nothing_to_lock(
+    path: Path, database: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    LogIndex(str(tmp_path / "none.db")).carry_over_again(lambda: done.append("no index"))
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, "no such lock")
+
+    monkeypatch.setattr(log_index, "fcntl", refuse)
+    LogIndex(str(path)).carry_over_again(lambda: done.append("no locks"))
+    assert done == ["no index", "no locks"]
 
 
 def test_where_there_is_no_log_nothing_is_done(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ writing and forcing four megabytes, and nobody is told when the disk fails at th
 meanwhile is little, and the next one of them carries it over, as only who writes can begin the log anew while commits never stop. Where the thread cannot, or
 has no turn, he does all of it.
 
-Nothing is carried over between a failure of the disk and `OpenFiles.mend_log`: the log could begin anew before all is in the database.
+Once a failure of the disk is known, nothing is begun here until `OpenFiles.mend_log` is done: the log could begin anew before all is in the database. While it
+mends nobody carries over, whoever it is. Who had asked just before the failure, and an application's connection, may do so between the two.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import struct
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
-from typing import Final
+from typing import Final, TypeVar
 
 from pyjms.spi.clock import Signal
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
@@ -36,12 +37,12 @@ _CHECKPOINTS: Final = 121
 """The byte that is locked by whoever carries over."""
 _PATIENCE: Final = 500
 _PAUSE_S: Final = 0.01
-_one_thread = Lock()
-"""The lock of a descriptor is that of all threads of this process: the first one to let go of it would do so for all."""
+_WHY: Final = "the disk has failed, or the store was not closed"
+_T = TypeVar("_T")
 
 
 class LogIndex:
-    """The index of the log of one database. Any thread, while a connection to the database is open in this process.
+    """The index of the log of one database, of which a process has one. Any thread, while a connection to the database is open there.
 
     It is reached by the descriptor that SQLite has: to close another one would free all locks that this process has on the file.
     Locks are those of a descriptor, and of one thread at a time: those of a process would not keep its own connections out, and freeing one would free theirs. Linux has them. Where they
@@ -52,6 +53,8 @@ class LogIndex:
         """`path`: of the database."""
         self._path = f"{path}-shm"
         self._found: int | None = None
+        self._one_thread = Lock()
+        """The lock of a descriptor is that of all threads of this process: the first one to let go of it would do so for all."""
 
     def pages(self) -> int | None:
         """Return how many pages are in the log since it began; None: that cannot be seen here."""
@@ -60,28 +63,32 @@ class LogIndex:
             return None if index is None else _number(index, _LENGTH)
         return None
 
-    def carry_over_again(self) -> None:
-        """Have all of the log carried over next time, whatever was before. Nobody may write meanwhile. Raises `StoreError`."""
+    def carry_over_again(self, write_log: Callable[[], None] = lambda: None) -> None:
+        """Have all of the log carried over next time, whatever was before, and call `write_log` while nobody can carry over. Nobody may write meanwhile.
+
+        Raises `StoreError`, and the errors of `write_log`.
+        """
         index = self._descriptor()
-        if index is None:
-            return
-        for _ in range(_PATIENCE):
-            with _one_thread:
-                try:
-                    is_mine = _keep_out(index)
-                except OSError:
-                    return  # there are no such locks
-                if is_mine:
-                    try:
-                        self._take_back(index)
-                    finally:
-                        _let_in(index)
-                    return
-            Signal().wait(_PAUSE_S)
-        raise UnavailableStoreError(
-            f"the disk has failed, and somebody (this broker itself, or another program) has been carrying the log "
-            f"{self._path.removesuffix('-shm')}-wal over for more than {_PATIENCE * _PAUSE_S:g} s; nothing was written. Try again"
-        )
+
+        def mend(index: int) -> bool:
+            self._take_back(index)
+            write_log()
+            return True
+
+        try:
+            if index is not None:
+                for _ in range(_PATIENCE):
+                    if self._alone(index, mend):
+                        return
+                    Signal().wait(_PAUSE_S)
+                raise UnavailableStoreError(
+                    f"{_WHY}, and somebody (this broker itself, or another program that has the database open) has been carrying the log "
+                    f"{self._path.removesuffix('-shm')}-wal over for more than {_PATIENCE * _PAUSE_S:g} s; nothing was written. "
+                    "Try again, or end that program"
+                )
+        except OSError:
+            pass  # there are no such locks
+        write_log()
 
     def _take_back(self, index: int) -> None:
         try:
@@ -89,7 +96,7 @@ class LogIndex:
                 os.pwrite(index, bytes(4), at)
         except OSError as error:
             raise StoreError(
-                f"the disk has failed, and {self._path} cannot be written ({error.strerror}); nothing was written. Kill the broker, and start it again"
+                f"{_WHY}, and {self._path} cannot be written ({error.strerror}); nothing was written. Kill the broker, and start it again"
             ) from error
 
     def tells_of_failure(self) -> bool | None:
@@ -97,14 +104,18 @@ class LogIndex:
         with suppress(StoreError, OSError, struct.error):
             index = self._descriptor()
             if index is not None:
-                with _one_thread:
-                    if not _keep_out(index):
-                        return None
-                    try:
-                        return _number(index, _ATTEMPTED) > _number(index, _BACKFILLED)
-                    finally:
-                        _let_in(index)
+                return self._alone(index, lambda index: _number(index, _ATTEMPTED) > _number(index, _BACKFILLED))
         return False
+
+    def _alone(self, index: int, work: Callable[[int], _T]) -> _T | None:
+        """Return what `work` returns, which nobody carries over beside; None: somebody is at it. Raises `OSError` where there are no such locks."""
+        let_in = _lock(F_UNLCK)
+        with self._one_thread:
+            try:
+                return work(index) if _keep_out(index) else None
+            finally:
+                # Whether it was locked or not, and by a call of C: an interrupt may come where a function of Python begins.
+                fcntl(index, F_OFD_SETLK, let_in)
 
     def _descriptor(self) -> int | None:
         """Return SQLite's descriptor of the index; None: there is no index, and so no log, or no such lock, or no list. Raises `StoreError`."""
@@ -125,7 +136,7 @@ class LogIndex:
                 self._found = int(name)
                 return self._found
         raise StoreError(
-            f"the disk has failed, and {self._path} is not among the open files of this process in /dev/fd; nothing was written. "
+            f"{_WHY}, and {self._path} is not among the open files of this process in /dev/fd; nothing was written. "
             "Kill the broker, and start it again"
         )
 
@@ -146,10 +157,6 @@ def _keep_out(index: int) -> bool:
     return True
 
 
-def _let_in(index: int) -> None:
-    fcntl(index, F_OFD_SETLK, _lock(F_UNLCK))
-
-
 def _lock(kind: int) -> bytes:
     return struct.pack("hhqqi0q", kind, os.SEEK_SET, _CHECKPOINTS, 1, 0)
 
@@ -157,12 +164,3 @@ def _lock(kind: int) -> bytes:
 def _number(index: int, at: int) -> int:
     (number,) = struct.unpack("=I", os.pread(index, 4, at))
     return int(number)
-
-
-def _after_fork_in_child() -> None:
-    global _one_thread  # noqa: PLW0603 - a lock is nobody's state
-    _one_thread = Lock()  # a thread that the child has not got may have held it
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -264,7 +264,7 @@ class SqliteDatabase(Database):
         writer, self._writer, self._cursor, self._used, self._lent = self._writer, None, None, None, None
         if writer is not None:
             if not self._files.has_log():
-                writer.interrupt()  # SQLite then carries nothing over, and deletes nothing
+                writer.interrupt()  # SQLite then carries nothing over; it deletes a log of that name only if the database has all of this one
             self._files.unwatch_log()
             with suppress(sqlite3.Error):
                 writer.close()

@@ -124,10 +124,13 @@ class OpenFiles:
         """After the disk has failed, write the log again, and have all of it carried over again. Nobody else may write meanwhile. Raises `StoreError`.
 
         The database may lack what was carried over and could not be forced: the log has it until all of that is in the database, and forced.
+        And while the log has a hole nobody may carry over: a loss of power would leave pages from behind it in the database.
         """
+        self._index.carry_over_again(self._write_log_again)
+
+    def _write_log_again(self) -> None:
         self.has_failed = False  # first: another thread may find that it fails again
         try:
-            self._index.carry_over_again()
             write_log_again(self.path)
         except BaseException:
             self.has_failed = True
