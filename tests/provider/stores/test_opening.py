@@ -13,19 +13,20 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, create_engine, make_url, text
 
-from pyjms.spi.clock import SystemClock
+from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import UrlError
 from pyjms_provider.core.journal import Changes, PipelineChanges
-from pyjms_provider.settings import Acknowledge, StoreSettings, Synchronous
+from pyjms_provider.settings import Acknowledge, StandBy, StoreSettings, Synchronous
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
     ForeignStoreError,
+    HeldStoreError,
     NewerStoreError,
     StoreError,
     UnsupportedStoreError,
     UnusableStoreError,
 )
-from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql import SqlJournal, log_index, open_journal, sqlite_opening
 from pyjms_provider.stores.sql import schema as schema_module
 from pyjms_provider.stores.sql.tables import VERSION
 from pyjms_provider.stores.testing import JournalHome
@@ -376,3 +377,75 @@ def test_tables_of_an_application_are_sorted_by_what_only_its_program_knows(tmp_
     settings = StoreSettings(url=f"sqlite:///{path}?pyjms_shared=true")
     for _ in range(2):
         open_journal(settings, "test", SystemClock()).close(clean=is_clean)
+    opened(f"sqlite:///{path}").close(clean=is_clean)  # once without the option
+
+
+def test_rows_that_break_the_rules_of_an_application_are_its_own_affair(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    opened(f"sqlite:///{path}").close(clean=True)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE customer (age CHECK (age > 0))")
+        connection.execute("PRAGMA ignore_check_constraints=ON")
+        connection.execute("INSERT INTO customer VALUES (-1)")
+    opened(f"sqlite:///{path}").close(clean=True)
+
+
+def test_an_application_may_write_while_its_file_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "shop.db"
+    opened(f"sqlite:///{path}").close(clean=True)
+    check, checks = sqlite_opening._check, []
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as application:
+        application.execute("CREATE TABLE customer (name)")
+
+        def check_beside(connection: Connection, size: int) -> str | None:
+            checks.append(check(connection, size))
+            application.execute("INSERT INTO customer VALUES ('Meier')")
+            return checks[-1]
+
+        monkeypatch.setattr(sqlite_opening, "_check", check_beside)
+        opened(f"sqlite:///{path}?pyjms_shared=true").close(clean=True)
+    assert checks == [None]
+
+
+@pytest.fixture
+def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Leave a store as after a kill, while an application carries its log over; the call ends that."""
+    path, is_at_it = tmp_path / "store.db", [True]
+    world = World(JournalHome(lambda holder: open_journal(_shared(path), holder, SystemClock())))
+    world.add(world.message())
+    keep_out = log_index._keep_out
+    with closing(sqlite3.connect(path)) as application:
+        application.execute("SELECT count(*) FROM pyjms_message").fetchone()
+        world.journal.close(clean=False)
+        monkeypatch.setattr(log_index, "_keep_out", lambda index: not is_at_it and keep_out(index))
+        monkeypatch.setattr(log_index, "_PATIENCE", 2)
+        yield is_at_it.clear
+
+
+def _shared(path: Path, stand_by: StandBy = StandBy.REFUSE) -> StoreSettings:
+    return StoreSettings(url=f"sqlite:///{path}?pyjms_shared=true", stand_by=stand_by)
+
+
+def test_a_log_that_another_program_carries_over_is_no_failure_of_the_disk(
+    tmp_path: Path, ends: Callable[[], None]
+) -> None:
+    with pytest.raises(
+        HeldStoreError, match=r"or the store was not closed, and somebody .*another program.* Try again, or end that"
+    ):
+        open_journal(_shared(tmp_path / "store.db"), "test", SystemClock())
+    ends()
+    open_journal(_shared(tmp_path / "store.db"), "test", SystemClock()).close(clean=True)
+
+
+def test_who_stands_by_waits_until_another_program_has_carried_the_log_over(
+    tmp_path: Path, ends: Callable[[], None]
+) -> None:
+    class Ending(SystemClock):
+        def wait(self, signal: Signal, until_ms: float | None) -> bool:
+            waits.append(until_ms)
+            ends()
+            return super().wait(signal, until_ms)
+
+    waits: list[float | None] = []
+    open_journal(_shared(tmp_path / "store.db", StandBy.WAIT), "test", Ending()).close(clean=True)
+    assert len(waits) == 1

@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyjms_provider.settings import Synchronous
-from pyjms_provider.stores.errors import DamagedStoreError, UnusableStoreError
+from pyjms_provider.stores.errors import (
+    DamagedStoreError,
+    HeldStoreError,
+    UnavailableStoreError,
+    UnusableStoreError,
+)
 from pyjms_provider.stores.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.paging import Paging
@@ -49,7 +54,7 @@ def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
             files = OpenFiles(path, lock)
             engine = make_engine(wanted.url.set(database=path), files)
             undo.callback(engine.dispose)
-            meta = _prepare(engine, files, holder, is_shared=wanted.is_shared)
+            meta = _prepare(engine, files, holder, wanted)
             if wanted.synchronous is Synchronous.FULL:
                 _lengthen_log(engine, path)
             paging = _open_paging(path, wanted)
@@ -107,37 +112,49 @@ def _check_length(connection: Connection, path: str) -> None:
         )
 
 
-def _prepare(engine: Engine, files: OpenFiles, holder: str, *, is_shared: bool) -> Meta:
+def _prepare(engine: Engine, files: OpenFiles, holder: str, wanted: Wanted) -> Meta:
     path = files.path
     with engine.begin() as connection:
         _check_length(connection, path)
-        was_clean = prepare_schema(connection, path, is_shared=is_shared)
-    with engine.connect() as connection:
-        found = _check(connection, Path(path).stat().st_size, is_shared=is_shared)
+        was_clean = prepare_schema(connection, path, is_shared=wanted.is_shared)
+    with engine.connect().execution_options(**SqliteDatabase.reading_options) as connection:
+        found = _check(connection, Path(path).stat().st_size)
     if found is not None:
         raise DamagedStoreError(
             f"{path} is damaged: {' '.join(found.split())}. Put a backup in its place, or save what can be read with: "
             f"pyjms broker salvage {path} NEW-FILE"
         )
     if not was_clean:
-        with engine.begin():
-            files.mend_log()  # who had it may have ended because the disk failed
+        acquire(lambda: _mend_log(engine, files), wanted.clock, waits=wanted.waits, cancelled=wanted.cancelled)
     with engine.begin() as connection:
         return take(connection, holder, SqliteDatabase.opening_of)
 
 
-def _check(connection: Connection, size: int, *, is_shared: bool) -> str | None:
+def _mend_log(engine: Engine, files: OpenFiles) -> None:
+    """Mend the log, as who had the store may have ended because the disk failed. Raises `HeldStoreError` while another program carries it over, and `StoreError`."""
+    with engine.begin():
+        try:
+            files.mend_log()
+        except UnavailableStoreError as error:
+            raise HeldStoreError(error.reason) from error
+
+
+def _check(connection: Connection, size: int) -> str | None:
     """Return what is wrong with the database, or None. Recovery reads all rows of a large table of messages anyway.
 
-    An application's tables are its own: they may be sorted by what only its program knows, and cannot be checked here then.
+    An application's tables are its own, whether the URL says that they may be there or not: they may be sorted by what only its program knows, or have rows
+    that break its rules, and cannot be checked here then.
     """
     is_small = size <= _CHECKED_WHOLE
-    ours = tuple(f"'{name}'" for name in t.SCHEMA.tables if is_small or name != t.MESSAGE.name)
-    tables = ("1",) if is_small and not is_shared else ours
-    for table in tables:
-        found = connection.exec_driver_sql(f"PRAGMA quick_check({table})").scalar()
-        if found != "ok":
-            return str(found)
+    ours = [name for name in t.SCHEMA.tables if is_small or name != t.MESSAGE.name]
+    found = connection.exec_driver_sql(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    )
+    is_whole = is_small and set(found.scalars()) <= set(ours)
+    for table in ("1",) if is_whole else [f"'{name}'" for name in ours]:
+        answer = connection.exec_driver_sql(f"PRAGMA quick_check({table})").scalar()
+        if answer != "ok":
+            return str(answer)
     return None
 
 
