@@ -45,6 +45,12 @@ def test_a_database_of_a_newer_pyjms_is_refused(tmp_path: Path) -> None:
     engine.dispose()
 
 
+def test_a_damaged_file_is_not_to_be_salvaged_as_messages_are(tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(DamagedStoreError, match=r"is damaged: file is not a database\. Put a backup in its place$"):
+        SqlConfigurationStore(f"sqlite:///{tmp_path}/a.db").open("test")
+
+
 def test_a_file_that_is_named_wrongly_is_refused_before_anything_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

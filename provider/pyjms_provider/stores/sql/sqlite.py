@@ -325,16 +325,19 @@ class SqliteDatabase(Database):
                 self._writer.interrupt()  # SQLite then carries nothing over, and the log stays for who opens the file next
 
 
-def understand(error: Exception, path: str) -> StoreError:
-    """Return what an error of SQLite on the file `path` means."""
+def damaged(path: str, what: str, *, has_messages: bool = True) -> DamagedStoreError:
+    """Return the error about a file that is damaged. `what`: how; `has_messages`: it is a store of messages."""
+    salvage = f", or save what can be read with: pyjms broker salvage {path} NEW-FILE" if has_messages else ""
+    return DamagedStoreError(f"{path} {what}. Put a backup in its place{salvage}")
+
+
+def understand(error: Exception, path: str, *, has_messages: bool = True) -> StoreError:
+    """Return what an error of SQLite on the file `path` means. `has_messages`: as for `damaged`."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     # what is wrong with a name in the schema is found by nothing but the statement that needs it
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or _NO_SUCH_NAME.search(str(cause)):
-        return DamagedStoreError(
-            f"{path} is damaged: {cause}. Put a backup in its place, or save what can be read with: "
-            f"pyjms broker salvage {path} NEW-FILE"
-        )
+        return damaged(path, f"is damaged: {cause}", has_messages=has_messages)
     if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
         return UnusableStoreError(
             f"{path} cannot be opened or written: {cause}. The file and its directory must exist, and be writable by this user, as must the "

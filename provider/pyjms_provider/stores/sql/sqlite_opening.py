@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.errors import (
-    DamagedStoreError,
     HeldStoreError,
     UnavailableStoreError,
     UnusableStoreError,
@@ -21,7 +20,7 @@ from pyjms_provider.stores.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.paging import Paging
 from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
-from pyjms_provider.stores.sql.sqlite import SqliteDatabase, make_engine, understand
+from pyjms_provider.stores.sql.sqlite import SqliteDatabase, damaged, make_engine, understand
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles, file_of
 from pyjms_provider.stores.sql.wanted import Wanted
 from pyjms_provider.stores.stand_by import acquire
@@ -106,10 +105,7 @@ def _check_length(connection: Connection, path: str) -> None:
     pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
     size, expected = Path(path).stat().st_size, pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one()
     if size < expected:
-        raise DamagedStoreError(
-            f"{path} was cut short: it has {size} of {expected} bytes. Put a backup in its place, or save what can be "
-            f"read with: pyjms broker salvage {path} NEW-FILE"
-        )
+        raise damaged(path, f"was cut short: it has {size} of {expected} bytes")
 
 
 def _prepare(engine: Engine, files: OpenFiles, holder: str, wanted: Wanted) -> Meta:
@@ -120,10 +116,7 @@ def _prepare(engine: Engine, files: OpenFiles, holder: str, wanted: Wanted) -> M
     with engine.connect().execution_options(**SqliteDatabase.reading_options) as connection:
         found = _check(connection, Path(path).stat().st_size)
     if found is not None:
-        raise DamagedStoreError(
-            f"{path} is damaged: {' '.join(found.split())}. Put a backup in its place, or save what can be read with: "
-            f"pyjms broker salvage {path} NEW-FILE"
-        )
+        raise damaged(path, f"is damaged: {' '.join(found.split())}")
     if not was_clean:
         acquire(lambda: _mend_log(engine, files), wanted.clock, waits=wanted.waits, cancelled=wanted.cancelled)
     with engine.begin() as connection:

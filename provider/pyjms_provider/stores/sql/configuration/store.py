@@ -283,7 +283,7 @@ class SqlConfigurationStore(ConfigurationStore):
         if self._url.drivername.startswith("sqlite"):
             from pyjms_provider.stores.sql.sqlite import understand as understand_sqlite
 
-            return understand_sqlite(error, self.where)
+            return understand_sqlite(error, self.where, has_messages=False)
         from pyjms_provider.stores.sql.postgresql import understand
 
         return understand(error, self.where)
