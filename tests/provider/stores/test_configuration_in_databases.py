@@ -11,8 +11,10 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine, text
 
+from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import InDoubtError, UrlError
 from pyjms_provider.model.configuration.contract import ObjectRecord
+from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
     ForeignStoreError,
@@ -21,6 +23,7 @@ from pyjms_provider.stores.errors import (
     NewerStoreError,
     UnsupportedStoreError,
 )
+from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
 from pyjms_provider.stores.sql.configuration import store as store_module
 from pyjms_provider.stores.testing.configuration_suite import ADMIN, BROKER, PORT, USERS, record
@@ -49,6 +52,37 @@ def test_a_damaged_file_is_not_to_be_salvaged_as_messages_are(tmp_path: Path) ->
     (tmp_path / "a.db").write_bytes(b"no database" * 1000)
     with pytest.raises(DamagedStoreError, match=r"is damaged: file is not a database\. Put a backup in its place$"):
         SqlConfigurationStore(f"sqlite:///{tmp_path}/a.db").open("test")
+
+
+def test_a_configuration_and_messages_are_not_kept_in_one_file(tmp_path: Path) -> None:
+    """Each would carry SQLite's log over without knowing what the disk failed to keep of the other's."""
+    url = f"sqlite:///{tmp_path}/a.db"
+    store = SqlConfigurationStore(url)
+    store.open("test")
+    store.update([BROKER])
+    for way in (url, f"{url}?pyjms_shared=true"):
+        with pytest.raises(
+            ForeignStoreError, match=r"a\.db has the configuration of a broker.*sqlite3 .*NEW-FILE; then remove"
+        ):
+            open_journal(StoreSettings(url=way), "test", SystemClock())
+    store.update([USERS])
+    store.close()
+    assert found_in(url) == [BROKER, USERS]
+
+
+def test_the_log_of_a_store_of_messages_is_left_to_it(tmp_path: Path) -> None:
+    """It may have to be mended first; who closes the last connection would have it carried over."""
+    url, log = f"sqlite:///{tmp_path}/a.db", tmp_path / "a.db-wal"
+    journal = open_journal(StoreSettings(url=url), "test", SystemClock())
+    kept = log.read_bytes()
+    journal.close(clean=False)
+    log.write_bytes(kept)
+    with pytest.raises(
+        ForeignStoreError, match=r"has the messages of a broker.*copy it: sqlite3 .*pyjmsconf_%.* NEW-F"
+    ):
+        SqlConfigurationStore(url).open("test")
+    assert log.read_bytes() == kept
+    open_journal(StoreSettings(url=url), "test", SystemClock()).close(clean=True)
 
 
 def test_a_file_that_is_named_wrongly_is_refused_before_anything_is_held(

@@ -366,6 +366,17 @@ def _level(world: World) -> int:
     return level
 
 
+def test_a_file_of_others_that_is_refused_is_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE customer (name)")
+    before = path.read_bytes()
+    with pytest.raises(ForeignStoreError, match="has tables of others"):
+        opened(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+    assert {each.name for each in tmp_path.iterdir()} == {"theirs.db", "theirs.db.lock"}
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_tables_of_an_application_are_sorted_by_what_only_its_program_knows(tmp_path: Path, is_clean: bool) -> None:
     path = tmp_path / "shop.db"

@@ -17,7 +17,7 @@ from pyjms_provider.stores.sql.migrations import FIRST, MIGRATIONS
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["PRODUCT", "Meta", "prepare_schema", "take"]
+__all__ = ["PRODUCT", "Meta", "prepare_schema", "refuse_foreign", "take"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def prepare_schema(
     """
     names = set(inspect(connection).get_table_names())
     if t.META.name not in names:
-        _refuse_foreign(names, where, is_shared=is_shared)
+        refuse_foreign(names, where, is_shared=is_shared)
         t.SCHEMA.create_all(connection)
         first = {"one": 1, "product": PRODUCT, "version": t.VERSION, "next_queue": 1, "epoch": 0, "clean": True}
         connection.execute(insert(t.META).values(**first, holder=""))
@@ -75,7 +75,8 @@ def prepare_schema(
     return bool(row.clean)
 
 
-def _refuse_foreign(names: set[str], where: str, *, is_shared: bool) -> None:
+def refuse_foreign(names: set[str], where: str, *, is_shared: bool) -> None:
+    """Raise `ForeignStoreError` if the schema must not be made where there are these tables, of which none has its meta data."""
     ours = sorted(name for name in names if name.startswith(t.PREFIX))
     if ours:
         raise ForeignStoreError(

@@ -66,7 +66,8 @@ def make_engine(
     """Return an engine whose connections begin transactions when they are told to, and share a write-ahead log.
 
     `files` says which files these stay. `erases`: what is deleted is overwritten also where that needs a page to be written for nothing else.
-    `carries_over`: SQLite carries the log over within commits. It tells nobody when the disk fails there, so who does that lets nobody else read or write meanwhile.
+    `carries_over`: SQLite carries the log over within commits. It tells nobody when the disk fails there, so it is for files that have nothing of a store's in them
+    but what is written by this engine, with one connection at a time.
     """
     options = {"timeout": BUSY_MS / 1000, "check_same_thread": False}
     engine = create_engine(url, connect_args=options, **POOL_OPTIONS)

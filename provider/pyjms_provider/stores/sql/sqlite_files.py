@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyjms_provider.stores.file_lock import FileLock
 
-__all__ = ["OpenFiles", "connect", "file_of", "write_log_again"]
+__all__ = ["OpenFiles", "connect", "file_of", "table_names", "write_log_again"]
 
 _BLOCK: Final = 1 << 18
 
@@ -50,6 +50,12 @@ def connect(path: str, *, may_create: bool = False, **options: Any) -> sqlite3.C
         f"{Path(path).absolute().as_uri()}?mode={mode}", **options | {"uri": True}
     )
     return made
+
+
+def table_names(connection: sqlite3.Connection) -> set[str]:
+    """Return the names of all tables but SQLite's own. Raises `sqlite3.Error`."""
+    found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    return {name for (name,) in found}
 
 
 def write_log_again(path: str) -> None:

@@ -8,10 +8,11 @@ import sqlite3
 import stat
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.errors import (
+    ForeignStoreError,
     HeldStoreError,
     UnavailableStoreError,
     UnusableStoreError,
@@ -19,9 +20,9 @@ from pyjms_provider.stores.errors import (
 from pyjms_provider.stores.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.paging import Paging
-from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
-from pyjms_provider.stores.sql.sqlite import SqliteDatabase, damaged, make_engine, understand
-from pyjms_provider.stores.sql.sqlite_files import OpenFiles, file_of
+from pyjms_provider.stores.sql.schema import Meta, prepare_schema, refuse_foreign, take
+from pyjms_provider.stores.sql.sqlite import BUSY_MS, SqliteDatabase, damaged, make_engine, understand
+from pyjms_provider.stores.sql.sqlite_files import OpenFiles, file_of, table_names
 from pyjms_provider.stores.sql.wanted import Wanted
 from pyjms_provider.stores.stand_by import acquire
 
@@ -35,6 +36,8 @@ _CHECKED_WHOLE: Final = 100_000_000
 _PATH: Final = 498
 _NAME: Final = 241
 """How many bytes a path, and its last part, may have: SQLite takes 512, and file systems take 255, with what is put behind the name."""
+_CONFIGURATION: Final = "pyjmsconf_meta"
+"""The table that a file has in which a broker's configuration is."""
 _LOG: Final = 4_000_000
 """The bytes of the write-ahead log at which it has been carried over into the database, and begins anew."""
 _ROOM: Final = 25
@@ -51,6 +54,9 @@ def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
         with ExitStack() as undo:
             undo.callback(lock.release)
             files = OpenFiles(path, lock)
+            first = files.connect(timeout=BUSY_MS / 1000)  # it changes nothing, as the next one does, which makes a log
+            undo.callback(_let_go, first, files)
+            _refuse_others(table_names(first), path, is_shared=wanted.is_shared)
             engine = make_engine(wanted.url.set(database=path), files)
             undo.callback(engine.dispose)
             meta = _prepare(engine, files, holder, wanted)
@@ -62,10 +68,30 @@ def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
                 engine, files, lock, wanted.synchronous, wanted.clock, keep_free_bytes=wanted.keep_free_bytes
             )
             database.open_writer()  # now, as whoever closes the only connection takes the log away, and its length
+            first.close()
             undo.pop_all()
     except SqliteDatabase.errors as error:
         raise understand(error, path) from error
     return database, paging, meta
+
+
+def _let_go(first: sqlite3.Connection, files: OpenFiles) -> None:
+    """Close the last connection to a store that is not opened."""
+    if files.has_failed:
+        first.interrupt()  # as `SqliteDatabase.close`: the log stays for who opens the file next
+    first.close()
+
+
+def _refuse_others(names: set[str], path: str, *, is_shared: bool) -> None:
+    """Raise `ForeignStoreError` if the tables of a file are those of others, or of a broker's configuration."""
+    if _CONFIGURATION in names:
+        raise ForeignStoreError(
+            f"{path} has the configuration of a broker, and its messages cannot be there, too: name another file for one of them. If it "
+            f"has both, copy the configuration: sqlite3 {path} \".dump 'pyjmsconf_%'\" | sqlite3 NEW-FILE; then remove "
+            f"it here: sqlite3 {path} 'DROP TABLE pyjmsconf_object; DROP TABLE {_CONFIGURATION}'"
+        )
+    if t.META.name not in names:
+        refuse_foreign(names, path, is_shared=is_shared)
 
 
 def _check_names(path: str) -> None:
@@ -113,6 +139,7 @@ def _prepare(engine: Engine, files: OpenFiles, holder: str, wanted: Wanted) -> M
     with engine.begin() as connection:
         _check_length(connection, path)
         was_clean = prepare_schema(connection, path, is_shared=wanted.is_shared)
+    files.has_failed = not was_clean  # for all that is known: who had it may have ended because the disk failed
     with engine.connect().execution_options(**SqliteDatabase.reading_options) as connection:
         found = _check(connection, Path(path).stat().st_size)
     if found is not None:
@@ -124,7 +151,7 @@ def _prepare(engine: Engine, files: OpenFiles, holder: str, wanted: Wanted) -> M
 
 
 def _mend_log(engine: Engine, files: OpenFiles) -> None:
-    """Mend the log, as who had the store may have ended because the disk failed. Raises `HeldStoreError` while another program carries it over, and `StoreError`."""
+    """Mend the log of a store that was not closed. Raises `HeldStoreError` while another program carries it over, and `StoreError`."""
     with engine.begin():
         try:
             files.mend_log()
@@ -140,10 +167,8 @@ def _check(connection: Connection, size: int) -> str | None:
     """
     is_small = size <= _CHECKED_WHOLE
     ours = [name for name in t.SCHEMA.tables if is_small or name != t.MESSAGE.name]
-    found = connection.exec_driver_sql(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-    )
-    is_whole = is_small and set(found.scalars()) <= set(ours)
+    driver: Any = connection.connection.driver_connection
+    is_whole = is_small and table_names(driver) <= set(ours)
     for table in ("1",) if is_whole else [f"'{name}'" for name in ours]:
         answer = connection.exec_driver_sql(f"PRAGMA quick_check({table})").scalar()
         if answer != "ok":

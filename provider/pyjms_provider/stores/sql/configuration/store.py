@@ -1,6 +1,7 @@
 """A configuration store in a database: SQLite's file, or a schema of PostgreSQL; a row for each object.
 
-Its tables begin with ``pyjmsconf_``, so that they may stand beside a journal's. Who writes has opened the store last: each
+Its tables begin with ``pyjmsconf_``, so that they may stand beside a journal's, on PostgreSQL: in a file each would carry SQLite's log over
+without knowing what the disk failed to keep of the other's. Who writes has opened the store last: each
 change also checks the number of the opening, as a lock may be lost with its connection.
 
 A commit that PostgreSQL does not answer may have been done. A change may be repeated, so it is, until it is answered. If it is not,
@@ -10,8 +11,9 @@ it is called in doubt, the model takes the change back, and the next one here, o
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -151,6 +153,13 @@ class SqlConfigurationStore(ConfigurationStore):
         except HeldStoreError as error:
             who = error.reason.partition(" is held by ")[2].partition(";")[0]
             raise HeldStoreError(f"{path} is held by {who}; stop that first, or name another database") from None
+        try:
+            _refuse_messages(path)
+        except BaseException as error:
+            lock.release()
+            if isinstance(error, sqlite3.Error):
+                raise self._understand(error) from error
+            raise
         return engine, lock.release
 
     def _hold_postgresql(self) -> tuple[Engine, Callable[[], None]]:
@@ -279,7 +288,7 @@ class SqlConfigurationStore(ConfigurationStore):
         if connection.execute(is_ours).rowcount != 1:
             raise LostStoreError(f"{self.where} has been opened by another broker meanwhile; nothing was changed there")
 
-    def _understand(self, error: SQLAlchemyError) -> StoreError:
+    def _understand(self, error: SQLAlchemyError | sqlite3.Error) -> StoreError:
         if self._url.drivername.startswith("sqlite"):
             from pyjms_provider.stores.sql.sqlite import understand as understand_sqlite
 
@@ -311,6 +320,21 @@ class _Change:
         """What was kept under its ids before; None: nobody has looked."""
         self.is_committing = False
         """Whether it may have been written."""
+
+
+def _refuse_messages(path: str) -> None:
+    """Raise `ForeignStoreError` if a file has the messages of a broker, and `sqlite3.Error`. It is made if there is none."""
+    from pyjms_provider.stores.sql.sqlite import BUSY_MS
+    from pyjms_provider.stores.sql.sqlite_files import connect, table_names
+    from pyjms_provider.stores.sql.tables import META
+
+    with closing(connect(path, may_create=True, timeout=BUSY_MS / 1000)) as first:
+        if META.name in table_names(first):
+            first.interrupt()  # SQLite would carry over a log that the broker may have to mend
+            raise ForeignStoreError(
+                f"{path} has the messages of a broker, and its configuration cannot be there, too: name another file for it. "
+                f"If it is there, copy it: sqlite3 {path} \".dump 'pyjmsconf_%'\" | sqlite3 NEW-FILE"
+            )
 
 
 def _kept_before(connection: Connection, ids: Sequence[str]) -> dict[str, RowMapping | None]:
