@@ -17,7 +17,7 @@ import pytest
 from pyjms.spi.clock import SystemClock
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError
-from pyjms_provider.stores.sql import open_journal
+from pyjms_provider.stores.sql import open_journal, sqlite_files
 from pyjms_provider.stores.sql.log_index import LogIndex
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles, write_log_again
 from pyjms_provider.stores.testing import JournalHome
@@ -105,6 +105,35 @@ def test_a_log_that_cannot_be_mended_before_it_is_closed_is_left_to_who_opens_it
     assert [message for message, _ in world.reopen().ids] == [sent.reference.id]
     world.journal.close(clean=True)
     assert not Path(f"{path}-wal").exists()
+
+
+def test_a_log_that_cannot_be_mended_as_the_store_is_opened_is_left_to_who_opens_it_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, log = tmp_path / "store.db", tmp_path / "store.db-wal"
+    settings = StoreSettings(url=f"sqlite:///{path}")
+    world = World(JournalHome(lambda holder: open_journal(settings, holder, SystemClock())))
+    sent = world.add(world.message())
+    journal: Any = world.journal
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
+    journal._database._files.has_failed = True
+    journal.close(clean=False)
+    before = log.stat().st_size
+    for _ in range(2):
+        with pytest.raises(StoreError, match="fails still"):
+            open_journal(settings, "test", SystemClock())
+        assert log.stat().st_size == before
+    monkeypatch.undo()
+    assert found(path) == [sent.reference.id]
+
+
+def test_nothing_is_forced_of_what_need_not_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, forced = tmp_path / "store.db", list[str]()
+    journal: Any = open_journal(StoreSettings(url=f"sqlite:///{path}"), "test", SystemClock())
+    journal._paging._database._files.has_failed = True
+    monkeypatch.setattr(sqlite_files, "write_log_again", forced.append)
+    journal.close(clean=True)
+    assert forced == []
 
 
 def test_after_an_unclean_end_all_is_carried_over_again(tmp_path: Path) -> None:

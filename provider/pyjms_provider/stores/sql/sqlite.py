@@ -311,7 +311,7 @@ class SqliteDatabase(Database):
         self.close_readers()
         # Last: the last connection carries the log over and takes it away, and who writes can keep it from that.
         self.hear_of_others()
-        if self._files.has_failed:
+        if self._files.has_failed and self._forced != "OFF":  # then nothing of it need survive a loss of power
             self._mend_at_end()
         self._close_writer()
         if self._lock is not None:
