@@ -35,7 +35,7 @@ from pyjms_provider.core.stories import Happening
 if TYPE_CHECKING:
     from collections import deque
 
-    from pyjms.spi.clock import Clock
+    from pyjms.spi.clock import Clock, Signal
     from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
     from pyjms_provider.core.channel_state import ChannelState
     from pyjms_provider.core.consumer import Consumer
@@ -110,36 +110,48 @@ class PolicedQueue(BuryingQueue):
         """
         check_disk(policy, has_disk=not self._all_in_memory)
         woken: Sequence[Consumer] = ()
-        with self._lock:
-            messages = sum(map(self._state.count, _STATES))
-            changed = [name for name in _FIXED if getattr(policy, name) != getattr(self.policy, name)]
-            if changed and (messages or len(self._manager)):
-                raise DestinationInUseError(
-                    f"{self._name} has {counted(messages, 'message')} and {counted(len(self._manager), 'consumer')}, so its {changed[0]} "
-                    f"cannot be altered; empty it and close its consumers first, or create another queue"
-                )
-            if only_check:
-                return
-            signals = [] if self._rules is None or self._rules.room is None else self._rules.room.all_signals()
-            if changed:
-                self._obey(policy, None)
-            else:
-                resumes = self.policy.paused and not policy.paused
-                self._change_rules(policy)
-                self._drop_surplus()
-                woken = self._successors()
-                if resumes and policy.non_destructive:  # who only looks succeeds nobody, and waited with the others
-                    woken = [*woken, *self._manager.non_acquiring()]
-        for signal in signals:
-            signal.set()
-        for consumer in woken:
-            consumer.notify_work()
+        signals: Sequence[Signal] = ()
+        try:
+            with self._lock:
+                changes_kind = self._changes_kind(policy)
+                if only_check:
+                    return
+                if self._rules is not None and self._rules.room is not None:
+                    signals = self._rules.room.all_signals()
+                if changes_kind:
+                    self._obey(policy, None)
+                else:
+                    resumes = self.policy.paused and not policy.paused
+                    self._change_rules(policy)
+                    self._drop_surplus()
+                    woken = self._successors()
+                    if resumes and policy.non_destructive:  # who only looks succeeds nobody, and waited with the others
+                        woken = [*woken, *self._manager.non_acquiring()]
+            for signal in signals:
+                signal.set()
+            for consumer in woken:
+                consumer.notify_work()
+        except BaseException:
+            for signal in signals:
+                signal.set()
+            self._make_up()
+            raise
         with suppress(ResourceError):  # the policy has changed; who sends next is told that there is no room
             self._store.relieve()
 
+    def _changes_kind(self, policy: QueuePolicy) -> bool:
+        """Return whether `policy` makes another queue of this one. Raises `DestinationInUseError` if it is used. The lock is held."""
+        messages = sum(map(self._state.count, _STATES))
+        changed = [name for name in _FIXED if getattr(policy, name) != getattr(self.policy, name)]
+        if changed and (messages or len(self._manager)):
+            raise DestinationInUseError(
+                f"{self._name} has {counted(messages, 'message')} and {counted(len(self._manager), 'consumer')}, so its {changed[0]} "
+                f"cannot be altered; empty it and close its consumers first, or create another queue"
+            )
+        return bool(changed)
+
     def _change_rules(self, policy: QueuePolicy) -> None:
         """Change what may be changed while messages and consumers are there. The lock is held."""
-        self.policy = policy
         if self._rules is None and needs_rules(policy):
             self._rules = QueueRules(policy)
         if self._rules is not None:
@@ -151,6 +163,7 @@ class PolicedQueue(BuryingQueue):
                 self._shelve(reference)
             if not needs_rules(policy):
                 self._rules = None
+        self.policy = policy  # not before: whoever is interrupted, and alters it again, finds what is to change
         self._note_policy()
 
     # Room

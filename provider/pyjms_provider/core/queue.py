@@ -261,65 +261,52 @@ class Queue(RestorableQueue, SettlingQueue):
         found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = None
         in_vain, stretches = False, 0
         loads: dict[ReferenceId, int] = {}
-        while True:
-            try:
-                with self._lock:
-                    session = consumer.session
-                    if consumer.place is _REMOVED or not session.is_delivering:
-                        consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
-                        return None
-                    if in_vain:
-                        woken = self._found_nothing(consumer, or_wait, gave_up=True)
-                        break
-                    if consumer.cursor is None and not self._manager.weighs:
-                        found = self._ordering.take_first()
-                        by_rules = False
-                    else:
-                        found = self._take(consumer)
-                        by_rules = self._rules is not None
-                    if found is None:
-                        woken = self._found_nothing(consumer, or_wait)
-                        break
-                    if found is UNFINISHED:
-                        stretches = _next_stretch(stretches, at_once)
-                        continue
-                    if found.reference.expiration_ms and self._drop_if_expired(found, consumer):
-                        continue
-                    tag = found if consumer.acquires else None
-                    count = found.delivery_count + 1 if tag is None else self._state.deliver(tag, session, consumer)
-                    if self._all_in_memory:
-                        delivery = Delivery(self._store.retrieve(found.reference), count, count > 1, tag)
-                    else:
-                        delivery = self._make_delivery(found.reference, count, tag)
-                    if by_rules:
-                        woken = self._note_taken(consumer, found, delivery)
-                    if or_wait and consumer.wants_wake_ups:
-                        woken = [*woken, *self._end_wait(consumer)]
-                    break
-            except NotInMemoryError as elsewhere:  # a selector asks for what is not there
-                if at_once:
-                    raise
-                in_vain = self._load_once_more(elsewhere.reference, loads)
-            except BaseException:
-                self._put_back(found, consumer)
-                raise
-        if woken:
-            self._wake(woken, found, consumer)
-        return delivery
-
-    def _wake(
-        self,
-        woken: Sequence[Consumer],
-        found: QueueEntry | Literal[Unfinished.UNFINISHED] | None,
-        consumer: Consumer,
-    ) -> None:
-        """Wake others after a pull of `consumer` that has taken out `found`, if it has taken anything."""
         try:
+            while True:
+                try:
+                    with self._lock:
+                        session = consumer.session
+                        if consumer.place is _REMOVED or not session.is_delivering:
+                            consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
+                            return None
+                        if in_vain:
+                            woken = self._found_nothing(consumer, or_wait, gave_up=True)
+                            break
+                        if consumer.cursor is None and not self._manager.weighs:
+                            found = self._ordering.take_first()
+                            by_rules = False
+                        else:
+                            found = self._take(consumer)
+                            by_rules = self._rules is not None
+                        if found is None:
+                            woken = self._found_nothing(consumer, or_wait)
+                            break
+                        if found is UNFINISHED:
+                            stretches = _next_stretch(stretches, at_once)
+                            continue
+                        if found.reference.expiration_ms and self._drop_if_expired(found, consumer):
+                            continue
+                        tag = found if consumer.acquires else None
+                        count = found.delivery_count + 1 if tag is None else self._state.deliver(tag, session, consumer)
+                        if self._all_in_memory:
+                            delivery = Delivery(self._store.retrieve(found.reference), count, count > 1, tag)
+                        else:
+                            delivery = self._make_delivery(found.reference, count, tag)
+                        if by_rules:
+                            woken = self._note_taken(consumer, found, delivery)
+                        if or_wait and consumer.wants_wake_ups:
+                            woken = [*woken, *self._end_wait(consumer)]
+                        break
+                except NotInMemoryError as elsewhere:  # a selector asks for what is not there
+                    if at_once:
+                        raise
+                    in_vain = self._load_once_more(elsewhere.reference, loads)
             for other in woken:
                 other.notify_work()
-        except BaseException:
-            self._put_back(found, consumer)
+        except BaseException as error:
+            self._put_back(found, consumer, error)
             raise
+        return delivery
 
     def open_browser(self, selector: Selector | None) -> Cursor:
         """Return the place of a browser that has seen nothing yet, for `look`. It needs no closing."""
@@ -431,20 +418,23 @@ class Queue(RestorableQueue, SettlingQueue):
             self._manager.begin_interest(consumer)
         return woken
 
-    def _put_back(self, found: QueueEntry | Literal[Unfinished.UNFINISHED] | None, consumer: Consumer) -> None:
-        """Have a message in its place that a pull has taken out, and perhaps delivered, but not returned, as its thread was interrupted.
+    def _put_back(
+        self, found: QueueEntry | Literal[Unfinished.UNFINISHED] | None, consumer: Consumer, error: BaseException
+    ) -> None:
+        """Have a message in its place that a pull has taken out, and perhaps delivered, but not returned, because of `error`.
 
-        The lock is not held. Others may have been chosen to be woken, and are.
+        The lock is not held. Others may have been chosen to be woken, and are; if nothing was taken out, only for one who was interrupted:
+        whoever fails to look has woken nobody, and would be woken to fail again.
         """
-        if found is None or found is UNFINISHED:
-            return
+        taken = [] if found is None or found is UNFINISHED else [found]
         try:
             with self._lock:
-                self._state.restore_place([found])
-                if found.state is MessageState.DELIVERED and found.holder is consumer.session and consumer.acquires:
-                    self._cancel([found], None, unseen=True)
+                self._state.restore_place(taken)
+                held = [each for each in taken if each.state is MessageState.DELIVERED and consumer.acquires]
+                self._cancel([each for each in held if each.holder is consumer.session], None, unseen=True)
         finally:
-            self._make_up()
+            if taken or not isinstance(error, Exception):
+                self._make_up()
 
     def _take(self, consumer: Consumer) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the next message for a consumer that has a selector, only looks, or has rivals of higher priority."""

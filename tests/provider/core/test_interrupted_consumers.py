@@ -1,4 +1,4 @@
-"""The main thread is interrupted at each place where a consumer comes, goes, wants no more, or pulls in vain: nobody else sleeps on a message for it."""
+"""The main thread is interrupted at each place where a consumer comes, goes, wants no more, or pulls in vain, or a queue is altered: nobody else sleeps on a message for it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from pyjms.spi.clock import Signal
 from pyjms.spi.selector import compile_selector
 from pyjms_provider.core import value_index
 from pyjms_provider.core.consumer import Consumer, ConsumerSession
 from pyjms_provider.core.entry import ReceiverId
+from pyjms_provider.core.limits import RoomRequest
 from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.sorted_ordering import SortedOrdering
 from tests.provider.helpers import Reader
@@ -118,6 +120,63 @@ def test_who_was_interrupted_as_it_came_leaves_nothing(selector: str | None, pol
         assert_nothing_is_left(world, interruption)
 
     assert each_interruption(attempt, *FILES) > 5
+
+
+@OBEYING
+def test_who_pulls_in_vain_hands_its_wake_up_on(policy: dict[str, Any]) -> None:
+    """To whoever may have what it does not want, and so is woken for what comes later, too."""
+
+    def attempt(interruption: Interruption) -> None:
+        world = PolicyWorld(**policy)
+        first = world.reader("first", selector="n = 1", interested=True)
+        second = world.reader("second", selector="n > 2", interested=True)
+        world.send("for the first", properties={"n": 1})
+        world.send("for nobody", properties={"n": 2})
+        first.settle(pulled(first))
+        assert second.wake_ups == 0
+        with suppress(KeyboardInterrupt), interruption():
+            assert first.pull() is None
+        first.consumer.set_interested(False)  # as who was interrupted in a receive waits no more
+        if policy.get("exclusive"):
+            first.consumer.close()
+        world.send("for the second", properties={"n": 3})
+        assert second.wake_ups, interruption.where
+        assert second.texts() == ["for the second"], interruption.where
+
+    assert each_interruption(attempt, *FILES, "core/policed_queue.py") > 5
+
+
+@pytest.mark.parametrize("acquires", [True, False], ids=["takes", "looks"])
+def test_a_queue_that_goes_on_wakes_who_waits(acquires: bool) -> None:
+    def attempt(interruption: Interruption) -> None:
+        world = PolicyWorld(paused=True, non_destructive=not acquires)
+        policy = world.queue.policy.altered(paused=False)
+        reader = world.reader(interested=True)
+        world.send("message")
+        assert reader.pull() is None
+        reader.wake_ups = 0
+        with suppress(KeyboardInterrupt), interruption():
+            world.queue.alter(policy)
+        world.queue.alter(policy)
+        assert reader.wake_ups, interruption.where
+        assert reader.texts() == ["message"], interruption.where
+
+    assert each_interruption(attempt, *FILES, "core/policed_queue.py") > 5
+
+
+def test_a_queue_with_more_room_tells_who_waits_for_it() -> None:
+    def attempt(interruption: Interruption) -> None:
+        world = PolicyWorld(max_messages=1, overflow="block")
+        world.send("message")
+        waiting = RoomRequest(Signal(), 0)
+        assert not world.queue.claim_room(waiting, or_wait=True)
+        policy = world.queue.policy.altered(max_messages=2)
+        with suppress(KeyboardInterrupt), interruption():
+            world.queue.alter(policy)
+        if world.queue.policy == policy:
+            assert waiting.signal.wait(0), interruption.where
+
+    assert each_interruption(attempt, *FILES, "core/limits.py", "core/policed_queue.py") > 5
 
 
 def assert_nothing_is_left(world: PolicyWorld, interruption: Interruption) -> None:
