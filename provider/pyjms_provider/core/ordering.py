@@ -443,10 +443,19 @@ class Ordering:
         if found is None or found is UNFINISHED:
             return found
         priority, index = found
-        if self._lanes[priority].sequences[index] > cursor.last:
+        sequence = self._lanes[priority].sequences[index]
+        if sequence > cursor.last:
             cursor.passed[priority] = self._last  # all that come after it in its lane are newer still
             return self.look(cursor, evaluations)
-        return self._lanes[priority].at(index)
+        try:
+            return self._lanes[priority].at(index)
+        except BaseException:
+            note_place(cursor, priority, sequence)
+            raise
+
+    def look_once_more(self, cursor: Cursor, entry: QueueEntry) -> None:
+        """Have the next look come to a message again that the last one found, as its thread was interrupted."""
+        note_place(cursor, self._levels[entry.reference.priority], entry.sequence)
 
     def _find(
         self,

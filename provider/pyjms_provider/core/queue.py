@@ -421,7 +421,7 @@ class Queue(RestorableQueue, SettlingQueue):
     def _put_back(
         self, found: QueueEntry | Literal[Unfinished.UNFINISHED] | None, consumer: Consumer, error: BaseException
     ) -> None:
-        """Have a message in its place that a pull has taken out, and perhaps delivered, but not returned, because of `error`.
+        """Have a message in its place that a pull has found, and perhaps delivered, but not returned, because of `error`.
 
         The lock is not held. Others may have been chosen to be woken, and are; if nothing was taken out, only for one who was interrupted:
         whoever fails to look has woken nobody, and would be woken to fail again.
@@ -430,8 +430,12 @@ class Queue(RestorableQueue, SettlingQueue):
         try:
             with self._lock:
                 self._state.restore_place(taken)
-                held = [each for each in taken if each.state is MessageState.DELIVERED and consumer.acquires]
-                self._cancel([each for each in held if each.holder is consumer.session], None, unseen=True)
+                if consumer.acquires:
+                    held = [each for each in taken if each.state is MessageState.DELIVERED]
+                    self._cancel([each for each in held if each.holder is consumer.session], None, unseen=True)
+                elif consumer.cursor is not None:
+                    for each in taken:
+                        self._ordering.look_once_more(consumer.cursor, each)
         finally:
             if taken or not isinstance(error, Exception):
                 self._make_up()

@@ -317,3 +317,9 @@ class SortedOrdering:
             if is_match:
                 return entry
         return UNFINISHED if index + evaluations < len(places) else None
+
+    def look_once_more(self, cursor: Cursor, entry: QueueEntry) -> None:
+        """Have the next look come to a message again that the last one found, as its thread was interrupted."""
+        if isinstance(cursor, SortedCursor):
+            index = bisect_left(self._places, (self._value_of(entry), entry.sequence), self._head)
+            cursor.place = self._places[index - 1] if index > self._head else None

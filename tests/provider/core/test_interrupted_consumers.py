@@ -16,7 +16,7 @@ from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.limits import RoomRequest
 from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.sorted_ordering import SortedOrdering
-from tests.provider.helpers import Reader
+from tests.provider.helpers import Reader, text_of
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.policy_world import PolicyWorld, pulled
 
@@ -177,6 +177,25 @@ def test_a_queue_with_more_room_tells_who_waits_for_it() -> None:
             assert waiting.signal.wait(0), interruption.where
 
     assert each_interruption(attempt, *FILES, "core/limits.py", "core/policed_queue.py") > 5
+
+
+@pytest.mark.parametrize("selector", [None, "n > 0"])
+@pytest.mark.parametrize("policy", [{"non_destructive": True}, POLICIES["sorted"]], ids=["non-destructive", "sorted"])
+def test_who_only_looks_comes_to_each_message(policy: dict[str, Any], selector: str | None) -> None:
+    """To that of an interrupted pull with the next one."""
+
+    def attempt(interruption: Interruption) -> None:
+        world = PolicyWorld(**policy)
+        reader = world.reader(selector=selector, acquires=False)
+        for number in (1, 2, 3):
+            world.send(str(number), properties={"n": number})
+        found = reader.texts(1)
+        with suppress(KeyboardInterrupt), interruption():
+            found.append(text_of(pulled(reader)))
+        assert [*found, *reader.texts()] == ["1", "2", "3"], interruption.where
+
+    more = ("core/cursor.py", "core/entry.py", "core/lane.py", "core/policed_queue.py", "stores/memory.py")
+    assert each_interruption(attempt, *FILES, *more) > 5
 
 
 def assert_nothing_is_left(world: PolicyWorld, interruption: Interruption) -> None:
