@@ -78,7 +78,7 @@ class PolicyWorld:
     def subscribe(self, topic: str, durable_name: str | None = None) -> Subscription:
         """Return a new subscription of a topic."""
         request = SubscribeRequest(address=address(topic), selector=None, no_local=False, durable_name=durable_name)
-        return self.host.subscriptions.subscribe(request, CONNECTION, "client")
+        return self.host.subscriptions.subscribe(request, CONNECTION, "client", self)
 
     def texts(self, name: str = "orders") -> list[str]:
         """Return the messages that a browser sees."""

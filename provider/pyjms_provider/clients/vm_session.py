@@ -70,7 +70,7 @@ class VmSession(VmTransactions):
         try:
             if request.address.kind is AddressKind.TOPIC:
                 subscription = self._host.subscriptions.subscribe(
-                    request, self._connection_id, self._connection.client_id
+                    request, self._connection_id, self._connection.client_id, target
                 )
                 consumer = Consumer(subscription, target, priority=request.priority)
             else:
@@ -97,7 +97,7 @@ class VmSession(VmTransactions):
         """Detach a consumer and end its subscription, if it has one that is not durable. May be repeated."""
         self._receiving.remove_target(target)
         if subscription is not None:
-            self._host.subscriptions.end(subscription)
+            self._host.subscriptions.end(subscription, target)
 
     def forget(self, consumer: VmConsumer) -> None:
         """Let go of a consumer that has closed."""

@@ -71,19 +71,21 @@ class HostSubscriptions:
 
     # Beginning and ending
 
-    def subscribe(self, request: SubscribeRequest, subscriber: ConnectionId, client_id: str | None) -> Subscription:
-        """Return the subscription that a new consumer of a topic shall read.
+    def subscribe(
+        self, request: SubscribeRequest, subscriber: ConnectionId, client_id: str | None, user: object
+    ) -> Subscription:
+        """Return the subscription that a new consumer of a topic shall read; `user` has it until it says so to `end`.
 
         Raises `DestinationError`; `SubscriptionInUseError` when a durable one has a subscriber.
         """
         address = request.address
         topic = self._readable_topic(address, subscriber)
         if request.durable_name is None:
-            subscription = self._make_subscription(f"{address}#{next(self._numbers)}", request, subscriber)
+            subscription = self._make_subscription(f"{address}#{next(self._numbers)}", request, subscriber, user)
             try:
                 topic.add_subscription(subscription)
             except BaseException:  # or the thread was interrupted: then nobody has it
-                self.end(subscription)
+                self.end(subscription, user)
                 raise
             return subscription
         if address.temporary:
@@ -91,7 +93,7 @@ class HostSubscriptions:
         if client_id is None:
             raise ProviderError(f"durable subscription {request.durable_name!r} needs a connection with a client id")
         check_name(request.durable_name, "the name of the subscription", ProviderError)
-        return self._subscribe_durably(SubscriptionKey(client_id, request.durable_name), request, subscriber)
+        return self._subscribe_durably(SubscriptionKey(client_id, request.durable_name), request, subscriber, user)
 
     def _readable_topic(self, address: Address, subscriber: ConnectionId) -> Topic:
         """Return the topic that connection `subscriber` wants to consume from. Raises `DestinationError`."""
@@ -103,7 +105,7 @@ class HostSubscriptions:
         return channel
 
     def _subscribe_durably(
-        self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId
+        self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId, user: object
     ) -> Subscription:
         terms, mark = SubscriptionTerms.of(request), _mark(key)
         taken: Subscription | None = None
@@ -119,30 +121,32 @@ class HostSubscriptions:
                     if subscription is not None and subscription.terms == terms:
                         taken = subscription
                         subscription.subscriber = subscriber
-                        subscription.is_active = True
+                        subscription.user = user
                         return subscription
                     is_changing = True
                     self._changing.add(mark)
                 if subscription is not None:
                     self._drop_durable(key, subscription)  # §6.11.1: other terms make another subscription
-                taken = self._make_durable(key, request, subscriber)
+                taken = self._make_durable(key, request, subscriber, user)
             finally:
                 if is_changing:
                     self._changing.discard(mark)  # without a lock, for which an interrupted thread would wait first
         except BaseException:
             if taken is not None:  # the thread was interrupted, so nobody has it
-                self.end(taken)
+                self.end(taken, user)
             raise
         return taken
 
-    def _make_durable(self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId) -> Subscription:
+    def _make_durable(
+        self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId, user: object
+    ) -> Subscription:
         """Make a durable subscription, or none if that fails or the thread is interrupted; the caller keeps others away from it."""
         keeper = self._host.keeper
         kept: KeptQueue | None = None
         made: Subscription | None = None
         try:
             kept = None if keeper is None else keeper.define_subscription(key, SubscriptionTerms.of(request))
-            made = self._make_subscription(_durable_name(key, request.address), request, subscriber, kept)
+            made = self._make_subscription(_durable_name(key, request.address), request, subscriber, user, kept)
             with self._lock:
                 self._durable[key] = made
             self._host.topic(request.address.name).add_subscription(made)
@@ -161,8 +165,7 @@ class HostSubscriptions:
         request = SubscribeRequest(
             address=record.address, selector=selector, no_local=record.no_local, durable_name=key.name
         )
-        made = self._make_subscription(_durable_name(key, record.address), request, ConnectionId(""), kept)
-        made.is_active = False
+        made = self._make_subscription(_durable_name(key, record.address), request, ConnectionId(""), None, kept)
         with self._lock:
             self._durable[key] = made
         self._host.topic(record.address.name).add_subscription(made)
@@ -209,10 +212,11 @@ class HostSubscriptions:
         with self._lock:
             self._durable.pop(key, None)  # who was interrupted does all of it again
 
-    def end(self, subscription: Subscription) -> None:
-        """Let a subscription go whose consumer has closed: a durable one stays, any other ends."""
+    def end(self, subscription: Subscription, user: object) -> None:
+        """Let a subscription go whose consumer has closed: a durable one stays, any other ends. May be repeated, also when another `user` has it."""
         with self._lock:
-            subscription.is_active = False
+            if subscription.user is user:
+                subscription.user = None
             if subscription.is_durable:
                 return
         terms = subscription.terms
@@ -230,7 +234,12 @@ class HostSubscriptions:
         return found
 
     def _make_subscription(
-        self, name: str, request: SubscribeRequest, subscriber: ConnectionId, kept: KeptQueue | None = None
+        self,
+        name: str,
+        request: SubscribeRequest,
+        subscriber: ConnectionId,
+        user: object,
+        kept: KeptQueue | None = None,
     ) -> Subscription:
         host, terms = self._host, SubscriptionTerms.of(request)
         made = Subscription(
@@ -247,6 +256,7 @@ class HostSubscriptions:
             policy=host.policy.queues.for_subscription(terms.topic.name),
             on_dead=host.office.set_aside,
         )
+        made.user = user
         made.watch = host.expiries
         return made
 

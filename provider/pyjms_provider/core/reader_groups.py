@@ -151,11 +151,11 @@ class GroupTable:
         else:
             no_local = False
         wanted = SubscribeRequest(address=request.address, selector=selector, no_local=no_local, durable_name=key.name)
-        return self._host.subscriptions.subscribe(wanted, _holder_of(request.name), key.client_id)
+        return self._host.subscriptions.subscribe(wanted, _holder_of(request.name), key.client_id, self)
 
     def _let_go(self, queue: Queue) -> None:
         if isinstance(queue, Subscription):
-            self._host.subscriptions.end(queue)
+            self._host.subscriptions.end(queue, self)
 
     # Reserving
 
@@ -327,7 +327,7 @@ class GroupTable:
         """Know a group again that the journal has kept; before anybody uses it."""
         self._numbers = count(max(group.record.number + 1, next(self._numbers)))
         if isinstance(group.queue, Subscription):
-            group.queue.is_active = True
+            group.queue.user = self
             group.queue.subscriber = _holder_of(group.record.name)
         self._groups[group.record.name] = group
 

@@ -67,8 +67,8 @@ class Subscription(Queue):
         self.subscriber = subscriber
         """The connection of the present subscriber, or of the last one; `no_local` means this connection."""
         self.is_durable = is_durable
-        self.is_active = True
-        """Whether a subscriber has it. Guarded by the lock of the virtual host."""
+        self.user: object | None = None
+        """Who has it, known by being the same; None: nobody. Guarded by the lock of the virtual host."""
 
     def accept(self, reference: MessageReference) -> bool:
         """Return whether the subscriber wants the message: `no_local` and the selector allow it (§6.11)."""
@@ -77,6 +77,11 @@ class Subscription(Queue):
             and not self.leaves_out(reference)
             and (self.selector is None or self.selector.matches(self._store.retrieve(reference)))
         )
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a subscriber has it."""
+        return self.user is not None
 
     @property
     def subscription_name(self) -> str | None:

@@ -7,7 +7,7 @@ from threading import Barrier, Thread
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import DestinationError, ProviderError, ResourceError
+from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, SubscriptionInUseError
 from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.channel_state import Reliability
 from pyjms_provider.core.host_policy import HostPolicy
@@ -83,17 +83,20 @@ def test_a_durable_subscription_is_released_by_its_subscriber_alone() -> None:
     host = make_host()
     request = SubscribeRequest(address=NEWS, selector=None, no_local=False, durable_name="all")
     with pytest.raises(ProviderError, match="client id"):
-        host.subscriptions.subscribe(request, CONNECTION, None)
-    subscription = host.subscriptions.subscribe(request, CONNECTION, "client")
-    host.subscriptions.end(subscription)
-    assert host.subscriptions.subscribe(request, CONNECTION, "client") is subscription
+        host.subscriptions.subscribe(request, CONNECTION, None, "first")
+    subscription = host.subscriptions.subscribe(request, CONNECTION, "client", "first")
+    host.subscriptions.end(subscription, "first")
+    assert host.subscriptions.subscribe(request, CONNECTION, "client", "second") is subscription
     assert not subscription.is_closed
+    host.subscriptions.end(subscription, "first")
+    with pytest.raises(SubscriptionInUseError):
+        host.subscriptions.unsubscribe("client", "all")
 
 
 def test_a_closed_host_has_let_go_of_all_messages() -> None:
     host = make_host()
     host.subscriptions.subscribe(
-        SubscribeRequest(address=NEWS, selector=None, no_local=False, durable_name=None), CONNECTION, None
+        SubscribeRequest(address=NEWS, selector=None, no_local=False, durable_name=None), CONNECTION, None, "user"
     )
     temporary = host.temporaries.create(AddressKind.QUEUE, CONNECTION)
     for destination in (ORDERS, NEWS, temporary):

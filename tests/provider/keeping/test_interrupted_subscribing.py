@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from pyjms.spi.errors import UnknownSubscriptionError
+from pyjms.spi.errors import SubscriptionInUseError, UnknownSubscriptionError
 from pyjms_provider.clients.vm_session import VmSession
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.keeping.site import NEWS, ORDERS, consume, take_all, text
@@ -134,6 +134,31 @@ def test_durably_once_more(selector: str | None, goes_on: bool) -> None:
         end(session)
         before = has_one(site, interruption, selector, goes_on=goes_on)
         assert before == (["news"] if selector is None else []), interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+@pytest.mark.parametrize("by_session", [False, True], ids=["the consumer", "its session"])
+def test_who_closes_once_more_leaves_it_to_the_next_subscriber(by_session: bool) -> None:
+    """Who has the subscription by then, so that nobody may delete it."""
+
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        session = ann(site)
+        consumer = consume(session, NEWS, durable_name="all")
+        interrupt(interruption, consumer.close)
+        other = session._connection.open_session(transacted=False)
+        try:
+            later = consume(other, NEWS, durable_name="all")
+        except SubscriptionInUseError:
+            consumer.close()
+            later = consume(other, NEWS, durable_name="all")
+        (session if by_session else consumer).close()
+        site.send("news", to=NEWS)
+        with pytest.raises(SubscriptionInUseError):
+            other.unsubscribe("all")
+        assert text(later.poll()) == "news", interruption.where
+        site.stop()
 
     assert each_interruption(attempt, *FILES) > 10
 

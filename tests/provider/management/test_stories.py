@@ -166,7 +166,10 @@ class TestWhoMayNotSeeAll:
         news = Address(AddressKind.TOPIC, "news")
         for name in ("reader", "other", None):
             running.subscriptions.subscribe(
-                SubscribeRequest(address=news, selector=None, no_local=False, durable_name=name), CONNECTION, "ann"
+                SubscribeRequest(address=news, selector=None, no_local=False, durable_name=name),
+                CONNECTION,
+                "ann",
+                self,
             )
         message = make_envelope(destination=news)
         running.route(message, CONNECTION, None)
