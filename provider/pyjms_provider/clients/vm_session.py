@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
@@ -151,8 +152,8 @@ class VmSession(VmTransactions):
         if len(deliveries) == 1:  # mostly; and what no journal has needs no write
             only: QueueEntry = deliveries[0].tag  # type: ignore[assignment]  # as in `_settle`
             if not only.reference.journaled:
-                if not only.queue.settle(only, deliveries[0].count, session) and self._closed:
-                    raise self._closed_error()
+                if not only.queue.settle(only, deliveries[0].count, session):
+                    self._tell_missed(deliveries)
                 return
         self._host.work(partial(self._settle, deliveries))
 
@@ -160,7 +161,7 @@ class VmSession(VmTransactions):
         session = self._receiving
         settled: list[QueueEntry] = []
         transient: list[Delivery] = []
-        missed: list[Delivery] = []
+        is_missing = False
         is_mixed = len(deliveries) > 1 and self._host.keeper is not None
         last: QueueEntry | None = None
         try:
@@ -174,7 +175,7 @@ class VmSession(VmTransactions):
                     if entry.reference.journaled:
                         settled.append(entry)
                 else:
-                    missed.append(delivery)
+                    is_missing = True
             last = None
             if settled:
                 self._host.write_settled(settled)
@@ -184,18 +185,22 @@ class VmSession(VmTransactions):
         for delivery in transient:  # afterwards, so that an acknowledgement that cannot be written settles nothing
             entry = entry_of(delivery)
             if not entry.queue.settle(entry, delivery.count, session):
-                missed.append(delivery)
-        if missed:
-            self._tell_missed(missed)
+                is_missing = True
+        if is_missing:
+            self._tell_missed(deliveries)
 
-    def _tell_missed(self, missed: Sequence[Delivery]) -> None:
-        """Raise what became of messages that are the session's no more, if they may come again: an earlier call about them failed, or was interrupted."""
+    def _tell_missed(self, deliveries: Sequence[Delivery]) -> None:
+        """Raise what became of messages that are the session's no more, if they may come again: an earlier call about them failed, or was interrupted.
+
+        Of a message that is in `deliveries` twice, as it went back and came again, the later one counts: that may be settled.
+        """
         if self._closed:
             raise self._closed_error()
         keeper = self._host.keeper
+        latest = {entry_of(each): each.count for each in sorted(deliveries, key=attrgetter("count"))}
         # First, as whoever ends a doubt has the message in its queue before.
-        is_in_doubt = keeper is not None and any(keeper.doubts.is_about(entry_of(each)) for each in missed)
-        if any(_comes_again(entry_of(each), each.count) for each in missed):
+        is_in_doubt = keeper is not None and any(map(keeper.doubts.is_about, latest))
+        if any(_comes_again(entry, count) for entry, count in latest.items()):
             raise TooLateError(
                 "that a message is settled could not be written, or whoever settled it was interrupted: it comes again"
             )

@@ -11,6 +11,7 @@ from pyjms.spi.errors import (
     DuplicateClientIdError,
     ProviderError,
     ResourceError,
+    TooLateError,
     UrlError,
 )
 from pyjms.spi.provider import ConnectRequest
@@ -188,7 +189,8 @@ def test_an_old_delivery_cannot_settle_a_new_one(world: World) -> None:
     old = poll(consumer)
     session.recover([old])
     new = poll(consumer)
-    session.acknowledge([old])
+    with pytest.raises(TooLateError):
+        session.acknowledge([old])
     session.recover([old])
     assert consumer.poll() is None
     session.recover([new])

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from pyjms.spi.errors import InDoubtError
+from pyjms.spi.errors import InDoubtError, TooLateError
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.keeping.site import BILLS, ORDERS, consume, take_all
@@ -97,6 +97,62 @@ def test_an_acknowledgement_that_is_made_again_settles_or_says_that_it_did_not()
 
     assert each_interruption(attempt, *FILES, *SETTLING) > 10
     assert outcomes == {True, False}
+
+
+KEPT = pytest.mark.parametrize("mode", [1, 2], ids=["in memory", "stored"])
+
+
+@KEPT
+def test_an_acknowledgement_of_what_an_interrupted_recover_gave_back_says_so(mode: int) -> None:
+    """Of one message, be it written or not."""
+    outcomes: set[bool] = set()
+
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        site.send("order", delivery_mode=mode)
+        session = site.session()
+        consumer = consume(session)
+        taken = take_all(consumer)
+        interrupt(interruption, lambda: session.recover(taken))
+        is_settled = False
+        with suppress(TooLateError):  # it comes again
+            session.acknowledge(taken)
+            is_settled = True
+        assert bool(take_all(consumer)) is not is_settled, interruption.where
+        outcomes.add(is_settled)
+        site.stop()
+
+    assert each_interruption(attempt, *FILES, *SETTLING) > 3
+    assert outcomes == {True, False}
+
+
+@KEPT
+def test_an_acknowledgement_of_what_was_given_back_and_has_come_again_settles_it(mode: int) -> None:
+    """And says nothing else, as nothing comes any more; though it is interrupted, and made again."""
+    site = Site()
+
+    def attempt(interruption: Interruption) -> None:
+        site.send("order", delivery_mode=mode)
+        session = site.session()
+        consumer = consume(session)
+        taken = take_all(consumer)
+        session.recover(taken)
+        taken += take_all(consumer)
+        assert len(taken) == 2
+        interrupt(interruption, lambda: session.acknowledge(taken))
+        allowed: list[list[tuple[str, int]]] = [[]]
+        try:
+            session.acknowledge(taken)
+        except TooLateError:
+            allowed = [[("order", 3)]]
+        except InDoubtError:  # whether the interrupted one has written it
+            allowed = [[], [("order", 3)]]
+        come_again(site)
+        assert site.drain() in allowed, interruption.where
+        session.close()
+
+    assert each_interruption(attempt, *FILES, *SETTLING) > 3
+    site.stop()
 
 
 def test_a_commit() -> None:
