@@ -387,7 +387,7 @@ class Journal(ABC):
 
     @abstractmethod
     def drop_paged(self, ids: Sequence[ReferenceId]) -> None:
-        """Forget messages that were paged out. Does not wait."""
+        """Forget messages that were paged out. Does not wait, and takes no lock but its own. May be repeated."""
 
     @abstractmethod
     def define_queue(self, record: QueueRecord) -> QueueNumber:

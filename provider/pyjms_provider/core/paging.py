@@ -49,7 +49,7 @@ class PagingMessageStore(MessageStore):
         self._messages: dict[ReferenceId, Envelope] = {}
         self._pageable: OrderedDict[ReferenceId, MessageReference] = OrderedDict()
         """Those in memory that may leave it, the newest last."""
-        self._paged: set[ReferenceId] = set()
+        self._paged: dict[ReferenceId, None] = {}
         self._leaving: dict[ReferenceId, MessageReference] = {}
         self._unwanted: set[ReferenceId] = set()
         """Messages of several queues that one of them wants out of memory, whatever the others read."""
@@ -106,10 +106,8 @@ class PagingMessageStore(MessageStore):
 
     def take_back(self, reference: MessageReference) -> None:
         with self._lock:
-            is_known = reference.id in self._messages or reference.id in self._paged
-            was_paged = is_known and self._forget(reference)
-        if was_paged:
-            self._journal.drop_paged([reference.id])
+            if reference.id in self._messages or reference.id in self._paged:
+                self._forget(reference)
 
     def adopt(self, reference: MessageReference, envelope: Envelope | None = None) -> None:
         """Know a message again that the journal keeps, or add a holder if it is known; without `envelope` it need not be in memory."""
@@ -283,7 +281,7 @@ class PagingMessageStore(MessageStore):
         with self._lock:
             for reference, _ in transient:
                 if reference.holders:
-                    self._paged.add(reference.id)
+                    self._paged[reference.id] = None
                 else:
                     gone.append(reference.id)
             for reference, _ in leaving:
@@ -319,46 +317,38 @@ class PagingMessageStore(MessageStore):
                 if reference.id in self._unwanted:
                     self._send_away(reference)
                 return
-            was_paged = self._forget(reference)
-        if was_paged:
-            self._journal.drop_paged([reference.id])
+            self._forget(reference)
 
     def release_all(self, references: Sequence[MessageReference]) -> None:
-        was_paged: list[ReferenceId] = []
         with self._lock:
             for reference in references:
                 if reference.holders != 1:
                     reference.holders -= 1
                     if reference.id in self._unwanted:
                         self._send_away(reference)
-                elif self._forget(reference):
-                    was_paged.append(reference.id)
-        if was_paged:
-            self._journal.drop_paged(was_paged)
+                else:
+                    self._forget(reference)
 
     def remove(self, reference: MessageReference) -> None:
         with self._lock:
-            if not reference.holders:
-                return
-            was_paged = self._forget(reference)
-        if was_paged:
-            self._journal.drop_paged([reference.id])
+            if reference.holders:
+                self._forget(reference)
 
-    def _forget(self, reference: MessageReference) -> bool:
-        """Drop what is known of a message, with the lock held; return whether it was paged out.
+    def _forget(self, reference: MessageReference) -> None:
+        """Drop what is known of a message, also on the disk. The lock is held.
 
         It has no holder only when all is done: whoever is interrupted before does it again.
         """
         self._unwanted.discard(reference.id)
         self._pageable.pop(reference.id, None)
-        was_paged = reference.id in self._paged
-        self._paged.discard(reference.id)
-        if reference.id in self._messages:  # with no call from here on, at which Python could interrupt the thread
+        if reference.id in self._paged:
+            self._journal.drop_paged([reference.id])
+            del self._paged[reference.id]  # with no call from here on, at which Python could interrupt the thread
+        if reference.id in self._messages:
             del self._messages[reference.id]
             self._bytes -= reference.size
         self._count -= 1
         reference.holders = 0
-        return was_paged
 
     def __len__(self) -> int:
         return self._count

@@ -44,7 +44,7 @@ class Paper:
         """Hold the store to what must always be so; nobody is at work in it."""
         store, ids = self.store, {each.id for each in held}
         assert set(store._pageable) <= set(store._messages) <= ids
-        assert store._paged <= ids
+        assert set(self.journal._paged) <= set(store._paged) <= ids
         assert store.bytes_in_memory == sum(each.size for each in held if each.id in store._messages)
         assert len(store) == len(ids)
 

@@ -32,7 +32,7 @@ class Paging:
         self._group: GroupCommit[Batch] = GroupCommit(self._commit)
         self._lock = Lock()
         self._count = 0
-        self._dropped: list[tuple[ReferenceId]] = []
+        self._dropped: dict[ReferenceId, None] = {}
 
     def add(self, rows: Sequence[tuple[ReferenceId, bytes]]) -> None:
         """Keep payloads. Raises `StoreError`."""
@@ -52,24 +52,24 @@ class Paging:
         return found
 
     def drop(self, ids: Sequence[ReferenceId]) -> None:
-        """Forget payloads, sooner or later. Does not wait."""
+        """Forget payloads, sooner or later. Does not wait. May be repeated, as who is interrupted does."""
         with self._lock:
-            self._dropped += [(each,) for each in ids]
+            self._dropped.update(dict.fromkeys(ids))
 
     def _purge_many(self) -> None:
         """Delete what was forgotten, if it is much. It is done by who waits for the disk anyway."""
         if len(self._dropped) < _PURGE:
             return
         with self._lock:
-            dropped, self._dropped = self._dropped, []
+            dropped, self._dropped = self._dropped, {}
             self._count -= len(dropped)
         batch = Batch()
-        batch.others.append((self._database.statements.drop_paged, dropped))
+        batch.others.append((self._database.statements.drop_paged, [(each,) for each in dropped]))
         try:
             self._group.submit(batch, force=False)
         except (StoreError, InDoubtError):
             with self._lock:  # it was only tidying up: another time, as what has gone may be forgotten once more
-                self._dropped += dropped
+                self._dropped.update(dropped)
                 self._count += len(dropped)
 
     def _commit(self, members: Sequence[Member[Batch]]) -> None:
