@@ -319,15 +319,18 @@ class PagingMessageStore(MessageStore):
                 return
             self._forget(reference)
 
-    def release_all(self, references: Sequence[MessageReference]) -> None:
+    def release_all(self, references: list[MessageReference]) -> None:
         with self._lock:
-            for reference in references:
+            while references:
+                reference = references[-1]
                 if reference.holders != 1:
                     reference.holders -= 1
+                    del references[-1]  # with no call before, at which Python could interrupt the thread
                     if reference.id in self._unwanted:
                         self._send_away(reference)
                 else:
                     self._forget(reference)
+                    del references[-1]
 
     def remove(self, reference: MessageReference) -> None:
         with self._lock:

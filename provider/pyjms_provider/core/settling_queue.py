@@ -35,7 +35,8 @@ class SettlingQueue(PolicedQueue):
 
     def settle(self, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
         """Take a pulled message out for good; return False if that delivery is no longer the session's."""
-        holders = 0
+        reference: MessageReference | None = None
+        shared: list[MessageReference] | None = None
         try:
             with self._lock:
                 # As `_is_held`, which a call would double the price of.
@@ -45,8 +46,9 @@ class SettlingQueue(PolicedQueue):
                     or entry.delivery_count != delivery_count
                 ):
                     return False
-                reference = entry.reference
-                holders, rules = reference.holders, self._rules
+                reference, rules = entry.reference, self._rules
+                if reference.holders != 1:
+                    shared = [reference]
                 room = None if rules is None else rules.taken_room
                 try:
                     self._state.settle(entry)
@@ -57,10 +59,16 @@ class SettlingQueue(PolicedQueue):
                 except BaseException:
                     self._end_settling(entry, room)
                     raise
-            self._store.release(reference)
+            if shared is None:
+                self._store.release(reference)
+            else:
+                self._store.release_all(shared)
         except BaseException:  # the thread was interrupted, and who settles it again finds it settled
-            if holders and entry.state is _SETTLED:
-                self._release_rest([entry.reference], [holders])
+            if reference is not None and entry.state is _SETTLED:
+                if shared is None:
+                    self._store.remove(reference)  # of which nothing may be left
+                else:
+                    self._store.release_all(shared)
             raise
         return True
 
@@ -68,14 +76,6 @@ class SettlingQueue(PolicedQueue):
         """Free the room of a message whose thread was interrupted while it settled it, if it has, when so many took room. The lock is held."""
         if entry.state is _SETTLED:
             self._free_room(entry, room)
-
-    def _release_rest(self, references: Sequence[MessageReference], holders: Sequence[int]) -> None:
-        """Let go of messages that have been settled, save those that the store has been told of since they had so many `holders`."""
-        for reference, before in zip(references, holders, strict=True):
-            if reference.holders == before:
-                self._store.release(reference)
-            elif not reference.holders:
-                self._store.remove(reference)  # if that was not done
 
     def take_out_held(
         self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, taken: list[QueueEntry]
@@ -114,7 +114,7 @@ class SettlingQueue(PolicedQueue):
         with self._lock:
             gone: list[QueueEntry] = []
             room: int | None = None
-            holders: list[int] = []
+            owed: list[MessageReference] | None = None
             rules = self._rules
             try:
                 for entry, delivery_count in settled:
@@ -129,14 +129,14 @@ class SettlingQueue(PolicedQueue):
                             self._expiry.forget_one()
                         if rules is not None:
                             rules.gone(entry)
-                references = [entry.reference for entry in gone]
-                holders = [reference.holders for reference in references]
-                self._store.release_all(references)
+                owed = [entry.reference for entry in gone]
+                self._store.release_all(owed)
             except BaseException:  # the thread was interrupted: who commits again finds these settled
-                if not holders and gone:
+                if owed is None and gone:
                     self._end_settling(gone[-1], room)
-                references = [entry.reference for entry in gone if entry.state is _SETTLED]
-                self._release_rest(references, holders or [reference.holders for reference in references])
+                if owed is None:
+                    owed = [entry.reference for entry in gone if entry.state is _SETTLED]
+                self._store.release_all(owed)
                 raise
 
     def hand_over(

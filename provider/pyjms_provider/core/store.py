@@ -129,10 +129,9 @@ class MessageStore(ABC):
     def release(self, reference: MessageReference) -> None:
         """Take one holder away; with the last one the message is forgotten."""
 
-    def release_all(self, references: Sequence[MessageReference]) -> None:
-        """Do so for several."""
-        for reference in references:
-            self.release(reference)
+    @abstractmethod
+    def release_all(self, references: list[MessageReference]) -> None:
+        """Do so for several, each of which leaves the list in the very step in which it has a holder less: who is interrupted goes on with the rest."""
 
     @abstractmethod
     def remove(self, reference: MessageReference) -> None:

@@ -67,14 +67,24 @@ class MemoryMessageStore(MessageStore):
             reference.holders += holders
 
     def release(self, reference: MessageReference) -> None:
-        if reference.holders == 1:  # the caller is the only holder, so nobody can be adding or taking one
-            self._messages.pop(reference.id, None)
-            return
-        with self._lock:
-            reference.holders -= 1
-            last = not reference.holders
-        if last:
-            self._messages.pop(reference.id, None)
+        if reference.holders != 1:  # else the caller is the only holder, so nobody can be adding or taking one
+            with self._lock:
+                if reference.holders != 1:
+                    reference.holders -= 1
+                    return
+        self._messages.pop(reference.id, None)
+
+    def release_all(self, references: list[MessageReference]) -> None:
+        while references:
+            reference = references[-1]
+            if reference.holders != 1:  # as above
+                with self._lock:
+                    if reference.holders != 1:
+                        reference.holders -= 1
+                        del references[-1]  # with no call before, at which Python could interrupt the thread
+                        continue
+            self._messages.pop(reference.id, None)  # which may be repeated
+            del references[-1]
 
     def remove(self, reference: MessageReference) -> None:
         self._messages.pop(reference.id, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from pyjms_provider.core.limits import RoomRequest
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
 from tests.provider.core.test_paging import LIMIT, Paper
-from tests.provider.helpers import Reader, entry_of
+from tests.provider.helpers import HookedLock, Reader, entry_of
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.policy_world import PolicyWorld, pulled
 
@@ -169,6 +170,33 @@ def test_another_subscription_keeps_its_message(is_transacted: bool) -> None:
         assert [envelope.body for envelope in other.browse()] == ["news"], interruption.where
         assert len(world.store) == 1, interruption.where
         other.close()
+        assert len(world.store) == 0, interruption.where
+
+    assert each_interruption(attempt, *FILES) > 3
+
+
+def test_another_subscription_that_settles_its_message_meanwhile_leaves_nothing_in_memory() -> None:
+    """On another thread, between the queue and the store: whoever is interrupted lets go for itself all the same."""
+
+    def attempt(interruption: Interruption) -> None:
+        world = PolicyWorld()
+        readers: list[Reader] = []
+        for name in ("mine", "other"):
+            session = ConsumerSession(ReceiverId(name), is_delivering=True)
+            readers.append(Reader(name, session, world.subscribe("topic://news"), None, priority=0, acquires=True))
+        world.send("news", to="topic://news")
+        mine, other = readers
+        delivery, others = pulled(mine), pulled(other)
+
+        def settle_meanwhile() -> None:
+            thread = Thread(target=lambda: other.settle(others))
+            thread.start()
+            thread.join()
+
+        HookedLock(mine.consumer.queue, settle_meanwhile)
+        with suppress(KeyboardInterrupt), interruption():
+            mine.settle(delivery)
+        mine.settle(delivery)
         assert len(world.store) == 0, interruption.where
 
     assert each_interruption(attempt, *FILES) > 3
