@@ -1,12 +1,13 @@
 """Seeds by the thousand: every promise holds in each, and a seed that breaks one can be played again.
 
-``PYJMS_SIMULATION_SEEDS=2000`` says how many seeds are played, ``PYJMS_SIMULATION_SEED=17`` plays one.
+``PYJMS_SIMULATION_SEEDS=2000`` says how many seeds are played, ``PYJMS_SIMULATION_SEED=17`` has each test play that one.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -48,11 +49,20 @@ def play(
     except ViolationError as violation:
         steps = "\n".join(world.log)
         raise ViolationError(
-            f"seed {seed}: {violation}\nPYJMS_SIMULATION_SEED={seed} plays it again\n{steps}"
+            f"seed {seed}: {violation}\nPYJMS_SIMULATION_SEED={seed} pytest -n 0 '{_this_test()}' plays it again\n{steps}"
         ) from None
     finally:
         world.site.stop()
     return world
+
+
+def _this_test() -> str:
+    return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+
+
+def _seeds(every: Sequence[int]) -> Sequence[int]:
+    chosen = os.environ.get("PYJMS_SIMULATION_SEED")
+    return [int(chosen)] if chosen else every
 
 
 @pytest.mark.timeout(600)
@@ -60,9 +70,7 @@ def play(
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_promise_holds(group: int, loses_power: bool) -> None:
     """Whether the process dies alone, or its machine loses power with it; every other store does not always answer."""
-    chosen = os.environ.get("PYJMS_SIMULATION_SEED")
-    seeds = [int(chosen)] if chosen else range(group, SEEDS, GROUPS)
-    for seed in seeds:
+    for seed in _seeds(range(group, SEEDS, GROUPS)):
         play(seed, loses_power=loses_power, loses_answers=seed % 2 == 1)
 
 
@@ -77,7 +85,7 @@ def test_what_other_seeds_have_found_stays_mended(seed: int) -> None:
 
 def test_messages_that_are_dormant_as_soon_as_they_can_be_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ordering, "BACKLOG", 0)
-    for seed in range(9000, 9200):
+    for seed in _seeds(range(9000, 9200)):
         play(seed)
 
 
@@ -86,7 +94,7 @@ def test_messages_that_are_dormant_as_soon_as_they_can_be_make_no_difference(mon
 def test_values_that_are_given_back_and_delayed_are_not_lost(group: int) -> None:
     """Chosen here and not by the seed, so that all others play what they have played."""
     policy = {"type": "last_value", "key": "key", "redelivery_delay_ms": 100, "redelivery_multiplier": 2.0}
-    for seed in range(group, 400, 4):
+    for seed in _seeds(range(group, 400, 4)):
         play(seed, chosen=(policy, Rules(last_value=True, delay_ms=100)))
 
 
@@ -109,6 +117,17 @@ def test_a_delivery_that_is_not_noted_is_found(monkeypatch: pytest.MonkeyPatch) 
 def test_an_acknowledgement_that_is_not_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Keeper, "write_settled", lambda *_: None)
     assert "duplicated" in _seeds_until_found()
+
+
+def test_what_is_found_says_how_it_is_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Keeper, "write_settled", lambda *_: None)
+    seed = re.match(r"seed (\d+): ", found := _seeds_until_found())
+    assert seed is not None
+    here = f"{__file__.rpartition('/')[2]}::{test_what_is_found_says_how_it_is_played_again.__name__}"
+    assert re.search(rf"\nPYJMS_SIMULATION_SEED={seed[1]} pytest -n 0 '\S*{re.escape(here)}' plays it again\n", found)
+    monkeypatch.setenv("PYJMS_SIMULATION_SEED", seed[1])
+    with pytest.raises(ViolationError, match=f"^seed {seed[1]}: "):
+        test_every_promise_holds(0, loses_power=False)
 
 
 def test_a_send_that_is_not_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
