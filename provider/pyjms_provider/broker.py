@@ -198,7 +198,7 @@ class EmbeddedBroker:
         if restored.in_doubt:
             _log.warning(
                 "PYJMS-BROKER-11 broker %s has %d prepared transactions in doubt; their coordinator settles them when it "
-                "recovers, and you can: see virtual_host.branches",
+                "recovers, and you can: pyjms manage list URL transaction, or virtual_host.branches in the broker's program",
                 self.name,
                 restored.in_doubt,
             )

@@ -177,6 +177,10 @@ class RecoveredXid(Xid):
     def branch_qualifier(self) -> bytes:
         return self._fact.branch_qualifier
 
+    def __repr__(self) -> str:
+        fact = self._fact
+        return f"RecoveredXid({fact.format_id}, {fact.global_transaction_id!r}, {fact.branch_qualifier!r})"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Xid) and _fact(other) == self._fact
 

@@ -244,6 +244,9 @@ def test_what_is_prepared_survives_the_broker_and_is_found_by_the_scan(site: Sit
     resource = site.connect().create_xa_session().xa_resource
     assert resource.recover(XAResource.TMNOFLAGS) == ()
     (found,) = resource.recover(XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN)
+    assert (
+        repr(found) == f"RecoveredXid({found.format_id}, {found.global_transaction_id!r}, {found.branch_qualifier!r})"
+    )
     assert isinstance(found, Xid)
     assert (found.getFormatId(), found.getGlobalTransactionId()) == (4711, b"one")
     resource.commit(found, False)
