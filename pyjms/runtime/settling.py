@@ -183,9 +183,8 @@ class SettlingSession(Session):
         except _UNKNOWN as error:
             self._untold, ledger.committing = error, ()
             self._tell(error)
-        except (
-            ProviderError
-        ) as error:  # what was received comes again, if not by this call, by the next end of a transaction
+        except ProviderError as error:
+            # What was received comes again, if not by this call, by the next end of a transaction.
             self._untold, ledger.committing = error, (*ledger.committing, *unsettled)
             self._tell(error)
         except BaseException:  # whether it is committed the client does not know, and may end the transaction once more
