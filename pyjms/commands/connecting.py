@@ -44,8 +44,9 @@ class Login:
         if self._user is not None and self._password is None:
             self._password = read_password(self._user, self._file)
         logging.getLogger("pyjms").addHandler(_SILENT)
-        for name in _BROKERS:
-            logging.getLogger(name).addHandler(_NOTE)
+        if url.startswith("vm:"):
+            for name in _BROKERS:
+                logging.getLogger(name).addHandler(_NOTE)
         factory = ConnectionFactory(url, client_id=client_id)
         connection = factory.create_connection(self._user, self._password)
         connection.exception_listener = _tell

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,16 +13,6 @@ from pyjms import ConnectionFactory
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from tests.pyjms.demo.command_line import Run
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """Give the loggers the handlers that they had."""
-    loggers = [logging.getLogger(name) for name in ("pyjms", "pyjms_provider", "pyjms.store")]
-    handlers = [list(logger.handlers) for logger in loggers]
-    yield
-    for logger, before in zip(loggers, handlers, strict=True):
-        logger.handlers[:] = before
 
 
 @pytest.fixture

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import pytest
@@ -20,10 +22,22 @@ def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["pyjms", *arguments])
-        with pytest.raises(SystemExit) as end:
+        with _logging_as_before(), pytest.raises(SystemExit) as end:
             cli.main()
         out, err = capsys.readouterr()
         code = end.value.code
         return (code if isinstance(code, int) else 0), out, err
 
     return run
+
+
+@contextmanager
+def _logging_as_before() -> Iterator[None]:
+    """Take away what a command, which has a process of its own elsewhere, has added to loggers."""
+    loggers = [logging.getLogger(name) for name in ("pyjms", "pyjms_provider", "pyjms.store")]
+    handlers = [list(logger.handlers) for logger in loggers]
+    try:
+        yield
+    finally:
+        for logger, before in zip(loggers, handlers, strict=True):
+            logger.handlers[:] = before
