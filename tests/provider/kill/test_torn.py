@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +26,12 @@ CAME_AGAIN, CAME = event("deliver", "ID:1", 6), event("deliver", "ID:2", 7)
 @pytest.mark.parametrize("later", [[CAME], [CAME_AGAIN]], ids=["all", "nothing"])
 def test_all_or_nothing_is_whole(later: list[Event]) -> None:
     assert find_torn([*RECEIVED, *SENT, *later]) == []
+
+
+def test_what_comes_again_to_one_who_waited_before_it_was_received_has_come_again() -> None:
+    waited = replace(CAME_AGAIN, t0=RECEIVED[-1].t0 - 1)
+    assert find_torn([*RECEIVED, *SENT, waited]) == []
+    assert len(find_torn([*RECEIVED, *SENT, CAME, waited])) == 1
 
 
 @pytest.mark.parametrize("later", [[], [CAME, CAME_AGAIN]], ids=["only what was received", "only what was sent"])

@@ -40,9 +40,13 @@ def find_torn(events: Iterable[Event]) -> list[str]:
 
 
 def _has_effect(part: Event, deliveries: Iterable[Event]) -> bool:
-    """A message that was sent comes; one that was received does not come again where it was."""
+    """A message that was sent comes; one that was received does not come again where it was.
+
+    It comes when `receive` returns, which may have been called long before.
+    """
     if part.op == SEND:
         return any(True for _ in deliveries)
+    received_ns = part.t1 or part.t0
     return not any(
-        each.t0 > (part.t1 or part.t0) for each in deliveries if (each.dest, each.sub) == (part.dest, part.sub)
+        (each.t1 or each.t0) > received_ns for each in deliveries if (each.dest, each.sub) == (part.dest, part.sub)
     )
