@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -68,6 +72,26 @@ def test_a_configuration_and_messages_are_not_kept_in_one_file(tmp_path: Path) -
     store.update([USERS])
     store.close()
     assert found_in(url) == [BROKER, USERS]
+
+
+@pytest.mark.skipif(shutil.which("sqlite3") is None, reason="needs the shell of SQLite")
+def test_a_file_that_has_both_is_parted_as_its_error_says(tmp_path: Path) -> None:
+    path, configuration, new = (tmp_path / name for name in ("it's a shop.db", "a.db", "new.db"))
+    store = SqlConfigurationStore(f"sqlite:///{configuration}")
+    store.open("test")
+    store.update([BROKER, USERS])
+    store.close()
+    ours = StoreSettings(url=f"sqlite:///{path}")
+    open_journal(ours, "test", SystemClock()).close(clean=True)
+    with closing(sqlite3.connect(configuration)) as one, closing(sqlite3.connect(path)) as both:
+        both.executescript("\n".join(one.iterdump()))  # as a pyjms that allowed it could have left it
+    with pytest.raises(ForeignStoreError) as raised:
+        open_journal(ours, "test", SystemClock())
+    copy, _, remove = raised.value.reason.partition("copy the configuration: ")[2].partition("; then remove it here: ")
+    for command in (copy.replace("NEW-FILE", str(new)), remove):
+        subprocess.run(command, shell=True, check=True)
+    assert found_in(f"sqlite:///{new}") == [BROKER, USERS]
+    open_journal(ours, "test", SystemClock()).close(clean=True)
 
 
 def test_the_log_of_a_store_of_messages_is_left_to_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -328,7 +329,9 @@ class SqliteDatabase(Database):
 
 def damaged(path: str, what: str, *, has_messages: bool = True) -> DamagedStoreError:
     """Return the error about a file that is damaged. `what`: how; `has_messages`: it is a store of messages."""
-    salvage = f", or save what can be read with: pyjms broker salvage {path} NEW-FILE" if has_messages else ""
+    salvage = (
+        f", or save what can be read with: pyjms broker salvage {shlex.quote(path)} NEW-FILE" if has_messages else ""
+    )
     return DamagedStoreError(f"{path} {what}. Put a backup in its place{salvage}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sqlite3
 import stat
@@ -85,10 +86,11 @@ def _let_go(first: sqlite3.Connection, files: OpenFiles) -> None:
 def _refuse_others(names: set[str], path: str, *, is_shared: bool) -> None:
     """Raise `ForeignStoreError` if the tables of a file are those of others, or of a broker's configuration."""
     if _CONFIGURATION in names:
+        word = shlex.quote(path)
         raise ForeignStoreError(
             f"{path} has the configuration of a broker, and its messages cannot be there, too: name another file for one of them. If it "
-            f"has both, copy the configuration: sqlite3 {path} \".dump 'pyjmsconf_%'\" | sqlite3 NEW-FILE; then remove "
-            f"it here: sqlite3 {path} 'DROP TABLE pyjmsconf_object; DROP TABLE {_CONFIGURATION}'"
+            f"has both, copy the configuration: sqlite3 {word} \".dump 'pyjmsconf_%'\" | sqlite3 NEW-FILE; then remove "
+            f"it here: sqlite3 {word} 'DROP TABLE pyjmsconf_object; DROP TABLE {_CONFIGURATION}'"
         )
     if t.META.name not in names:
         refuse_foreign(names, path, is_shared=is_shared)
@@ -115,7 +117,7 @@ def _check_names(path: str) -> None:
     if found.st_nlink > 1:
         raise UnusableStoreError(
             f"{path} has another name (a hard link), by which others could write it at the same time and damage it. "
-            f"Delete the other name; a copy is made with: sqlite3 {path} \"VACUUM INTO 'COPY'\""
+            f"Delete the other name; a copy is made with: sqlite3 {shlex.quote(path)} \"VACUUM INTO 'COPY'\""
         )
 
 

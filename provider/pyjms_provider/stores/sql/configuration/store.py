@@ -11,6 +11,7 @@ it is called in doubt, the model takes the change back, and the next one here, o
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
@@ -333,7 +334,7 @@ def _refuse_messages(path: str) -> None:
             first.interrupt()  # SQLite would carry over a log that the broker may have to mend
             raise ForeignStoreError(
                 f"{path} has the messages of a broker, and its configuration cannot be there, too: name another file for it. "
-                f"If it is there, copy it: sqlite3 {path} \".dump 'pyjmsconf_%'\" | sqlite3 NEW-FILE"
+                f"If it is there, copy it: sqlite3 {shlex.quote(path)} \".dump 'pyjmsconf_%'\" | sqlite3 NEW-FILE"
             )
 
 
