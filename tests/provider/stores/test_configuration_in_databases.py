@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import shlex
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -74,8 +73,8 @@ def test_a_configuration_and_messages_are_not_kept_in_one_file(tmp_path: Path) -
     assert found_in(url) == [BROKER, USERS]
 
 
-@pytest.mark.skipif(shutil.which("sqlite3") is None, reason="needs the shell of SQLite")
 def test_a_file_that_has_both_is_parted_as_its_error_says(tmp_path: Path) -> None:
+    """With the module in place of SQLite's shell, which need not be installed."""
     path, configuration, new = (tmp_path / name for name in ("it's a shop.db", "a.db", "new.db"))
     store = SqlConfigurationStore(f"sqlite:///{configuration}")
     store.open("test")
@@ -88,8 +87,13 @@ def test_a_file_that_has_both_is_parted_as_its_error_says(tmp_path: Path) -> Non
     with pytest.raises(ForeignStoreError) as raised:
         open_journal(ours, "test", SystemClock())
     copy, _, remove = raised.value.reason.partition("copy the configuration: ")[2].partition("; then remove it here: ")
-    for command in (copy.replace("NEW-FILE", str(new)), remove):
-        subprocess.run(command, shell=True, check=True)
+    assert shlex.split(copy) == ["sqlite3", str(path), ".dump 'pyjmsconf_%'", "|", "sqlite3", "NEW-FILE"]
+    program, file, statements = shlex.split(remove)
+    assert (program, file) == ("sqlite3", str(path))
+    with closing(sqlite3.connect(path)) as both, closing(sqlite3.connect(new)) as parted:
+        dump = [line for line in both.iterdump() if "pyjmsconf_" in line]
+        parted.executescript("\n".join(dump))
+        both.executescript(statements)
     assert found_in(f"sqlite:///{new}") == [BROKER, USERS]
     open_journal(ours, "test", SystemClock()).close(clean=True)
 
