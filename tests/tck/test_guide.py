@@ -70,8 +70,8 @@ def test_the_other_commands_of_the_page_only_install_and_copy() -> None:
 
 
 def test_the_page_names_each_exit_code() -> None:
-    (sentence,) = re.findall(r"The exit\s+code is (.*?)\.", TEXT, re.DOTALL)
-    assert [int(code) for code in re.findall(r"\d", sentence)] == list(Exit)
+    _, _, table = TEXT.partition("| exit code of `run` |")
+    assert [int(code) for code in re.findall(r"^\| (\d) \|", table, re.MULTILINE)] == list(Exit)
 
 
 def test_the_profile_of_the_page_has_what_profiles_have() -> None:
