@@ -201,13 +201,19 @@ class QueueManager:
     # `go_on` hears before each message with how many the work is done; when it returns False, the rest is left undone.
 
     def purge(self, name: str, selector: str | None = None, *, go_on: GoOn = _always) -> int:
-        """Delete the messages that nobody holds and the selector matches; return how many. Raises as `browse`."""
+        """Delete the messages that nobody holds and the selector matches; return how many when that survives the process.
+
+        Raises as `browse`. With a `ResourceError` or `InDoubtError` of its end they are gone here, but may come again if the
+        broker dies before it can write.
+        """
         queue = self._queue(name)
         dropped = 0
         for entry, _ in self._matching(queue, selector):
             if not go_on(dropped):
                 break
             dropped += queue.drop(entry)
+        if dropped:
+            self._host.write_noted()
         return dropped
 
     def move(

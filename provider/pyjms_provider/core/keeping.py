@@ -158,6 +158,10 @@ class Keeper(DurableSending):
             settled.clear()
             raise
 
+    def write_noted(self) -> None:
+        """Write what was noted, as that messages were deleted, as acknowledgements are written. Raises `ResourceError`, `InDoubtError`; it is noted still."""
+        self.journal.write(Changes(), force=self.force_acknowledgements)
+
     def take_back(self, settled: Sequence[QueueEntry]) -> None:
         """Have messages in their queues again whose removal was not written: now, or when they can be read."""
         for entry in settled:

@@ -541,12 +541,13 @@ def test_a_message_that_ends_the_broker_each_time_is_set_aside_in_the_end(site: 
     assert letter.properties["JMS_pyjms_deadReason"] == "it was delivered 3 times, and given back"
 
 
-def test_moved_and_purged_messages_stay_so(site: Site) -> None:
+@pytest.mark.parametrize("end", [Site.restart, Site.crash])
+def test_moved_and_purged_messages_stay_so(site: Site, end: Callable[[Site], None]) -> None:
     for number in range(4):
         site.send(f"{number}", properties={"n": number})
     assert manager(site).move("orders", "bulk", "n = 1") == 1
     assert manager(site).copy("orders", "copies", "n = 2") == 1
     assert manager(site).purge("orders", "n = 3") == 1
-    site.restart()
+    end(site)
     names = ("orders", "bulk", "copies")
     assert [site.texts(Address(AddressKind.QUEUE, name)) for name in names] == [["0", "2"], ["1"], ["2"]]
