@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 
 import pytest
 
@@ -82,8 +82,13 @@ def start_child() -> Iterator[Callable[[str], Child]]:
 
 def wait_until_free(url: str) -> SqlJournal:
     """Open a store whose holder was killed: PostgreSQL notices that a moment later."""
-    settings = StoreSettings(url=url, stand_by=StandBy.WAIT)
-    return open_journal(settings, "next", SystemClock())
+    settings, cancelled = StoreSettings(url=url, stand_by=StandBy.WAIT), Signal()
+    alarm = Timer(LONG_S, cancelled.set)
+    alarm.start()
+    try:
+        return open_journal(settings, "next", SystemClock(), cancelled=cancelled)
+    finally:
+        alarm.cancel()
 
 
 def test_the_holder_is_named_with_its_process(url: str, start_child: Callable[[str], Child]) -> None:
@@ -232,8 +237,7 @@ def test_a_file_system_that_has_no_locks_is_not_taken_for_a_holder(
         open_journal(settings, "first", SystemClock())
 
 
-def test_a_child_of_the_holder_does_not_keep_the_store(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'store.db'}"
+def test_a_child_of_the_holder_does_not_keep_the_store(url: str) -> None:
     program = f"""
 import os, sys
 from pyjms.spi.clock import SystemClock
@@ -255,4 +259,4 @@ os._exit(0)
         child = int(process.stdout.readline())
         process.wait(LONG_S)
         os.kill(child, 0)  # it lives
-        opened(url).close(clean=True)
+        wait_until_free(url).close(clean=True)
