@@ -8,11 +8,15 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.settings import StoreSettings
-from pyjms_provider.stores.errors import UnavailableStoreError
+from pyjms_provider.stores.errors import UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal, postgresql_opening
+from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
+from pyjms_provider.stores.sql.patience import Patience
+from pyjms_provider.stores.sql.postgresql_opening import make_engine
 from pyjms_provider.stores.sql.schema import prepare_schema
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, queue_record
@@ -116,4 +120,43 @@ def test_a_backup_keeps_no_broker_from_starting(url: str, administrator: psycopg
             administrator.execute(f"LOCK TABLE {table} IN ACCESS SHARE MODE".encode())
         assert world.reopen(clean=True).ids == [(sent.id, world.queue)]
     assert administrator.execute("SELECT count(*) FROM pyjms_paged").fetchone() == (0,)
+    world.journal.close(clean=True)
+
+
+def test_a_schema_that_is_not_there_is_not_taken_for_one_that_is_held(url: str) -> None:
+    """Else a stand-by broker waits for ever for the end of nobody."""
+    misspelt = f"{url}_misspelt"
+    with pytest.raises(UnusableStoreError, match="has no schema to keep the store in: search_path names none"):
+        opened(misspelt)
+    with pytest.raises(UnusableStoreError, match="has no schema to keep the store in: search_path names none"):
+        SqlConfigurationStore(misspelt).open("a broker")
+
+
+@pytest.mark.parametrize(
+    ("setting", "given", "wanted"),
+    [
+        ("idle_session_timeout", "60000", "0"),  # else a holder without work loses its lock, to a stand-by broker
+        ("synchronous_commit", "off", "on"),  # else nothing is forced that was to be
+        ("synchronous_commit", "local", "local"),
+        ("client_encoding", "LATIN1", "UTF8"),  # else not every name could be written
+    ],
+)
+def test_a_server_of_many_has_its_settings_for_others(url: str, setting: str, given: str, wanted: str) -> None:
+    engine = make_engine(make_url(f"{url}%20-c{setting}%3D{given}"), Patience(UnwatchedClock()))
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql(f"SHOW {setting}").scalar() == wanted
+    engine.dispose()
+
+
+def test_a_database_of_an_encoding_that_is_none_is_a_store(postgresql: PostgresqlServer) -> None:
+    """As initdb makes it where the locale is C."""
+    with postgresql.connect() as administrator:
+        administrator.execute(
+            "CREATE DATABASE plain ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+    url = postgresql.make_store().partition("/postgres?")[0] + "/plain"
+    world = World(JournalHome(lambda holder: opened(url, holder)))
+    sent = world.add(world.message(text="\u20ac")).reference
+    assert world.reopen().ids == [(sent.id, world.queue)]
+    assert world.journal.read([sent.id])[sent.id].body == "\u20ac"
     world.journal.close(clean=True)

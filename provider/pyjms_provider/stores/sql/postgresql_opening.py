@@ -11,7 +11,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from pyjms.spi.errors import UrlError
 from pyjms_provider.settings import Synchronous
-from pyjms_provider.stores.errors import HeldStoreError, StoreError, UnavailableStoreError, UnsupportedStoreError
+from pyjms_provider.stores.errors import (
+    HeldStoreError,
+    StoreError,
+    UnavailableStoreError,
+    UnsupportedStoreError,
+    UnusableStoreError,
+)
 from pyjms_provider.stores.file_lock import describe_holder
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.paging import Paging
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from pyjms.spi.clock import Clock, Signal
+    from pyjms_provider.stores.sql.patience import PatientConnection
 
 __all__ = ["make_engine", "open_postgresql", "patience_of"]
 
@@ -44,12 +51,18 @@ _SESSION: Final = (
     "-c lock_timeout=5000 -c application_name=pyjms"
 )
 _CONNECTING: Final = {
+    "client_encoding": "utf8",
     "connect_timeout": "5",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
+_SETTINGS: Final = (
+    "SELECT current_schema(), count(set_config(name, CASE name WHEN 'synchronous_commit' THEN 'on' ELSE '0' END, false)) "
+    "FROM pg_settings WHERE name = 'idle_session_timeout' OR (name = 'synchronous_commit' AND setting = 'off')"
+)
+"""Whatever the server has for all: an idle holder keeps its lock, and what is forced is forced. Not every version knows both names."""
 _LONGEST_S: Final = 86_400
 _IS_LOGGED: Final = "SELECT relpersistence <> 'u' FROM pg_class WHERE oid = %s::regclass"
 _LOCKING: Final = (
@@ -116,9 +129,25 @@ def make_engine(url: URL, patience: Patience) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def connect(_dialect: object, _record: object, arguments: Sequence[Any], options: Mapping[str, Any]) -> object:
-        return patience.connect(*arguments, **options)
+        connection = patience.connect(*arguments, **{**options, "autocommit": True})
+        try:
+            _begin_session(connection, url)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     return engine
+
+
+def _begin_session(connection: PatientConnection, url: URL) -> None:
+    """Have a new connection do what a store needs. Raises `UnusableStoreError`, errors of the driver."""
+    (schema, _) = connection.execute(_SETTINGS).fetchone() or (None, 0)
+    if schema is None:  # it would have no lock, which looks as if another broker had it
+        raise UnusableStoreError(
+            f"{url.set(password=None, query={}).render_as_string()} has no schema to keep the store in: "
+            "search_path names none that is there, and that this user may use. Make one (CREATE SCHEMA), or name another"
+        )
 
 
 def _take_over(holding: HolderConnection, engine: Engine, where: str, wanted: Wanted) -> Meta:
