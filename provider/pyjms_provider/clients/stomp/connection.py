@@ -55,7 +55,8 @@ __all__ = ["StompConnection"]
 
 _log = logging.getLogger("pyjms.stomp")
 
-_REASON_PROPERTY = "JMS_pyjms_dead_letter_reason"
+_REASON_PROPERTY, _ORIGIN_PROPERTY = "JMS_pyjms_deadReason", "JMS_pyjms_deadDestination"
+"""As dead letters of our own broker say it, so that they are found and sent back in one way everywhere."""
 _REASON_MAX = 1000
 _CLIENT_ID_ATTEMPTS = 5
 _CLIENT_ID_PAUSE_MS = 100
@@ -323,8 +324,9 @@ class StompConnection(ProviderConnection):
             )
 
     def dead_letter(self, envelope: Envelope, reason: str) -> Frame:
-        """Return what sends a copy to the queue of dead letters, with the reason. Raises `ProviderError`."""
-        properties = {**envelope.properties, _REASON_PROPERTY: reason[:_REASON_MAX]}
+        """Return what sends a copy to the queue of dead letters, with the reason and where it was first. Raises `ProviderError`."""
+        origin = {_ORIGIN_PROPERTY: str(envelope.destination)}
+        properties = origin | envelope.properties | {_REASON_PROPERTY: reason[:_REASON_MAX]}
         grave = Address(AddressKind.QUEUE, self.settings.dead_letter_queue)
         return self.frame_of(
             replace(envelope, destination=grave, properties=properties, expiration_ms=0, delivery_mode=2)

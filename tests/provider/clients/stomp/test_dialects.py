@@ -153,12 +153,15 @@ def test_activemq_keeps_a_rejected_message_aside_by_nack() -> None:
 
 
 @pytest.mark.parametrize("server", [ARTEMIS, RABBITMQ])
-def test_where_nack_would_lose_or_requeue_it_a_copy_with_the_reason_is_kept_and_then_it_is_settled(server: str) -> None:
+def test_where_nack_would_lose_or_requeue_it_a_copy_with_reason_and_origin_is_kept_and_then_it_is_settled(
+    server: str,
+) -> None:
     nacks, acks, sends = reject_one(server)
     assert nacks == []
     assert len(acks) == 1
     assert sends[0].headers["destination"].endswith("DLQ")
-    assert sends[0].headers["JMS_pyjms_dead_letter_reason"] == "too often"
+    assert sends[0].headers["JMS_pyjms_deadReason"] == "too often"
+    assert sends[0].headers["JMS_pyjms_deadDestination"].startswith("queue://")
 
 
 def poisoned(broker: FakeBroker, session: StompSession) -> Delivery:
