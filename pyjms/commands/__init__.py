@@ -1,4 +1,4 @@
-"""What ``pyjms`` does with any broker: send, receive, browse, purge, move, stats and bench on the public API alone, and story.
+"""What ``pyjms`` does with any broker: send, receive, browse, purge, move, dead-letters, stats and bench on the public API alone, and story.
 
 A command is imported when it is asked for, or when help is.
 """
@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "browse": "pyjms.commands.browse:browse",
     "purge": "pyjms.commands.purge:purge",
     "move": "pyjms.commands.move:move",
+    "dead-letters": "pyjms.commands.dead_letters:commands",
     "stats": "pyjms.commands.stats:stats",
     "story": "pyjms.commands.story:story",
     "bench": "pyjms.commands.bench:bench",

@@ -22,6 +22,7 @@ __all__ = [
     "one_line",
     "show_message",
     "text_of",
+    "time_text",
 ]
 
 _SHORT: Final = 60
@@ -73,7 +74,8 @@ def one_line(value: Any, most: int = _SHORT) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _time(moment_ms: int) -> str:
+def time_text(moment_ms: int) -> str:
+    """Return a moment for people, in UTC; 0 is none."""
     return f"{datetime.fromtimestamp(moment_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}" if moment_ms else ""
 
 
@@ -93,7 +95,7 @@ def add_message(table: Table, number: int, message: Message) -> None:
     named = ", ".join(f"{name}={message.get_string_property(name)}" for name in _named(message))
     table.add_row(
         str(number),
-        _time(message.jms_timestamp),
+        time_text(message.jms_timestamp),
         escaped(text_of(message.jms_message_id)),
         str(message.jms_priority),
         type_of(message),
@@ -107,8 +109,8 @@ def show_message(console: Console, message: Message) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     data = message_to_json(message)
     properties, body = data.pop("properties"), data.pop("body")
-    data["JMSTimestamp"] = _time(message.jms_timestamp)
-    data["JMSExpiration"] = _time(message.jms_expiration) or "never"
+    data["JMSTimestamp"] = time_text(message.jms_timestamp)
+    data["JMSExpiration"] = time_text(message.jms_expiration) or "never"
     for name, value in {**data, **properties}.items():
         if value is not None and value != "":
             table.add_row(f"[cyan]{escaped(name)}[/]", escaped(text_of(value)))

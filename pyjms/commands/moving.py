@@ -1,0 +1,124 @@
+"""Moving what is in a queue, a transaction after the other, each as large as the target has room for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pyjms import (
+    Destination,
+    Message,
+    MessageProducer,
+    ResourceAllocationException,
+    Session,
+    TransactionRolledBackException,
+)
+from pyjms.commands.showing import destination_text
+from pyjms.forwarding.link import DUPLICATE_PROPERTIES
+from pyjms.messages.properties import Properties
+from pyjms.spi.clock import SystemClock
+from pyjms.spi.errors import ResourceError
+from pyjms.spi.terminal import note
+from pyjms.spi.words import counted
+
+__all__ = ["Moving", "send_on"]
+
+_BATCH: Final = 100
+
+
+class Moving:
+    """How many messages were moved, and how many go in one transaction: so many as the target has room for."""
+
+    def __init__(
+        self,
+        reading: Session,
+        writing: Session,
+        send: Callable[[Message], str],
+        tell: Callable[[int], object],
+        done: str = "moved",
+    ) -> None:
+        """`reading` and `writing` are one session within a broker; `send` returns where it sent a message.
+
+        `tell` hears after each full transaction how many were moved; `done` is the word for that.
+        """
+        self.to: Counter[str] = Counter()
+        """How many went where; what is not committed does not count."""
+        self._reading = reading
+        self._writing = writing
+        self._send = send
+        self._tell = tell
+        self._done = done
+        self._batch = _BATCH
+
+    @property
+    def moved(self) -> int:
+        """How many were moved."""
+        return self.to.total()
+
+    def go_through(self, take_up_to: Callable[[int | None], Iterable[Message]], limit: int | None) -> None:
+        """Move what is there, up to the limit. Raises `JMSException`, with what was committed moved."""
+        while not self._goes_through(take_up_to, limit):
+            for session in {self._reading, self._writing}:
+                session.rollback()
+
+    def _goes_through(self, take_up_to: Callable[[int | None], Iterable[Message]], limit: int | None) -> bool:
+        """Move what is there; False: a transaction was too large, must be rolled back, and the next ones are smaller."""
+        sent: Counter[str] = Counter()
+        for message in take_up_to(None if limit is None else limit - self.moved):
+            try:
+                there = self._send(message)
+            except ResourceAllocationException:
+                if not sent:  # there is no room for one
+                    self._tell_end(limit)
+                    raise
+                self._batch = sent.total()
+                return False
+            sent[there] += 1
+            if sent.total() == self._batch:
+                if not self._commits(sent, limit):
+                    return False
+                sent = Counter()
+                self._tell(self.moved)
+        return self._commits(sent, limit)
+
+    def _commits(self, sent: Counter[str], limit: int | None) -> bool:
+        """Commit; return False if the target has room for less, which a broker far away says only now."""
+        try:
+            self._writing.commit()  # first: what is in both is better than what is in neither
+        except TransactionRolledBackException as error:
+            if not _is_full(error):
+                raise
+            if sent.total() <= 1:
+                self._tell_end(limit)
+                raise
+            self._batch = 1  # nobody knows how many fit, and each attempt counts as a delivery
+            return False
+        if self._writing is not self._reading:
+            self._reading.commit()
+        self.to += sent
+        return True
+
+    def _tell_end(self, limit: int | None) -> None:
+        left = "" if limit is None else f", and {limit - self.moved:,} were not"
+        note(f"{counted(self.moved, 'message was', 'messages were')} {self._done} before{left}")
+
+
+def _is_full(error: TransactionRolledBackException) -> bool:
+    """Say whether what made the transaction fail was a want of room."""
+    cause = error.linked_exception
+    return cause is not None and isinstance(cause.__cause__, ResourceError)
+
+
+def send_on(producer: MessageProducer, target: Destination, message: Message) -> str:
+    """Send a received message as it is: with its mode, its priority, and what is left of its time; return where to, as commands say it.
+
+    Without its sender's duplicate id, by which the broker would drop it where it has been before: the sender's own repetitions end there.
+    """
+    if isinstance(message, Properties):
+        for name in DUPLICATE_PROPERTIES:
+            message.drop_property(name)
+    expiration = message.jms_expiration
+    left_ms = 0 if expiration == 0 else max(1, expiration - int(SystemClock().time_ms()))
+    producer.send(target, message, message.jms_delivery_mode, message.jms_priority, left_ms)
+    return destination_text(target) or ""
