@@ -51,6 +51,8 @@ __all__ = ["Caller", "Desk", "UserSessions"]
 _T = TypeVar("_T")
 _TYPED: Final = "type"
 _NAMING: Final = frozenset({"name"})
+_TOLD: Final = 10
+"""So many names are told to who names what is not there."""
 ANYTHING: Final = Expected()
 
 
@@ -95,11 +97,26 @@ class Desk:
         check_names(category, names)
         try:
             managed = find_by_names(self.system.broker, category, names)
-        except UnknownObjectError:
+        except UnknownObjectError as error:
             self._check_missing(caller, category, names)
-            raise
+            raise UnknownObjectError(error.reason + self._what_is_there(caller, category, names)) from error
         self._check(caller, Operation.OBSERVE, managed)
         return managed
+
+    def _what_is_there(self, caller: Caller, category: str, names: Sequence[str]) -> str:
+        """Say what stands where the first object on the way is missing.
+
+        "": nothing that the caller may see, who does not hear then whether there is anything, and where.
+        """
+        above: ManagedObject = self.system.broker
+        for depth, (below, name) in enumerate(zip(names_needed(category), names, strict=False)):
+            found = above.find_child(below, name)
+            if found is None:
+                seen = [repr(each) for group in self._visible(caller, below, names[:depth]) for each in group.names]
+                more = f" and {len(seen) - _TOLD} more" if len(seen) > _TOLD else ""
+                return f"; there are: {', '.join(seen[:_TOLD])}{more}" if seen else ""
+            above = found
+        return ""
 
     def _check_missing(self, caller: Caller, category: str, names: Sequence[str]) -> None:
         """Ask whether somebody could see the first object on the way that is not there.
@@ -160,9 +177,9 @@ class Desk:
             check_names(category, names)
         try:
             return self._list(caller, category, names, request)
-        except UnknownObjectError:
+        except UnknownObjectError as error:
             if self._may_hear_missing(caller, category, names):
-                raise
+                raise UnknownObjectError(error.reason + self._what_is_there(caller, category, names)) from error
             return list_objects(category, (), request)  # as below one that they may not see
 
     def _list(self, caller: Caller, category: str, names: Sequence[str], request: ListRequest) -> ListedPage:
@@ -212,11 +229,13 @@ class Desk:
         facts = {"after": attributes, "secure": _secure(category, attributes.get(_TYPED), attributes)}
         try:
             parent = self._parent(category, names)
-        except UnknownObjectError:
-            if len(names) == len(names_needed(category)) - 1 and not self._may_hear_missing(caller, category, names):
+        except UnknownObjectError as error:
+            if len(names) != len(names_needed(category)) - 1:
+                raise
+            if not self._may_hear_missing(caller, category, names):
                 with self._noting(caller, AuditAction.CREATE, target, **facts):
                     caller.access.check(caller.principal, Operation.CREATE, target_at(category, (*names, name)))
-            raise
+            raise UnknownObjectError(error.reason + self._what_is_there(caller, category, names)) from error
 
         def create() -> ManagedObject:
             check_new_reach(caller.principal, caller.access, parent, category, attributes)

@@ -54,6 +54,22 @@ def test_names_may_hold_any_character(site: Site, ann: TestClient) -> None:
     error_of(ann.get(f"{ROOT}/queue/main/shop/%ff"), 400)
 
 
+def test_who_names_what_is_not_there_hears_what_is(site: Site, ann: TestClient) -> None:
+    for name in "abcdefghijkl":
+        site.queue(name)
+    many = "; there are: " + ", ".join(map(repr, "abcdefghij")) + " and 2 more"
+    lacks = "broker shop has no virtual_host_node 'default'; there are: 'main'"
+    for path, told in (
+        ("queue/main/shop/x", f"virtual_host main/shop has no queue 'x'{many}"),
+        ("queue/main/default/x", "virtual_host_node main has no virtual_host 'default'; there are: 'shop'"),
+        ("queue/default/default/x", lacks),
+        ("queue/default", lacks),
+        ("port/x", "broker shop has no port 'x'"),
+    ):
+        assert error_of(ann.get(f"{ROOT}/{path}"), 404)["reason"] == told
+    assert error_of(ann.post(f"{ROOT}/queue/default/default", json={"name": "x"}), 404)["reason"] == lacks
+
+
 @pytest.mark.realises("BJ-HTTP-4")
 def test_lists_go_from_the_broad_to_the_narrow(site: Site, ann: TestClient) -> None:
     site.queue("a")
