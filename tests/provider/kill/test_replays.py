@@ -42,10 +42,10 @@ def give_up(url: str) -> None:
     find_provider("vm").stop_broker(ProviderUrl.parse(NAME))
 
 
-def found_in(url: str) -> tuple[list[object], list[object]]:
+def found_in(url: str) -> tuple[list[str], list[str]]:
     """Return what is in `orders`, and what is a dead letter still."""
     manager = QueueManager.start(url, QueuePolicies())
-    found = [[each.body for each in manager.browse(name)] for name in ("orders", "DLQ")]
+    found = [[str(each.body) for each in manager.browse(name)] for name in ("orders", "DLQ")]
     find_provider("vm").stop_broker(ProviderUrl.parse(NAME))
     return found[0], found[1]
 

@@ -325,8 +325,8 @@ class StompConnection(ProviderConnection):
 
     def dead_letter(self, envelope: Envelope, reason: str) -> Frame:
         """Return what sends a copy to the queue of dead letters, with the reason and where it was first. Raises `ProviderError`."""
-        origin = {_ORIGIN_PROPERTY: str(envelope.destination)}
-        properties = origin | envelope.properties | {_REASON_PROPERTY: reason[:_REASON_MAX]}
+        origin, said = str(envelope.destination), reason[:_REASON_MAX]
+        properties = {_ORIGIN_PROPERTY: origin, **envelope.properties, _REASON_PROPERTY: said}
         grave = Address(AddressKind.QUEUE, self.settings.dead_letter_queue)
         return self.frame_of(
             replace(envelope, destination=grave, properties=properties, expiration_ms=0, delivery_mode=2)
