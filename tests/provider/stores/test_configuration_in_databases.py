@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sqlite3
 from collections.abc import Callable
@@ -52,9 +53,16 @@ def test_a_database_of_a_newer_pyjms_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_not_to_be_salvaged_as_messages_are(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    store = SqlConfigurationStore(url)
+    store.open("test")
+    store.close()
+    os.truncate(tmp_path / "a.db", 4096)
+    with pytest.raises(DamagedStoreError, match=r"is damaged: .*malformed\. Put a backup in its place$"):
+        SqlConfigurationStore(url).open("test")
     (tmp_path / "a.db").write_bytes(b"no database" * 1000)
-    with pytest.raises(DamagedStoreError, match=r"is damaged: file is not a database\. Put a backup in its place$"):
-        SqlConfigurationStore(f"sqlite:///{tmp_path}/a.db").open("test")
+    with pytest.raises(DamagedStoreError, match=r"is no database of SQLite"):
+        SqlConfigurationStore(url).open("test")
 
 
 def test_a_configuration_and_messages_are_not_kept_in_one_file(tmp_path: Path) -> None:

@@ -320,10 +320,17 @@ def test_a_schema_that_is_too_old_is_refused(url: str, change: Change, monkeypat
         opened(url)
 
 
-def test_a_schema_that_there_never_was_is_damage(url: str, change: Change) -> None:
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("UPDATE pyjms_meta SET version = 0", "schema 0, which there never was"),
+        ("DELETE FROM pyjms_meta", "has lost its row in pyjms_meta"),
+    ],
+)
+def test_meta_data_that_there_never_were_are_damage(url: str, change: Change, damage: str, told: str) -> None:
     opened(url).close(clean=True)
-    change("UPDATE pyjms_meta SET version = 0")
-    with pytest.raises(DamagedStoreError, match=r"schema 0, which there never was.*backup.*pyjms broker salvage"):
+    change(damage)
+    with pytest.raises(DamagedStoreError, match=f"{told}.*backup.*pyjms broker salvage"):
         opened(url)
 
 

@@ -22,6 +22,7 @@ __all__ = ["PRODUCT", "Meta", "prepare_schema", "refuse_foreign", "take"]
 _log = logging.getLogger(__name__)
 
 PRODUCT: Final = "pyjms"
+_REMEDY: Final = "Put a backup in its place, or, if it is a file of SQLite, save what can be read with: pyjms broker salvage FILE NEW-FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ def prepare_schema(
     found = select(t.META.c.product, t.META.c.version, t.META.c.clean).with_for_update()
     row: Any = connection.execute(found).first()
     if row is None:
-        raise DamagedStoreError(f"{where} has lost its row in {t.META.name}; put a backup in its place")
+        raise DamagedStoreError(f"{where} has lost its row in {t.META.name}. {_REMEDY}")
     if row.product != PRODUCT:
         raise ForeignStoreError(f"{where} is a store of {row.product!r}; name another database")
     if row.version > t.VERSION:
@@ -67,10 +68,7 @@ def prepare_schema(
             "or a newer one"
         )
     if row.version < FIRST:
-        raise DamagedStoreError(
-            f"{where} says that it has schema {row.version}, which there never was. Put a backup in its place, or, if it is a "
-            "file of SQLite, save what can be read with: pyjms broker salvage FILE NEW-FILE"
-        )
+        raise DamagedStoreError(f"{where} says that it has schema {row.version}, which there never was. {_REMEDY}")
     _migrate(connection, where, row.version)
     return bool(row.clean)
 

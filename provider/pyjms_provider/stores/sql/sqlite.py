@@ -339,8 +339,13 @@ def understand(error: Exception, path: str, *, has_messages: bool = True) -> Sto
     """Return what an error of SQLite on the file `path` means. `has_messages`: as for `damaged`."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return DamagedStoreError(
+            f"{path} is no database of SQLite, or its beginning was overwritten: nothing of it can be read. Name another file, which may "
+            "be a new one, or put a backup in its place"
+        )
     # what is wrong with a name in the schema is found by nothing but the statement that needs it
-    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or _NO_SUCH_NAME.search(str(cause)):
+    if code == sqlite3.SQLITE_CORRUPT or _NO_SUCH_NAME.search(str(cause)):
         return damaged(path, f"is damaged: {cause}", has_messages=has_messages)
     if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
         return UnusableStoreError(
