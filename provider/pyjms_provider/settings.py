@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from pyjms.spi.errors import UrlError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.core.branches import DEFAULT_TIMEOUT_MS
+from pyjms_provider.core.byte_counts import read_bytes
 from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
@@ -22,7 +23,6 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 _MEMORY: Final = 200_000_000
 _KEEP_FREE: Final = 16_000_000
-_UNITS: Final = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 class Synchronous(Enum):
@@ -202,8 +202,7 @@ def _policy_value(name: str, text: str) -> object:
 
 
 def _bytes(text: str, name: str = "memory") -> int:
-    match = re.fullmatch(r"(\d{1,15})\s*([a-zA-Z]*)", text)
-    unit = None if match is None else _UNITS.get(match[2].lower())
-    if match is None or unit is None:
+    found = read_bytes(text)
+    if found is None:
         raise UrlError(f"{text!r} is no number of bytes; write {name}={_VALUES[name]}")
-    return int(match[1]) * unit
+    return found

@@ -47,6 +47,7 @@ def test_other_options_leave_the_policy_alone() -> None:
         ("type=priority&priorities=2", QueuePolicy(type=QueueType.PRIORITY, priorities=2)),
         ("dead_letter=failed&expiry_queue=late", QueuePolicy(dead_letter="failed", expiry_queue="late")),
         ("priority=9&delivery_mode=2&time_to_live_ms=0", QueuePolicy(priority=9, delivery_mode=2, time_to_live_ms=0)),
+        ("max_bytes=10MB&overflow=ring", QueuePolicy(max_bytes=10_000_000, overflow=Overflow.RING)),
         ("exclusive=false", QueuePolicy()),
     ],
 )

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from pyjms.spi.errors import ProviderError
+from pyjms_provider.core.byte_counts import read_bytes
 
 __all__ = ["MAXIMUM_FAILURES", "Overflow", "PolicyError", "QueuePolicies", "QueuePolicy", "QueueType"]
 
@@ -137,7 +138,7 @@ class QueuePolicy:
         return chosen != (None, None, None) or bool(self.min_time_to_live_ms or self.max_time_to_live_ms)
 
     def altered(self, **changes: Any) -> QueuePolicy:
-        """Return a policy with other values for some fields; enumerations may be given by their text.
+        """Return a policy with other values for some fields; enumerations may be given by their text, and bytes with a unit.
 
         Raises `PolicyError`.
         """
@@ -147,6 +148,8 @@ class QueuePolicy:
         for name, kind in (("type", QueueType), ("overflow", Overflow)):
             if isinstance(changes.get(name), str):
                 changes[name] = _member(name, kind, changes[name])
+        if isinstance(changes.get("max_bytes"), str):
+            changes["max_bytes"] = _bytes(changes["max_bytes"])
         return replace(self, **changes)
 
     def to_json(self) -> str:
@@ -264,6 +267,13 @@ def _member(name: str, kind: type[Enum], text: str) -> Enum:
     except ValueError:
         values = ", ".join(member.value for member in kind)
         raise PolicyError(f"{name} is {text!r}; give one of {values}") from None
+
+
+def _bytes(text: str) -> int:
+    found = read_bytes(text)
+    if found is None:
+        raise PolicyError(f"max_bytes is {text!r}; give a number of bytes, as 200MB or 1GiB")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

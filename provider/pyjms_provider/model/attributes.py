@@ -8,7 +8,6 @@ is told as `InvalidAttributesError`.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -21,6 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from pyjms.spi.words import plain_words
+from pyjms_provider.core.byte_counts import read_bytes
 from pyjms_provider.model.context import Effort, interpolate, interpolate_all
 from pyjms_provider.model.errors import (
     BadVariableError,
@@ -53,14 +53,12 @@ MASK: Final = "********"
 Secret = SecretStr
 """The type of attributes that hold passwords and private keys; its text is had by `get_secret_value` alone."""
 
-_UNITS: Final = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _MUTABLE, _SECURE, _UNIT, _REFERS = "x-mutable", "x-secure", "x-unit", "x-refers-to"
 
 
 def _read_bytes(value: Any) -> Any:
-    match = re.fullmatch(r"(\d{1,15})\s*([a-zA-Z]+)", value) if isinstance(value, str) else None
-    factor = None if match is None else _UNITS.get(match[2].lower())
-    return value if match is None or factor is None else int(match[1]) * factor
+    found = read_bytes(value) if isinstance(value, str) else None
+    return value if found is None else found
 
 
 ByteCount = Annotated[int, BeforeValidator(_read_bytes)]

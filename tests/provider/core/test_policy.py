@@ -51,6 +51,8 @@ def test_json_has_every_field_and_may_leave_fields_out() -> None:
         ({"max_messages": "5"}, "max_messages is '5'; give a whole number"),
         ({"max_messages": True}, "max_messages is True; give a whole number"),
         ({"max_messages": None}, "max_messages is None; give a whole number"),
+        ({"max_bytes": "10 apples"}, "max_bytes is '10 apples'; give a number of bytes, as 200MB or 1GiB"),
+        ({"max_bytes": "9999999999GB"}, "max_bytes is 9999999999000000000000000; give a number from 0 to"),
         ({"redelivery_multiplier": "2"}, "give a number"),
         ({"redelivery_multiplier": 0.5}, "give a number from 1"),
         ({"priority": 10}, "priority is 10; give a number from 0 to 9"),
@@ -74,6 +76,13 @@ def test_what_cannot_be_is_refused_with_the_field_and_a_remedy(values: dict[str,
     with pytest.raises(PolicyError) as raised:
         QueuePolicy.from_mapping(values)
     assert text in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("10", 10), ("10MB", 10_000_000), ("10 kB", 10_000), ("2GiB", 2**31), ("0", 0)]
+)
+def test_a_limit_in_bytes_may_be_given_as_text_with_a_unit(text: str, count: int) -> None:
+    assert QueuePolicy.from_mapping({"max_bytes": text}).max_bytes == count
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "1"])

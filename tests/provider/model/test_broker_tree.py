@@ -73,13 +73,13 @@ def test_a_virtual_host_comes_back_with_its_messages(folder: Folder, node: str) 
 
 def test_the_attributes_of_a_host_are_obeyed(folder: Folder) -> None:
     host = folder.host(
-        queue_defaults={"max_messages": 7},
+        queue_defaults={"max_messages": 7, "max_bytes": "10MB"},
         queue_patterns=[{"pattern": "bulk.*", "policy": {"max_messages": 1, "overflow": "ring"}}],
         subscription_defaults={"max_messages": 3, "overflow": "ring"},
         branch_timeout_ms=0,
     )
     running = host.embedded.virtual_host
-    assert running.queue("any").policy == QueuePolicy(max_messages=7)
+    assert running.queue("any").policy == QueuePolicy(max_messages=7, max_bytes=10_000_000)
     assert running.queue("bulk.1").policy.max_messages == 1
     assert running.policy.queues.subscriptions.max_messages == 3
     assert running.policy.branch_timeout_ms == 0
