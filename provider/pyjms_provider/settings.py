@@ -17,7 +17,7 @@ from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
 
-__all__ = ["Acknowledge", "BrokerSettings", "StandBy", "StoreSettings", "Synchronous", "read_url"]
+__all__ = ["URL_OPTIONS", "Acknowledge", "BrokerSettings", "StandBy", "StoreSettings", "Synchronous", "read_url"]
 
 _Choice = TypeVar("_Choice", bound=Enum)
 
@@ -90,6 +90,8 @@ _VALUES: Final[Mapping[str, str]] = {
 }
 _POLICY: Final = {each.name: getattr(QueuePolicy(), each.name) for each in fields(QueuePolicy)}
 """The options that choose the policy of queues, with their defaults."""
+URL_OPTIONS: Final = frozenset((*_VALUES, *_POLICY))
+"""All that a ``vm://`` URL may have."""
 _POLICY_TEXTS: Final = ("key", "dead_letter", "expiry_queue")
 _BOOLEANS: Final = {"true": True, "false": False}
 _NEEDS_STORE: Final = ("synchronous", "acknowledge", "stand_by", "memory", "keep_free", "branch_timeout")
@@ -103,7 +105,7 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
         raise UrlError(f"vm://{url.host} is in this process and has neither port nor path; write vm://{url.host}")
     options = url.options
     for name in options:
-        if name not in _VALUES and name not in _POLICY:
+        if name not in URL_OPTIONS:
             known = ", ".join(f"{known}={values}" for known, values in _VALUES.items())
             raise UrlError(
                 f"vm:// has no option {name!r}; its options are: {known}; and of the policy of queues: {', '.join(_POLICY)}"

@@ -90,6 +90,19 @@ def test_an_option_that_sqlite_does_not_have_here_is_refused(tmp_path_factory: p
         opened(f"sqlite:///{tmp_path_factory.mktemp('x')}/x.db?timeout=3")
 
 
+@pytest.mark.parametrize(
+    "url", ["sqlite:///x.db?", "postgresql+psycopg://shop:secret@127.0.0.1:1/shop?connect_timeout=1&"]
+)
+@pytest.mark.parametrize("option", ["synchronous=normal", "memory=1GiB", "max_bytes=10MB"])
+def test_an_option_of_the_broker_in_the_url_of_its_store_is_told_where_it_belongs(url: str, option: str) -> None:
+    name = option.partition("=")[0]
+    with pytest.raises(
+        UrlError, match=f"^{name}= .*vm://shop\\?store=sqlite:///shop.db&{name}=.*virtual host"
+    ) as caught:
+        opened(url + option)
+    assert "secret" not in caught.value.reason
+
+
 @pytest.mark.parametrize("wrong", ["shop.db", "", "://", "sqlite:///x.db?pyjms_shared=maybe"])
 def test_what_is_no_url_is_refused(wrong: str) -> None:
     with pytest.raises(UrlError):

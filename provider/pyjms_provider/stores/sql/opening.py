@@ -9,7 +9,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from pyjms.spi.errors import UrlError
-from pyjms_provider.settings import Acknowledge, StandBy
+from pyjms_provider.settings import URL_OPTIONS, Acknowledge, StandBy
 from pyjms_provider.stores.errors import UnsupportedStoreError
 from pyjms_provider.stores.sql.journal import SqlJournal
 from pyjms_provider.stores.sql.wanted import Wanted
@@ -80,6 +80,11 @@ def _read_url(text: str) -> tuple[URL, bool]:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:
         raise UrlError("the store is not an SQLAlchemy URL; write for instance sqlite:///shop.db") from error
+    for name in sorted(URL_OPTIONS & url.query.keys()):
+        raise UrlError(
+            f"{name}= says what the broker does, and stands in the URL of its store; write it into the broker's own, as in "
+            f"vm://shop?store=sqlite:///shop.db&{name}=…, or, where it is served, give it to its virtual host as an attribute"
+        )
     shared = url.query.get(_SHARED, "false")
     if shared not in {"true", "false"}:
         raise UrlError(f"{shared!r} is no value of {_SHARED}; write true or false")
