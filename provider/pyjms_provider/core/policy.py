@@ -102,7 +102,7 @@ class QueuePolicy:
     dead_letter: str = "DLQ"
     """The queue of this queue's dead letters."""
     expiry_queue: str | None = None
-    """The queue that expired messages go to; None: they are dropped."""
+    """The queue that expired messages go to, another one than itself; None: they are dropped."""
 
     min_time_to_live_ms: int = 0
     max_time_to_live_ms: int = 0
@@ -136,6 +136,14 @@ class QueuePolicy:
         """Whether headers of incoming messages may be changed."""
         chosen = (self.delivery_mode, self.priority, self.time_to_live_ms)
         return chosen != (None, None, None) or bool(self.min_time_to_live_ms or self.max_time_to_live_ms)
+
+    def check_for(self, name: str) -> None:
+        """Raise `PolicyError` if the queue `name` cannot have this policy as its own."""
+        if self.expiry_queue == name:
+            raise PolicyError(
+                f"expiry_queue is {name!r}, the queue itself, where expired messages would be expired still, and go without a trace; "
+                "name another queue, or leave it out to have them dropped"
+            )
 
     def altered(self, **changes: Any) -> QueuePolicy:
         """Return a policy with other values for some fields; enumerations may be given by their text, and bytes with a unit.
@@ -298,17 +306,20 @@ class QueuePolicies:
                     f"{name}: overflow={policy.overflow.value} would let one slow subscriber stop all publishers; "
                     f"give ring or flow_to_disk"
                 )
+        for pattern, policy in self.patterns:
+            policy.check_for(pattern)
 
     def every(self) -> Sequence[QueuePolicy]:
         """Return all of them, in no order that matters."""
         return (self.default, self.subscriptions, *(policy for _, policy in self.patterns))
 
     def for_queue(self, name: str) -> QueuePolicy:
-        """Return the policy of the queue `name`."""
-        for pattern, policy in self.patterns:
-            if not pattern.startswith(_TOPIC) and fnmatchcase(name, pattern):
-                return policy
-        return self.default
+        """Return the policy of the queue `name`: the queue that takes what has expired for all drops what expires there."""
+        found = (
+            each for pattern, each in self.patterns if not pattern.startswith(_TOPIC) and fnmatchcase(name, pattern)
+        )
+        policy = next(found, self.default)
+        return replace(policy, expiry_queue=None) if policy.expiry_queue == name else policy
 
     def for_subscription(self, topic: str) -> QueuePolicy:
         """Return the policy of a subscription of `topic`."""

@@ -238,9 +238,11 @@ class VirtualHost:
     def create_queue(self, name: str, policy: QueuePolicy | None) -> bool:
         """Make a queue; return False if there is one. `policy` None: what the host says.
 
-        Raises `DestinationError`, `ResourceError`; `InDoubtError`: it is there nevertheless.
+        Raises `DestinationError`, `PolicyError`, `ResourceError`; `InDoubtError`: it is there nevertheless.
         """
         check_name(name, "the name of the queue", DestinationError)
+        if policy is not None:
+            policy.check_for(name)
         address = Address(AddressKind.QUEUE, name)
         with self._turns.of(name):
             if name in self._queues:
@@ -305,7 +307,10 @@ class VirtualHost:
             if queue is None:
                 return False
             default = self.policy.queues.for_queue(name)
-            alter_when_written(queue, self.keeper, Address(_QUEUE, name), queue.policy.altered(**changes), default)
+            altered = queue.policy.altered(**changes)
+            if altered.expiry_queue != queue.policy.expiry_queue:  # that of an older store stays until somebody sets it
+                altered.check_for(name)
+            alter_when_written(queue, self.keeper, Address(_QUEUE, name), altered, default)
         return True
 
     def destroy_queue(self, name: str) -> bool:

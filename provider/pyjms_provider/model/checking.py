@@ -23,7 +23,7 @@ from pyjms_provider.model.configured import ConfiguredObject
 from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.model.life_cycle import Phase
 from pyjms_provider.model.port import Port, PortAttributes
-from pyjms_provider.model.queue_attributes import QueueAttributes, policy_of
+from pyjms_provider.model.queue_attributes import QueueAttributes, policy_of, told_of_attributes
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.model.virtual_host_node import JsonNode, JsonNodeAttributes
 from pyjms_provider.security.secrets import SecretBox, SecretError
@@ -167,7 +167,8 @@ class _Check:
 
         found = resolve(QueueAttributes, record.attributes, variable, path)
         assert isinstance(found, QueueAttributes)
-        policy_of(found, path)
+        with told_of_attributes(path):
+            policy_of(found, path).check_for(found.name)
 
     def _judge(self, managed: ConfiguredObject, record: ObjectRecord, path: str) -> None:
         try:

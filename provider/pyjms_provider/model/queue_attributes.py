@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ __all__ = [
     "policy_of",
     "policy_reaches",
     "read_policy",
+    "told_of_attributes",
 ]
 
 POLICY_FIELDS: Final = tuple(field.name for field in fields(QueuePolicy))
@@ -110,8 +112,15 @@ class PolicyPattern(BaseModel):
 
 def policy_of(attributes: QueueAttributes, where: str) -> QueuePolicy:
     """Return the policy that the attributes say. Raises `InvalidAttributesError`."""
-    try:
+    with told_of_attributes(where):
         return QueuePolicy(**{name: getattr(attributes, name) for name in POLICY_FIELDS})
+
+
+@contextmanager
+def told_of_attributes(where: str) -> Iterator[None]:
+    """Tell a policy that cannot be as attributes that cannot. Raises `InvalidAttributesError`."""
+    try:
+        yield
     except PolicyError as error:
         raise _refused(where, error, "") from error
 

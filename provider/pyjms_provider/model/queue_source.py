@@ -39,6 +39,7 @@ from pyjms_provider.model.queue_attributes import (
     alert_choices,
     changed_fields,
     policy_of,
+    told_of_attributes,
 )
 from pyjms_provider.model.queue_columns import KNOWN, queue_columns
 from pyjms_provider.model.rates import Rates
@@ -200,7 +201,8 @@ class QueueSource(ChildSource):
                 f"there is a queue {name!r} already, which could not be made; change it, or delete it"
             )
         try:
-            self.manager.create(name, policy)
+            with told_of_attributes(f"queue {name}"):
+                self.manager.create(name, policy)
         except QueueExistsError as error:
             raise ObjectExistsError(error.reason) from error
         try:
@@ -242,13 +244,15 @@ class QueueSource(ChildSource):
 
     def _revive(self, name: str, record: ObjectRecord, policy: QueuePolicy) -> None:
         """Make a queue after all that could not be made."""
-        self.manager.create(name, policy)
+        with told_of_attributes(f"queue {name}"):
+            self.manager.create(name, policy)
         self._keep(name, record)
         self._errors = {each: why for each, why in self._errors.items() if each != name}
 
     def _obey(self, name: str, policy: QueuePolicy) -> None:
         try:
-            self.manager.alter(name, **{each: getattr(policy, each) for each in POLICY_FIELDS})
+            with told_of_attributes(f"queue {name}"):
+                self.manager.alter(name, **{each: getattr(policy, each) for each in POLICY_FIELDS})
         except DestinationInUseError as error:
             raise ObjectInUseError(error.reason) from error
 

@@ -123,6 +123,15 @@ def test_the_first_pattern_that_matches_counts() -> None:
     assert policies.for_subscription("orders.eu.1") == QueuePolicy()
 
 
+def test_the_queue_that_takes_what_has_expired_for_all_drops_what_expires_there() -> None:
+    policies = QueuePolicies(
+        default=QueuePolicy(expiry_queue="late"), patterns=(("l*", QueuePolicy(expiry_queue="last")),)
+    )
+    assert [policies.for_queue(name).expiry_queue for name in ("orders", "late", "last")] == ["late", "last", None]
+    with pytest.raises(PolicyError, match="expiry_queue is 'late', the queue itself"):
+        QueuePolicies(patterns=(("late", QueuePolicy(expiry_queue="late")),))
+
+
 @pytest.mark.parametrize("overflow", [Overflow.REJECT, Overflow.BLOCK])
 def test_one_slow_subscriber_cannot_be_made_to_stop_all_publishers(overflow: Overflow) -> None:
     policy = QueuePolicy(max_messages=1, overflow=overflow)

@@ -118,6 +118,7 @@ def test_queues_are_judged_as_their_host_would(tmp_path: Path) -> None:
         record("queue", host, name="few", max_messages=-1),
         record("queue", host, name="sorted", type="sorted"),
         record("queue", host, name="typo", max_mesages=1),
+        record("queue", host, name="late", expiry_queue="late"),
         record(
             "queue",
             host,
@@ -129,6 +130,7 @@ def test_queues_are_judged_as_their_host_would(tmp_path: Path) -> None:
     ]
     assert sorted(found(node, host, *queues)) == [
         ("queue n/h/few", "max_messages"),
+        ("queue n/h/late", "expiry_queue"),
         ("queue n/h/sorted", "type"),
         ("queue n/h/typo", "max_mesages"),
     ]

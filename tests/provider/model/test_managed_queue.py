@@ -75,6 +75,8 @@ def test_attributes_are_the_fields_of_the_policy() -> None:
         ({"type": "sorted"}, "queue q: type: type=sorted needs key: give the name of a property"),
         ({"max_messages": -1}, "queue q: max_messages: max_messages is -1; give a number from 0"),
         ({"overflow": "ring"}, "queue q: overflow: overflow=ring without a limit does nothing"),
+        ({"expiry_queue": "q"}, "queue q: expiry_queue: expiry_queue is 'q', the queue itself.*name another queue"),
+        ({"overflow": "flow_to_disk", "max_messages": 1}, "queue q: overflow: overflow=flow_to_disk needs a disk"),
         ({"colour": 1}, "queue q: colour: there is no such attribute"),
         ({"type": "square"}, "queue q: type: should be 'standard'"),
         ({"max_messages": "${n}"}, "queue q: max_messages: there is no variable 'n'"),
@@ -88,6 +90,18 @@ def test_a_queue_that_cannot_be_is_refused(folder: Folder, attributes: dict[str,
             "queue", attributes
         )
     assert host.child_names("queue") == []
+
+
+def test_a_queue_that_takes_what_has_expired_for_all_may_be_changed(folder: Folder) -> None:
+    """It has the policy of all, which names it."""
+    host = folder.host(queue_defaults={"expiry_queue": "late"})
+    host.embedded.virtual_host.queue("late")
+    late = host.child("queue", "late")
+    late.set_attributes({"paused": True})
+    assert late.attribute_values(["paused", "expiry_queue"]) == {"paused": True, "expiry_queue": None}
+    with pytest.raises(InvalidAttributesError, match="expiry_queue is 'late', the queue itself"):
+        late.set_attributes({"expiry_queue": "late"})
+    assert late.attribute_values(["expiry_queue"]) == {"expiry_queue": None}
 
 
 @pytest.mark.parametrize("stored", [True, False])
