@@ -22,19 +22,23 @@ __all__ = ["BRANCH_TRANSITIONS", "BranchEvent", "BranchState", "next_branch_stat
 class BranchState(Enum):
     """The states of a branch that has been started."""
 
-    ACTIVE = "a session works in it (S1)"
-    SUSPENDED = "no session works in it, and one that did will go on (S1)"
-    IDLE = "all work in it has ended (S2)"
-    ROLLBACK_ONLY = "its work is undone; its coordinator does not know yet (S4)"
+    ACTIVE = "a session works in it (XA: Active)"
+    SUSPENDED = "no session works in it, and one that did will go on (XA: Active, with its association suspended)"
+    IDLE = "all work in it has ended (XA: Idle)"
+    ROLLBACK_ONLY = "its work is undone; its coordinator does not know yet (XA: Rollback Only)"
     PREPARING = "it is being written as prepared"
-    PREPARED = "it is kept, and in doubt until its coordinator decides (S3)"
+    PREPARED = "it is kept, and in doubt until its coordinator decides (XA: Prepared)"
     COMMITTING = "it is being written as committed, in one phase"
     SETTLING = "the decision about it is being written"
-    COMMITTED = "it has taken effect (S0)"
-    ROLLED_BACK = "it has had no effect (S0)"
-    HEURISTICALLY_COMMITTED = "an operator has committed it; its coordinator does not know yet (S5)"
-    HEURISTICALLY_ROLLED_BACK = "an operator has rolled it back; its coordinator does not know yet (S5)"
-    FORGOTTEN = "its coordinator knows what the operator did (S0)"
+    COMMITTED = "it has taken effect (XA: Non-existent Transaction)"
+    ROLLED_BACK = "it has had no effect (XA: Non-existent Transaction)"
+    HEURISTICALLY_COMMITTED = (
+        "an operator has committed it; its coordinator does not know yet (XA: Heuristically Completed)"
+    )
+    HEURISTICALLY_ROLLED_BACK = (
+        "an operator has rolled it back; its coordinator does not know yet (XA: Heuristically Completed)"
+    )
+    FORGOTTEN = "its coordinator knows what the operator did (XA: Non-existent Transaction)"
     LOST = "nobody knows whether it was written as committed; the next start of the broker will tell"
 
 

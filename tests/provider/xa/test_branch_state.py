@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import pytest
@@ -49,3 +50,15 @@ def test_every_state_can_be_reached() -> None:
 
 def test_only_a_decision_ends_what_is_prepared() -> None:
     assert [event for state, event in BRANCH_TRANSITIONS if state is S.PREPARED] == [E.SETTLE]
+
+
+@pytest.mark.parametrize("state", BranchState)
+def test_states_are_told_in_the_words_of_the_specification_and_not_by_their_numbers(state: BranchState) -> None:
+    """As the text of an XAException, which whoever reads it may have no table of XA at hand for."""
+    assert re.search(r"\bS\d", state.value) is None
+    names = ("Active", "Idle", "Prepared", "Rollback Only", "Heuristically Completed", "Non-existent Transaction")
+    _, bracket, named = state.value.partition(" (XA: ")
+    assert not bracket or named.rstrip(")").split(",")[0] in names
+    assert bool(bracket) is (
+        state not in {BranchState.PREPARING, BranchState.COMMITTING, BranchState.SETTLING, BranchState.LOST}
+    )
