@@ -53,16 +53,30 @@ _T = TypeVar("_T")
 def check_url(url: str) -> None:
     """Look whether SQLAlchemy, with what is installed here, understands a URL. Raises `FlowException`."""
     try:
-        sa.make_url(url).get_dialect().import_dbapi()
+        made = sa.make_url(url)
+        made.get_dialect().import_dbapi()
     except (SQLAlchemyError, ImportError, ValueError) as error:
         raise FlowException(f"that is no database for workflows: {error}; write such as sqlite:///flows.db") from error
+    _refuse_memory(made)
+
+
+def _refuse_memory(url: sa.URL) -> None:
+    path = url.database or ":memory:"
+    in_memory = ":memory:" in path or url.query.get("mode") == "memory"
+    if url.get_backend_name() == "sqlite" and in_memory and url.query.get("cache") != "shared":
+        raise FlowException(
+            "workflows cannot be kept in a database of SQLite in memory: each thread would have another one, and none outlives the "
+            "program. Name a file, such as sqlite:///flows.db"
+        )
 
 
 class SqlFlowStore(FlowStore):
     """Keeps definitions in ``pyjms_flows`` and instances in ``pyjms_flow_instances``; makes the tables if needed."""
 
     def __init__(self, url: str) -> None:
+        """Open the database. Raises `FlowException`."""
         try:
+            _refuse_memory(sa.make_url(url))
             self._engine = sa.create_engine(url, hide_parameters=True)  # they are what instances know
             if self._engine.dialect.name == "sqlite":
                 sa.event.listen(self._engine, "connect", _prepare_sqlite)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -159,9 +160,9 @@ def test_a_secret_goes_nowhere_else_unless_it_is_given_anew(carol: TestClient) -
     ok(carol.patch(f"{ROUTES}/r", json={**THERE, "password": None}))
 
 
-def test_the_password_of_a_store_is_shown_to_no_other_database(site: Site, carol: TestClient) -> None:
+def test_the_password_of_a_store_is_shown_to_no_other_database(site: Site, carol: TestClient, tmp_path: Path) -> None:
     address = f"{ROOT}/workflow_store/main/shop"
-    made = {"name": "w", "store_url": "sqlite:///:memory:", "store_password": "s3cret"}
+    made = {"name": "w", "store_url": f"sqlite:///{tmp_path}/w.db", "store_password": "s3cret"}
     error_of(carol.patch(f"{address}/w", json={"store_url": "x"}), 404)
     ok(carol.post(address, json=made), 201)
     problems = error_of(carol.patch(f"{address}/w", json={"store_url": "postgresql://u@127.0.0.1:2/x"}), 422)[

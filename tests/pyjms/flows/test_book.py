@@ -12,8 +12,10 @@ import pytest
 from pyjms import ConnectionFactory, Session, TextMessage
 from pyjms.flows import FlowClient, FlowEngine, FlowStore
 from pyjms.flows.book import FlowBook
+from pyjms.flows.errors import FlowException
 from pyjms.flows.instance import Answer, Park
 from pyjms.flows.sql_store import SqlFlowStore
+from pyjms.flows.store import check_store_url, open_store
 from pyjms.flows.wording import reply_message
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
@@ -206,6 +208,17 @@ def test_definitions_are_shown_and_drawn(book: FlowBook) -> None:
     assert "reserve" in book.picture("order")
     with pytest.raises(UnknownWorkflowError, match="no definition nothing"):
         book.picture("nothing")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite://", "sqlite:///:memory:", "sqlite+pysqlite:///:memory:", "sqlite:///file:x?mode=memory&uri=true"],
+)
+def test_a_database_in_memory_is_refused_with_a_remedy(url: str) -> None:
+    """Each thread had one of its own: an engine did not find what another thread had begun."""
+    for opens in (check_store_url, open_store):
+        with pytest.raises(FlowException, match=r"each thread would have another one.* sqlite:///flows.db"):
+            opens(url)
 
 
 def test_a_database_that_cannot_be_opened_is_told(request_: WorkflowBookRequest) -> None:
