@@ -88,13 +88,15 @@ def main() -> None:
 
 def _add_own_commands(app: typer.Typer) -> None:
     """Add the command that is asked for, or all, so that help shows them and a slip of the pen is told."""
+    from pyjms.spi.arguments import PlainlyTold
+
     asked = sys.argv[1:2]
     wanted = asked if asked and asked[0] in _OWN else list(_OWN)
     for name in wanted:
         module_name, _, attribute = _OWN[name].partition(":")
         module = import_module(module_name)
         if attribute == _GROUP_MAKER:
-            app.add_typer(module.commands(), name=name)
+            app.add_typer(module.commands(), name=name, cls=PlainlyTold)
             continue
         epilog = epilog_of(getattr(module, "EXAMPLES", ()))
         app.command(name, epilog=epilog)(getattr(module, attribute))
@@ -103,6 +105,8 @@ def _add_own_commands(app: typer.Typer) -> None:
 def _add_commands(app: typer.Typer, entry_point: metadata.EntryPoint) -> None:
     """Add the commands of a plug-in when they, or the list of all commands, are asked for: they may need much."""
     import typer
+
+    from pyjms.spi.arguments import PlainlyTold
 
     name, asked = entry_point.name, sys.argv[1:2]
     if asked and asked[0] not in {name, *_HELP}:
@@ -117,4 +121,4 @@ def _add_commands(app: typer.Typer, entry_point: metadata.EntryPoint) -> None:
         def refuse() -> None:
             sys.exit(f"pyjms {name} cannot be used here: {advice}")
 
-    app.add_typer(commands, name=name)
+    app.add_typer(commands, name=name, cls=PlainlyTold)

@@ -62,10 +62,10 @@ def test_what_cannot_be_is_refused(world: PolicyWorld) -> None:
         manager.create("x", colour="red")
     with pytest.raises(PolicyError, match="give true or false"):
         manager.alter("orders", paused="yes")
-    for call in (manager.create, manager.alter):
-        name = "late" if call == manager.create else "orders"
-        with pytest.raises(PolicyError, match=f"expiry_queue is '{name}', the queue itself, .*name another queue"):
-            call(name, expiry_queue=name)
+    with pytest.raises(PolicyError, match=r"expiry_queue is 'late', the queue itself, .*name another queue"):
+        manager.create("late", expiry_queue="late")
+    with pytest.raises(PolicyError, match=r"expiry_queue is 'orders', the queue itself, .*name another queue"):
+        manager.alter("orders", expiry_queue="orders")
     for call in (manager.report, manager.destroy, manager.pause, manager.browse, manager.purge, manager.replay):
         with pytest.raises(UnknownQueueError, match="there is no queue 'nobody'; names"):
             call("nobody")

@@ -26,6 +26,17 @@ def test_what_may_be_left_out_stands_in_one_pair_of_brackets(run_pyjms: Run, com
     assert (code, usage in line, "[[" in line) == (0, True, False), line
 
 
+@pytest.mark.parametrize("command", ["", "dead-letters", "flow", "pipeline", "broker", "manage"])
+def test_a_list_of_commands_breaks_off_in_no_sentence(
+    run_pyjms: Run, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run_pyjms(*command.split(), "--help")
+    listed = out.partition("Commands:\n")[2].partition("\n\n")[0]
+    assert (code, bool(listed), "..." in listed) == (0, True, False), listed
+    assert max(map(len, listed.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("command", ["forward", "route run"])
 def test_a_time_that_is_not_given_is_shown_with_its_unit(run_pyjms: Run, command: str) -> None:
     out = " ".join(run_pyjms(*command.split(), "--help")[1].split())
