@@ -24,7 +24,7 @@ from pyjms.flows.engine import EVENTS, FlowEngine
 from pyjms.flows.errors import FlowDefinitionException
 from pyjms.flows.instance import Instance, Status
 from pyjms.flows.picture import draw
-from pyjms.flows.store import open_store
+from pyjms.flows.store import FlowStore, open_store
 from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import FAILED, escaped, listing, note, put_json
 from pyjms.spi.words import counted
@@ -149,6 +149,17 @@ def _start(
             tables().print(escaped(client.start(flow, content, instance=instance)), soft_wrap=True)
 
 
+def _opened(store: str) -> closing[FlowStore]:
+    """Open a store that is there, to look into it: who names a file that is not there has not made one by that. Raises `CommandError`."""
+    kind, _, path = store.partition(":///")
+    file = Path(path.partition("?")[0])
+    if kind in {"sqlite", "sqlite+pysqlite"} and path and ":" not in path and not file.exists():
+        raise CommandError(
+            f"there is no file {file}; name the database of the workflows: --store URL, or PYJMS_FLOW_STORE"
+        )
+    return closing(open_store(store))
+
+
 def _list(
     store: _Store = "sqlite:///flows.db",
     flow: Annotated[
@@ -159,7 +170,7 @@ def _list(
     as_json: AsJson = False,
 ) -> None:
     """List instances, those that changed last first."""
-    with errors_told("flow list"), closing(open_store(store)) as opened:
+    with errors_told("flow list"), _opened(store) as opened:
         instances = opened.instances(flow=flow, status=status, limit=limit)
         flows = {(each.name, each.version): each for each in opened.flows()}
         if as_json:
@@ -171,14 +182,16 @@ def _list(
             step = "" if each.status.is_final else known.steps[each.position].name
             row = (each.id, f"{each.flow} {each.version}", each.status.value, step, each.state(known))
             table.add_row(*map(escaped, (*row, _when(each.story[-1].time_ms), each.reason)))
-        tables().print(table)
+        if instances:
+            tables().print(table)
+        note(counted(len(instances), "instance"))
 
 
 def _show(
     instance: _Id, store: _Store = "sqlite:///flows.db", picture: _Picture = None, as_json: AsJson = False
 ) -> None:
     """Show one instance: where it stands, what happened, and what it knows."""
-    with errors_told("flow show"), closing(open_store(store)) as opened:
+    with errors_told("flow show"), _opened(store) as opened:
         found = opened.find(instance)
         if found is None:
             raise CommandError(f"there is no instance {instance}; `pyjms flow list` names those that are there")

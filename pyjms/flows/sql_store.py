@@ -83,7 +83,7 @@ class SqlFlowStore(FlowStore):
             _metadata.create_all(self._engine)
         except (SQLAlchemyError, ImportError) as error:
             raise FlowStoreException(
-                f"the store of workflows cannot be opened: {error}. Name a database that this program may write to, such as "
+                f"the store of workflows cannot be opened: {getattr(error, 'orig', error)}. Name a database that this program may write to, such as "
                 "sqlite:///flows.db"
             ) from error
 

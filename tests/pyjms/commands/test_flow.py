@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from pyjms import ConnectionFactory
 from pyjms.commands.flow import commands
 from pyjms.flows import StepRefused, StepServer
+from pyjms.flows.store import open_store
 from pyjms_provider.broker import stop_broker
 
 URL = "vm://flow-commands"
@@ -51,6 +52,14 @@ def refuse(_data: object, _unit: object) -> None:
     raise StepRefused("the card has expired")
 
 
+@pytest.mark.parametrize("command", [("list",), ("show", "tea")])
+def test_who_looks_where_no_store_is_makes_none(store: str, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """An empty list would say that there are no workflows, of a database that nobody has named."""
+    looked = run(*command, "--store", store)
+    assert (looked.exit_code, "flows.db; name the database" in looked.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_order_is_begun_parked_tried_again_and_shown(order: Path, store: str, tmp_path: Path) -> None:
     try:
         with ConnectionFactory(URL).create_connection():
@@ -73,7 +82,9 @@ def test_an_order_is_begun_parked_tried_again_and_shown(order: Path, store: str,
             run(*engine)
             assert serve("stock.free") == 1
             run(*engine)
-            assert "compensated" in run("list", "--store", store).stdout
+            listed = run("list", "--store", store)
+            assert ("compensated" in listed.stdout, listed.stderr) == (True, "1 instance\n")
+            assert run("list", "--store", store, "--status", "parked").stdout == ""
     finally:
         stop_broker("flow-commands")
 
@@ -114,7 +125,7 @@ def test_a_definition_is_checked_and_drawn(order: Path, tmp_path: Path) -> None:
         (("start", URL, "order", "{"), 2, "no JSON"),
         (("start", URL, "order", "[" * 100_000), 2, "no JSON"),
         (("check", "DEEP"), 1, "nested too deeply"),
-        (("show", "nobody", "--store", "sqlite://"), 2, "there is no instance nobody"),
+        (("show", "nobody", "--store", "STORE"), 2, "there is no instance nobody"),
         (("list", "--store", "nonsense"), 1, "cannot be opened"),
     ],
 )
@@ -122,7 +133,9 @@ def test_what_is_wrong_is_told(order: Path, arguments: tuple[str, ...], exit_cod
     order.write_text('name = "order"\n[[step]]\nname = "a"\n')
     deep = order.with_name("deep.toml")
     deep.write_text("name = " + "[" * 100_000)
-    files = {"ORDER": str(order), "DEEP": str(deep)}
+    kept = f"sqlite:///{order.with_name('kept.db')}"
+    open_store(kept).close()
+    files = {"ORDER": str(order), "DEEP": str(deep), "STORE": kept}
     result = run(*(files.get(each, each) for each in arguments))
     assert (result.exit_code, told in " ".join(result.output.split())) == (exit_code, True), result.output
 
