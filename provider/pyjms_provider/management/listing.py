@@ -180,8 +180,8 @@ def check_fields(category: str, names: Iterable[str]) -> None:
     unknown = sorted(set(names) - known_fields(category))
     if unknown:
         close = get_close_matches(unknown[0], known_fields(category), n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise BadRequestError(f"a {category} has no field {unknown[0][:80]!r}{hint}")
+        hint = f"did you mean {close[0]}?" if close else f"it has: {', '.join(sorted(known_fields(category)))}"
+        raise BadRequestError(f"a {category} has no field {unknown[0][:80]!r}; {hint}")
 
 
 def _needed(request: ListRequest, selector: Selector | None) -> tuple[str, ...]:

@@ -57,8 +57,12 @@ _MUTABLE, _SECURE, _UNIT, _REFERS = "x-mutable", "x-secure", "x-unit", "x-refers
 
 
 def _read_bytes(value: Any) -> Any:
-    found = read_bytes(value) if isinstance(value, str) else None
-    return value if found is None else found
+    if not isinstance(value, str):
+        return value
+    found = read_bytes(value)
+    if found is None:
+        raise ValueError("should be a number of bytes, as 200MB or 1GiB")
+    return found
 
 
 ByteCount = Annotated[int, BeforeValidator(_read_bytes)]

@@ -202,6 +202,8 @@ def test_a_secret_comes_from_a_file(documents: Documents, tmp_path: Path) -> Non
     [
         (("list", "nope"), "there is no category 'nope'"),
         (("list", "queue", "--filter", "a b"), "expected an operator"),
+        (("list", "queue", "--sort", "zzz"), "a queue has no field 'zzz'; it has: alert_age_ms, "),
+        (("create", "queue", f"{HOST}/new", "max_bytes=10XB"), "should be a number of bytes, as 200MB or 1GiB"),
         (("show", "queue", "x"), "is VIRTUAL_HOST_NODE/VIRTUAL_HOST/QUEUE, not 'x'"),
         (("show", "queue", f"{HOST}/none"), "none"),
         (("create", "queue", f"{HOST}/new", "max_messages=many"), "max_messages"),
@@ -233,7 +235,7 @@ def test_what_cannot_be_done_is_told_in_one_line(
         ("stomp://127.0.0.1:61613", 2, "no address of a broker's REST API"),
         ("http://127.0.0.1:x", 2, "is no URL"),
         ("http://me:secret@127.0.0.1", 2, "say --user NAME"),
-        ("http://127.0.0.1:1", 1, "nothing answers at http://127.0.0.1:1"),
+        ("http://127.0.0.1:1", 1, "nothing answers at http://127.0.0.1:1: Connection refused; see"),
         ("https://127.0.0.1:1", 1, "nothing answers at https://127.0.0.1:1"),
     ],
 )
