@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from pyjms import Connection, ConnectionFactory, Destination, JMSException, Queue, Session
+from pyjms import Connection, ConnectionFactory, Destination, JMSException, JMSSecurityException, Queue, Session
 from pyjms.commands.reporting import CommandError
 from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import note
@@ -48,7 +48,12 @@ class Login:
             for name in _BROKERS:
                 logging.getLogger(name).addHandler(_NOTE)
         factory = ConnectionFactory(url, client_id=client_id)
-        connection = factory.create_connection(self._user, self._password)
+        try:
+            connection = factory.create_connection(self._user, self._password)
+        except JMSSecurityException as error:
+            if self._user is not None:
+                raise
+            raise CommandError(f"{error}; a command logs in with --user NAME") from error
         connection.exception_listener = _tell
         return connection
 

@@ -16,6 +16,7 @@ from pyjms.history.reading import read
 from pyjms.history.story import describe, story
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.trust import TrustError, explained, trusting
+from pyjms.spi.words import said_by_system
 
 __all__ = ["BrokerStories", "NoAnswerError", "StoryUnavailableError", "history_stories"]
 
@@ -69,7 +70,9 @@ class BrokerStories:
             )
             if mistake is not None:
                 raise CommandError(mistake.reason) from error
-            raise NoAnswerError(f"nothing answers at {self.url}: {error}; see whether the broker runs") from error
+            raise NoAnswerError(
+                f"nothing answers at {self.url}: {said_by_system(error)}; see whether the broker runs"
+            ) from error
         except (KeyError, TypeError) as error:
             raise _foreign(self.url) from error
         finally:

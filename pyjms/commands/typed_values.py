@@ -27,8 +27,19 @@ def _boolean(value: Any) -> bool:
     return found
 
 
+def _numeric(kind: Callable[[Any], Any], read: Callable[[Any], Any], wanted: str) -> Callable[[Any], Any]:
+    def made(value: Any) -> Any:
+        try:
+            number = read(value)
+        except (ValueError, TypeError):  # Python says it in words of its own
+            raise ValueError(f"{wanted} is expected") from None
+        return kind(number)
+
+    return made
+
+
 def _whole(kind: Callable[[int], Any]) -> Callable[[Any], Any]:
-    return lambda value: kind(int(str(value), 10))
+    return _numeric(kind, lambda value: int(str(value), 10), "a whole number")
 
 
 _READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -37,8 +48,8 @@ _READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "short": _whole(Short),
     "int": _whole(Int),
     "long": _whole(Long),
-    "float": lambda value: Float(float(value)),
-    "double": lambda value: Double(float(value)),
+    "float": _numeric(Float, float, "a number"),
+    "double": _numeric(Double, float, "a number"),
     "char": lambda value: Char(str(value)),
     "string": str,
 }

@@ -1,4 +1,4 @@
-"""TLS of the commands that ask a broker's http port: whom to trust, and what to alter when the two do not understand each other.
+"""TLS, and wrong ports, of the commands that ask a broker's http port: whom to trust, and what to alter when the two do not understand each other.
 
 Both clients of such ports use it, `pyjms story` here and `pyjms manage` of the bundled broker, so it knows the SPI's errors alone.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from http.client import HTTPException
+from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +42,7 @@ def trusting(ca_file: Path | None) -> ssl.SSLContext:
 def explained(
     error: OSError | HTTPException, place: str, host: str, port: int | None, ca_file: Path | None
 ) -> TrustError | None:
-    """Return what `error` means where TLS was the matter; None: something else was.
+    """Return what `error` means where TLS was the matter, or the port is one of something else; None: another thing was.
 
     `place`: the beginning of the URL, as the user knows it. Where a port without TLS was expected it is asked, for some seconds
     at most, whether it speaks TLS.
@@ -60,6 +60,8 @@ def explained(
         return TrustError(
             f"{place} does not do TLS with us ({error.reason}); if it is a port without TLS, write http://{rest}"
         )
+    if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
+        return TrustError(f"{place} answers, but not in HTTP; name the http port of the broker")
     is_cut_off = isinstance(error, (HTTPException, ConnectionResetError, BrokenPipeError))
     if scheme == "http" and is_cut_off and _speaks_tls(host, port or 80):
         return TrustError(f"{place} speaks TLS; write https://{rest}, and say whom to trust: --ca-file FILE")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-__all__ = ["counted", "plain_words"]
+__all__ = ["counted", "plain_words", "said_by_system"]
+
+_NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
 
 _PREFIXES: Final = ("Value error, ", "Assertion failed, ", "Input ")
 _WORDS: Final = (
@@ -24,6 +27,11 @@ _WORDS: Final = (
 def counted(number: int, noun: str, many: str | None = None) -> str:
     """Return so many of something: ``1 message``, ``2,000 messages``. `many`: the plural, if it is not `noun` with an s."""
     return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
+
+
+def said_by_system(error: BaseException) -> str:
+    """Return what an error of the system says, without its number, which tells people nothing."""
+    return _NUMBER.sub("", str(error)) or type(error).__name__
 
 
 def plain_words(text: str) -> str:

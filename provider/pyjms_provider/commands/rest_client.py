@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import ProviderError, UrlError
 from pyjms.spi.trust import explained, trusting
+from pyjms.spi.words import said_by_system
 
 __all__ = ["CategoryDescription", "NoAnswerError", "OperationDescription", "RefusedError", "RestClient"]
 
@@ -264,7 +265,9 @@ class RestClient:
             self._connection.close()
             if (mistake := explained(error, self._place, *self._where)) is not None:
                 raise mistake from error
-            raise NoAnswerError(f"nothing answers at {self._place}: {error}; see whether the broker runs") from error
+            raise NoAnswerError(
+                f"nothing answers at {self._place}: {said_by_system(error)}; see whether the broker runs"
+            ) from error
         if response.status >= 300:
             raise RefusedError(response.status, self._reason(response.status, response.reason, text))
         if not text:

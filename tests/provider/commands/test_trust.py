@@ -14,6 +14,7 @@ from pyjms_provider.serving.served_broker import ServedBroker
 from tests.ports import free_port
 from tests.provider.transport.certificates import Authority
 from tests.pyjms.demo.command_line import Run
+from tests.system.network.served import anonymous_broker, port_of
 
 
 class Ports(NamedTuple):
@@ -100,6 +101,14 @@ def test_a_file_without_certificates_is_told(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no certificate\n")
     with pytest.raises(TrustError, match=r"--ca-file .*text has no certificates"):
         trusting(tmp_path / "text")
+
+
+def test_a_port_that_speaks_something_else_is_no_broker_that_is_down(ask: Run) -> None:
+    with anonymous_broker() as served:
+        place = f"127.0.0.1:{port_of(served)}"
+        code, _, err = ask(f"http://{place}")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"http://{place} answers, but not in HTTP; name the http port of the broker" in err
 
 
 def test_a_port_that_hangs_up_for_another_reason_is_none_with_tls() -> None:

@@ -12,8 +12,11 @@ import pytest
 
 from pyjms import BytesMessage, Connection, DeliveryMode, MapMessage, Session, StreamMessage, TextMessage
 from pyjms.types import Float, Short
+from pyjms_provider.security.passwords import HashSettings, PasswordHasher
+from pyjms_provider.security.user_file import UserFile
 from tests.pyjms.commands.conftest import Type
 from tests.pyjms.demo.command_line import Run
+from tests.system.network.served import port_of, user_broker
 
 Documents: TypeAlias = Callable[..., list[dict[str, Any]]]
 
@@ -195,7 +198,8 @@ def test_a_listener_gets_plain_text_messages(run_pyjms: Run, jms_broker_url: str
         (("send", "vm://x", "q", '[{"type": "int"}]', "--type", "stream"), "an object in it is"),
         (("send", "vm://x", "q", '[{"type": "bytes", "value": "?"}]', "--type", "stream"), "base64"),
         (("send", "vm://x", "q", "x", "--property", "size"), "write NAME=VALUE"),
-        (("send", "vm://x", "q", "x", "--property", "size:int=x"), "is no int"),
+        (("send", "vm://x", "q", "x", "--property", "size:int=x"), "'x' is no int: a whole number is expected\n"),
+        (("send", "vm://x", "q", "x", "--property", "size:float=x"), "'x' is no float: a number is expected\n"),
         (("send", "vm://x", "q", "x", "--property", "size:byte=128"), "outside the range of Byte"),
         (("send", "vm://x", "q", "x", "--property", "size:number=1"), "there is no type 'number'"),
         (
@@ -222,6 +226,22 @@ def test_what_cannot_be_used_is_told_in_one_line(
     assert (code, out) == (2, "")
     assert told in err
     assert err.count("\n") == 1 or err.startswith("Usage:")
+
+
+def test_a_broker_that_does_not_run_is_told_in_plain_words(run_pyjms: Run) -> None:
+    code, out, err = run_pyjms("send", "stomp://127.0.0.1:1", "q", "x")
+    assert (code, out) == (1, "")
+    assert "no connection to 127.0.0.1:1: Connection refused; see whether the broker runs" in err
+
+
+def test_who_does_not_log_in_hears_how_commands_do(run_pyjms: Run, tmp_path: Path) -> None:
+    UserFile(tmp_path / "users", hasher=PasswordHasher(HashSettings(memory_kib=64, passes=1))).add(
+        "ann", "a right password"
+    )
+    with user_broker(tmp_path / "users") as served:
+        code, _, err = run_pyjms("stats", f"stomp://127.0.0.1:{port_of(served)}")
+    assert code == 2
+    assert err.endswith("a client certificate or a token; a command logs in with --user NAME\n")
 
 
 def test_a_password_is_never_an_argument(run_pyjms: Run) -> None:

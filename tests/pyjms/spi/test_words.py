@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.spi.words import counted, plain_words
+from pyjms.spi.words import counted, plain_words, said_by_system
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,12 @@ from pyjms.spi.words import counted, plain_words
 )
 def test_one_of_something_is_no_plural(number: int, text: str) -> None:
     assert counted(number, "message") == text
+
+
+def test_what_the_system_says_is_told_without_its_number() -> None:
+    assert said_by_system(ConnectionRefusedError(111, "Connection refused")) == "Connection refused"
+    assert said_by_system(OSError("[Errno -2] Name or service not known")) == "Name or service not known"
+    assert said_by_system(TimeoutError()) == "TimeoutError"
 
 
 def test_a_plural_of_its_own() -> None:

@@ -27,10 +27,18 @@ _NO_WEB_SOCKET: Final = (
     "reset by peer",
 )
 _NO_ANSWER: Final = "before it answered"
+_NOBODY: Final = (
+    "Connection refused",
+    "Name or service not known",
+    "No route to host",
+    "Temporary failure in name resolution",
+)
 
 
 def advice(scheme: str, endpoint: Endpoint, why: str) -> str:
     """Return what to do about `why` no connection was made, to be added to it; nothing if there is no advice."""
+    if _has(why, _NOBODY):
+        return "; see whether the broker runs, and whether the URL names its host and port"
     if scheme == "stomps":
         return _about_tls(endpoint, why)
     if scheme == "stomp+ws":
@@ -51,7 +59,7 @@ def _about_tls(endpoint: Endpoint, why: str) -> str:
     if "CERTIFICATE_REQUIRED" in why or "HANDSHAKE_FAILURE" in why:
         return "; if the broker asks for a certificate of the client, name it as certificate_file=FILE.pem"
     if _has(why, _NO_TLS):
-        return f"; does it speak TLS there? For a port without write stomp://{endpoint}"
+        return f"; does it speak TLS there? For a port without TLS write stomp://{endpoint}"
     return ""
 
 

@@ -29,6 +29,7 @@ from websocket import ABNF, WebSocket, WebSocketException
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ResourceError
+from pyjms.spi.words import said_by_system
 from pyjms_provider.clients.stomp.advice import advice, check_files
 from pyjms_provider.clients.stomp.close_codes import why_closed
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
@@ -259,7 +260,7 @@ def connect(endpoint: Endpoint, settings: StompSettings) -> Channel:
         transport.attempt_connection()
     except ConnectFailedException as error:
         failure = transport.failure or error
-        why = str(failure) or type(failure).__name__
+        why = said_by_system(failure)
         raise ResourceError(f"no connection to {endpoint}: {why}{advice(settings.scheme, endpoint, why)}") from failure
     return _guarded(transport, endpoint, settings)
 

@@ -25,6 +25,7 @@ from typing import Protocol
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms.spi.words import said_by_system
 from pyjms_provider.clients.stomp.connecting import connect
 from pyjms_provider.clients.stomp.heart_beat import HeartBeat
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
@@ -89,7 +90,7 @@ class Wire:
         try:
             self._acquire()
         except OSError as error:  # the process may open no more for the moment, say
-            raise ResourceError(f"no connection to {endpoint}: {error}") from error
+            raise ResourceError(f"no connection to {endpoint}: {said_by_system(error)}") from error
         self._outbox = Outbox(
             _UNWRITTEN_BYTES_MAX,
             self._wake,
