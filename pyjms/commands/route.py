@@ -19,7 +19,7 @@ from pyjms.messages.text import JmsTextMessage
 from pyjms.routing.compiled import CompiledRules
 from pyjms.routing.explain import RuleExplained, explain
 from pyjms.routing.files import load_document
-from pyjms.routing.reading import RulesError, read_rules
+from pyjms.routing.reading import Problem, RulesError, read_rules
 from pyjms.routing.rules import RuleSet
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
@@ -27,6 +27,7 @@ from pyjms.spi.errors import ProviderError
 from pyjms.spi.passwords import read_password
 from pyjms.spi.routes import RouteRequest, find_runner
 from pyjms.spi.terminal import FAILED, escaped, note, put_json
+from pyjms.spi.words import counted
 
 __all__ = ["commands"]
 
@@ -67,14 +68,24 @@ def _check(file: _RulesFile, as_json: AsJson = False) -> None:
                 put_json([{"place": each.place, "line": each.line, "text": each.text} for each in error.problems])
             else:
                 for each in error.problems:
-                    tables().print(f"[bold]{escaped(str(file))}[/]: {escaped(str(each))}", soft_wrap=True)
-            note(f"{len(error.problems)} problems in {file}", style="red")
+                    tables().print(f"[bold]{escaped(str(file))}[/]: {escaped(_within(file, each))}", soft_wrap=True)
+            note(f"{counted(len(error.problems), 'problem')} in {file}", style="red")
             raise typer.Exit(FAILED) from error
         if "route" in data:
             _look_at_route(file, _settings(file, data, None, None))
         if as_json:
             put_json([])
-        note(f"{file}: {len(rules.rules)} rules, {len(rules.targets)} targets, nothing is wrong", style="green")
+        many = f"{counted(len(rules.rules), 'rule')}, {counted(len(rules.targets), 'target')}"
+        note(f"{file}: {many}, nothing is wrong", style="green")
+
+
+def _within(file: Path, problem: Problem) -> str:
+    """Return a problem as it is told behind the name of its file."""
+    return str(problem).replace(f"{file.name}: ", "", 1) if problem.place == file.name else str(problem)
+
+
+def _cannot_be_read(file: Path, error: RulesError) -> CommandError:
+    return CommandError("; ".join(f"{file}: {_within(file, each)}" for each in error.problems))
 
 
 def _look_at_route(file: Path, settings: dict[str, Any]) -> None:
@@ -128,7 +139,7 @@ def _run(
         try:
             data, _ = load_document(file)
         except RulesError as error:
-            raise CommandError(f"{file}: {error}") from error
+            raise _cannot_be_read(file, error) from error
         settings = _settings(file, data, url, source)
         secret = data.get("route", {}).get("password_file")
         user = user or settings.get("user")
@@ -170,7 +181,7 @@ def _explain(
         try:
             rules = read_rules(*load_document(file))
         except RulesError as error:
-            raise CommandError(f"{file}: {error}") from error
+            raise _cannot_be_read(file, error) from error
         envelope = _envelope(rules, body, body_file, jms_type, sender, properties or [], kind)
         choices = CompiledRules(rules).decide(envelope)
         explained = explain(rules, envelope)

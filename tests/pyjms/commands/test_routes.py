@@ -180,3 +180,18 @@ def test_help_teaches_by_example(run_pyjms: Run) -> None:
         _, out, _ = run_pyjms(*command, "--help")
         assert "Examples:" in out
         assert f"pyjms {' '.join(command)} " in out
+
+
+def test_a_file_that_is_no_rules_is_named_once(run_pyjms: Run, tmp_path: Path) -> None:
+    bad = {name: tmp_path / name for name in ("bad.toml", "bad.json")}
+    bad["bad.toml"].write_text("x = [")
+    bad["bad.json"].write_text('{"a":\n')
+    code, out, err = run_pyjms("route", "check", str(bad["bad.toml"]))
+    assert (code, err) == (1, f"1 problem in {bad['bad.toml']}\n")
+    assert out.startswith(f"{bad['bad.toml']}: it is no TOML: ")
+    assert run_pyjms("route", "check", str(bad["bad.json"]))[1].startswith(
+        f"{bad['bad.json']}: line 2: it is no JSON: "
+    )
+    for command in ("run", "explain"):
+        _, _, err = run_pyjms("route", command, str(bad["bad.toml"]))
+        assert err.startswith(f"pyjms route {command}: {bad['bad.toml']}: it is no TOML: ")
