@@ -24,11 +24,11 @@ __all__ = ["commands"]
 
 _BROKER: Final = "stomp://127.0.0.1:61613"
 _LIST: Final = (
-    "pyjms dead-letters list vm://shop?store=sqlite:///shop.db",
+    "pyjms dead-letters list 'vm://shop?store=sqlite:///shop.db'",
     f"pyjms dead-letters list {_BROKER} payments.failed --limit 0 --json",
 )
 _REPLAY: Final = (
-    "pyjms dead-letters replay vm://shop?store=sqlite:///shop.db",
+    "pyjms dead-letters replay 'vm://shop?store=sqlite:///shop.db'",
     f"pyjms dead-letters replay {_BROKER} payments.failed --most 10",
     f"pyjms dead-letters replay {_BROKER} --selector \"JMS_pyjms_deadDestination = 'queue://orders'\" --dry-run",
 )
