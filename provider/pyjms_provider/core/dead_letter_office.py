@@ -113,7 +113,7 @@ class DeadLetterOffice:
         if dead.is_kept:
             self._put_back([dead.entry])
         else:
-            dead.entry.queue.let_go_of_expired(dead.entry)
+            dead.entry.queue.let_go_of_expired(dead.entry, [dead.entry.reference])
 
     def _put_back(self, moving: Sequence[QueueEntry]) -> None:
         """Have messages in their queues again that did not go elsewhere."""
@@ -127,15 +127,14 @@ class DeadLetterOffice:
     def _let_expire(self, dead: DeadEntry, moving: list[QueueEntry]) -> None:
         """Let go of a message that has expired and goes nowhere, and tell of it."""
         queue, reference, envelope = dead.entry.queue, dead.entry.reference, None
-        holders = reference.holders
+        owed = [reference]
         try:
             moving.clear()
             with suppress(ProviderError):  # one that cannot be read goes as well, but nobody knows which it was
                 envelope = queue.message_of(reference)
-            queue.let_go_of_expired(dead.entry)
+            queue.let_go_of_expired(dead.entry, owed)
         except BaseException:  # the thread was interrupted
-            if reference.holders == holders:
-                queue.let_go_of_expired(dead.entry)
+            queue.let_go_of_expired(dead.entry, owed)
             raise
         if envelope is not None:
             self._host.expiries.tell(dead, envelope)
@@ -206,7 +205,7 @@ class DeadLetterOffice:
         queue = host.queue(target) if isinstance(target, str) else target
         if cause is not None:
             self._tell_move(entry, envelope, queue.name, cause)
-        holders = entry.reference.holders
+        owed = [entry.reference]
         reference = host.store.refer(envelope, entry.reference.origin)
         kept: KeptQueue | None = None
         is_written = False
@@ -219,7 +218,7 @@ class DeadLetterOffice:
             is_written = True
             self._hand_over(queue, kept, reference, envelope)
             moving.clear()
-            host.store.release(entry.reference)
+            host.store.release_all(owed)
         except BaseException as error:
             if moving and not is_written:
                 host.store.take_back(reference)
@@ -229,8 +228,7 @@ class DeadLetterOffice:
                 if not isinstance(error, ProviderError) and not queue.took(reference):
                     self._hand_over(queue, kept, reference, envelope)  # the thread was interrupted
                 moving.clear()
-                if entry.reference.holders == holders:
-                    host.store.release(entry.reference)
+                host.store.release_all(owed)
             raise
 
     def _place(self, queue: Queue, reference: MessageReference, address: Address) -> tuple[Queue, KeptQueue | None]:

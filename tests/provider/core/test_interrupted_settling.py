@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from threading import Thread
 from typing import Any
 
 import pytest
 
 from pyjms.spi.clock import Signal
+from pyjms.spi.envelope import ConnectionId
 from pyjms_provider.core.consumer import ConsumerSession
 from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.limits import RoomRequest
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.reference import MessageReference
+from pyjms_provider.core.stories import Happening
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
 from tests.provider.core.test_paging import LIMIT, Paper
 from tests.provider.helpers import HookedLock, Reader, entry_of
 from tests.provider.interruptions import Interruption, each_interruption
-from tests.provider.policy_world import PolicyWorld, pulled
+from tests.provider.policy_world import PolicyWorld, address, pulled
 
 FILES = (
     "core/channel_state.py",
@@ -175,31 +181,110 @@ def test_another_subscription_keeps_its_message(is_transacted: bool) -> None:
     assert each_interruption(attempt, *FILES) > 3
 
 
+class Two:
+    """A message of two subscriptions, one of which has pulled its copy, and settles it when the test says so."""
+
+    def __init__(self, ttl_ms: int = 0) -> None:
+        self.world = PolicyWorld()
+        self.mine, self._other = (self._subscriber(name) for name in ("mine", "other"))
+        self.envelope = self.world.send("news", to="topic://news", ttl_ms=ttl_ms)
+        self._delivery = pulled(self._other)
+
+    def _subscriber(self, name: str) -> Reader:
+        session = ConsumerSession(ReceiverId(name), is_delivering=True)
+        return Reader(name, session, self.world.subscribe("topic://news"), None, priority=0, acquires=True)
+
+    @property
+    def queue(self) -> Queue:
+        """The queue of the subscription whose thread is interrupted."""
+        return self.mine.consumer.queue
+
+    def settle_other(self) -> None:
+        """Settle the other one's copy, on another thread."""
+        thread = Thread(target=lambda: self._other.settle(self._delivery))
+        thread.start()
+        thread.join()
+
+
 def test_another_subscription_that_settles_its_message_meanwhile_leaves_nothing_in_memory() -> None:
     """On another thread, between the queue and the store: whoever is interrupted lets go for itself all the same."""
 
     def attempt(interruption: Interruption) -> None:
-        world = PolicyWorld()
-        readers: list[Reader] = []
-        for name in ("mine", "other"):
-            session = ConsumerSession(ReceiverId(name), is_delivering=True)
-            readers.append(Reader(name, session, world.subscribe("topic://news"), None, priority=0, acquires=True))
-        world.send("news", to="topic://news")
-        mine, other = readers
-        delivery, others = pulled(mine), pulled(other)
-
-        def settle_meanwhile() -> None:
-            thread = Thread(target=lambda: other.settle(others))
-            thread.start()
-            thread.join()
-
-        HookedLock(mine.consumer.queue, settle_meanwhile)
+        two = Two()
+        delivery = pulled(two.mine)
+        HookedLock(two.queue, two.settle_other)
         with suppress(KeyboardInterrupt), interruption():
-            mine.settle(delivery)
-        mine.settle(delivery)
-        assert len(world.store) == 0, interruption.where
+            two.mine.settle(delivery)
+        two.mine.settle(delivery)
+        assert len(two.world.store) == 0, interruption.where
 
     assert each_interruption(attempt, *FILES) > 3
+
+
+class Meanwhile:
+    """Is told, in place of a journal, what leaves a queue; something else happens then, once."""
+
+    def __init__(self, queue: Queue, act: Callable[[], object]) -> None:
+        self._act: Callable[[], object] | None = act
+        queue.kept = self  # type: ignore[assignment]
+
+    def note_removed(self, _: MessageReference) -> None:
+        act, self._act = self._act, None
+        if act is not None:
+            act()
+
+    def note_returned(self, _: object) -> None:
+        """Nothing happens."""
+
+
+def drop(two: Two) -> Callable[[], object]:
+    [entry] = two.queue.waiting_entries()
+    return lambda: two.queue.drop(entry)
+
+
+def give_back_expired(two: Two) -> Callable[[], object]:
+    """Have somebody told of it, so that it is let go of when that is done."""
+    two.world.host.expiries.add(ConnectionId("watcher"), lambda _: None)
+    delivery = pulled(two.mine)
+    two.world.clock.now_ms += 20
+    return lambda: two.mine.give_back(delivery)
+
+
+@pytest.mark.parametrize("leaving", [drop, give_back_expired], ids=["dropped", "expired"])
+def test_another_subscription_that_settles_meanwhile_what_leaves_this_one(
+    leaving: Callable[[Two], Callable[[], object]],
+) -> None:
+    """Nothing of it stays in memory."""
+
+    def attempt(interruption: Interruption) -> None:
+        two = Two(ttl_ms=10)
+        leave = leaving(two)
+        Meanwhile(two.queue, two.settle_other)
+        with suppress(KeyboardInterrupt), interruption():
+            leave()
+        leave()
+        two.settle_other()
+        two.world.pass_time(20)
+        assert len(two.world.store) == 0, interruption.where
+
+    assert each_interruption(attempt, "core/asynchronous_channel.py", "core/dead_letter_office.py") > 3
+
+
+def test_another_subscription_that_settles_meanwhile_what_is_moved() -> None:
+    """Nothing of it stays in memory but the message that came in its place."""
+
+    def attempt(interruption: Interruption) -> None:
+        two = Two()
+        [entry] = two.queue.waiting_entries()
+        moved = replace(two.envelope, destination=address("orders"))
+        HookedLock(two.world.queue, two.settle_other)
+        with suppress(KeyboardInterrupt), interruption():
+            two.world.host.office.move(entry, moved, "orders", Happening.MOVED, 0)
+        two.settle_other()
+        kept = [*two.world.texts(), *(str(each.body) for each in two.queue.browse())]
+        assert (kept, len(two.world.store)) == (["news"], 1), interruption.where
+
+    assert each_interruption(attempt, "core/dead_letter_office.py") > 3
 
 
 def test_a_send_that_was_interrupted_leaves_nothing_in_memory() -> None:
