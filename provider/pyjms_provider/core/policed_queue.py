@@ -88,10 +88,10 @@ class PolicedQueue(BuryingQueue):
 
     def _obey(self, policy: QueuePolicy, made_for: QueueType | None) -> None:
         """Make rules and order for `policy`, unless the order was made for its type. There are no messages or consumers."""
-        self.policy = policy
-        self._rules = QueueRules(policy) if needs_rules(policy) else None
-        if policy.type is not made_for:
-            self._ordering = self._state.ordering = make_order(policy, self._rules)
+        rules = QueueRules(policy) if needs_rules(policy) else None
+        order = self._ordering if policy.type is made_for else make_order(policy, rules)
+        # With no call in between, at which Python could interrupt the thread.
+        self._rules, self._ordering, self._state.ordering, self.policy = rules, order, order, policy
         self._note_policy()
 
     def _note_policy(self) -> None:
@@ -134,6 +134,8 @@ class PolicedQueue(BuryingQueue):
         except BaseException:
             for signal in signals:
                 signal.set()
+            with self._lock:
+                self._note_policy()  # if that was not done
             self._make_up()
             raise
         with suppress(ResourceError):  # the policy has changed; who sends next is told that there is no room

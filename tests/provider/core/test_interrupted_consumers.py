@@ -164,6 +164,26 @@ def test_a_queue_that_goes_on_wakes_who_waits(acquires: bool) -> None:
     assert each_interruption(attempt, *FILES, "core/policed_queue.py") > 5
 
 
+@pytest.mark.parametrize("policy", [POLICIES["sorted"], {"exclusive": True}], ids=["sorted", "exclusive"])
+def test_an_empty_queue_of_another_kind_does_as_its_policy_says(policy: dict[str, Any]) -> None:
+    """As before, or as from now on."""
+
+    def attempt(interruption: Interruption) -> None:
+        world = PolicyWorld()
+        altered = world.queue.policy.altered(**policy)
+        with suppress(KeyboardInterrupt), interruption():
+            world.queue.alter(altered)
+        first, second = world.reader("first"), world.reader("second")
+        for number in (2, 1):
+            world.send(str(number), properties={"n": number})
+        obeyed = policy if world.queue.policy == altered else {}
+        by_second = second.texts(1)
+        assert len(by_second) == ("exclusive" not in obeyed), interruption.where
+        assert [*by_second, *first.texts()] == (["1", "2"] if "key" in obeyed else ["2", "1"]), interruption.where
+
+    assert each_interruption(attempt, *FILES, "core/policed_queue.py", "core/queue_types.py") > 5
+
+
 def test_a_queue_with_more_room_tells_who_waits_for_it() -> None:
     def attempt(interruption: Interruption) -> None:
         world = PolicyWorld(max_messages=1, overflow="block")
