@@ -50,8 +50,8 @@ class VmTransactions(ProviderSession):
         self._branch: Branch | None = None
         self._ending_branch: Xid | None = None
         """Of which branch the work was being ended when the last call of that was interrupted."""
-        self._asked_branch: Branch | None = None
-        """Which was being prepared or committed when the last call of that was interrupted, or not answered."""
+        self._asked: dict[Xid, Branch] = {}
+        """What was being prepared or committed when the last call of that was interrupted, or not answered."""
         self._branch_timeout_s = 0
         self._has_branches = False
 
@@ -259,6 +259,7 @@ class VmTransactions(ProviderSession):
         if join and resume:
             raise BranchError("a session joins a branch or resumes it, not both", BranchFailure.INVALID)
         branches, worker = self._host.branches, self._receiving
+        self._asked.pop(xid, None)  # of one that had this name before
         with self._lock:
             self._check_local()
             if self._unit is not None and not self._unit.is_empty:
@@ -299,26 +300,34 @@ class VmTransactions(ProviderSession):
 
     def xa_prepare(self, xid: Xid) -> bool:
         branches = self._branches()
-        asked, found = self._asked_branch, branches.find(xid)
-        self._asked_branch = found
+        asked, found = self._asked.get(xid), branches.find(xid)
+        self._note_asked(xid, found)
         try:
             if found is not None and found is asked and found.state is BranchState.PREPARED:
                 needs_commit = True  # the interrupted call has done it
             else:
                 needs_commit = self._host.work(partial(branches.prepare, xid))
         except ProviderError:  # it was told
-            self._asked_branch = None
+            self._asked.pop(xid, None)
             raise
-        self._asked_branch = None  # no call from here on: who is interrupted before asks again, and is told
+        if xid in self._asked:
+            del self._asked[xid]  # with no call from here on: who is interrupted before asks again, and is told
         return needs_commit
+
+    def _note_asked(self, xid: Xid, branch: Branch | None) -> None:
+        """Note what a call about `xid` is about, so that the next one knows it if this one is not told what became of it."""
+        if branch is None:
+            self._asked.pop(xid, None)
+        else:
+            self._asked[xid] = branch
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         branches = self._branches()
-        asked, found = self._asked_branch, branches.find(xid)
-        over = asked if found is None and asked is not None and asked.xid == xid else None
+        asked, found = self._asked.get(xid), branches.find(xid)
+        over = asked if found is None else None
         if over is not None and not one_phase and over.unit.state is not UnitState.COMMITTED:
             over = None  # somebody has rolled it back: there is no such branch any more
-        self._asked_branch = over or found
+        self._note_asked(xid, over or found)
         try:
             if over is not None:
                 _tell_committed(over)
@@ -326,11 +335,12 @@ class VmTransactions(ProviderSession):
                 self._host.work(partial(branches.commit, xid, one_phase=one_phase))
         except BranchError as error:
             if error.failure is not BranchFailure.UNREACHABLE:  # it was told
-                self._asked_branch = None
+                self._asked.pop(xid, None)
             raise
         with suppress(ProviderError):  # it is committed; who sends next is told that there is no room
             self._host.store.relieve()
-        self._asked_branch = None  # no call from here on: as in `xa_prepare`
+        if xid in self._asked:
+            del self._asked[xid]  # with no call from here on: as in `xa_prepare`
 
     def xa_rollback(self, xid: Xid) -> None:
         self._host.work(partial(self._branches().rollback, xid))

@@ -13,6 +13,7 @@ from pyjms.api.xa import XAException, XAResource
 from pyjms.runtime.xa import JmsXAConnection, JmsXASession, RecoveredXid, XAConnectionFactory
 from pyjms.spi.xid import Xid
 from pyjms_provider.broker import stop_broker
+from pyjms_provider.core.paging import PagingMessageStore
 from tests.provider.interruptions import Interruption, each_interruption
 
 NAME = "interrupted-calls"
@@ -195,6 +196,49 @@ def test_a_commit_of_a_promise(session: JmsXASession) -> None:
         assert raised.value.error_code == XAException.XAER_NOTA, f"{interruption.where}: it is told once"
 
     assert each_interruption(attempt, *FILES) > 5
+
+
+def test_calls_about_another_branch_before_those_that_are_made_again(session: JmsXASession) -> None:
+    """A session remembered one branch alone: what became of the first one was a call at a wrong time, or about no branch."""
+    work = Work(session)
+
+    def attempt(interruption: Interruption) -> None:
+        xid, other, is_prepared = work.branch(), work.branch(), False
+        with suppress(KeyboardInterrupt), interruption():
+            work.resource.prepare(xid)
+            is_prepared = True
+            work.resource.commit(xid, one_phase=False)
+        work.resource.prepare(other)
+        work.resource.commit(other, one_phase=False)
+        if interruption.where is None:
+            return
+        if not is_prepared:
+            work.resource.prepare(xid)
+        work.resource.commit(xid, one_phase=False)
+
+    assert each_interruption(attempt, *FILES) > 5
+
+
+def test_a_name_that_is_given_once_more_is_another_branch(
+    session: JmsXASession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work(session)
+    xid = work.branch()
+    work.resource.prepare(xid)
+
+    def committed(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PagingMessageStore, "relieve", committed)  # what follows a commit
+    with pytest.raises(KeyboardInterrupt):
+        work.resource.commit(xid, one_phase=False)
+    work.resource.start(xid, XAResource.TMNOFLAGS)
+    work.resource.end(xid, XAResource.TMSUCCESS)
+    work.resource.rollback(xid)
+    with pytest.raises(XAException) as raised:
+        work.resource.commit(xid, one_phase=False)
+    assert raised.value.error_code == XAException.XAER_NOTA
 
 
 def test_a_commit_of_a_promise_that_was_rolled_back_before_it_was_made_again(

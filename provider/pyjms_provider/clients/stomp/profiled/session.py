@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import (
@@ -54,6 +54,9 @@ __all__ = ["ProfiledSession"]
 _log = logging.getLogger("pyjms.stomp")
 _PERSISTENT: Final = 2
 _GOOD_MAX: Final = 10_000
+_BranchVerb: TypeAlias = (
+    verbs.EndBranch | verbs.PrepareBranch | verbs.CommitBranch | verbs.RollbackBranch | verbs.ForgetBranch
+)
 _LEFT_AS: Final = {
     verbs.BeginMode.NEW: verbs.EndMode.FAIL,
     verbs.BeginMode.JOIN: verbs.EndMode.SUCCESS,
@@ -82,8 +85,8 @@ class ProfiledSession(ProviderSession):
         """Whether the transaction has acknowledged a message of a lost connection, which comes again."""
         self._committing: Question | None = None
         """What ends the open transaction, if whoever asked for that was interrupted."""
-        self._question: Question | None = None
-        """The last call about a branch, if its answer was not heard."""
+        self._asked: dict[tuple[Xid, type[_BranchVerb]], Question] = {}
+        """The last call of each kind about a branch, if its answer was not heard."""
         self._timeout_s = 0
         self._closed = False
         self._ending = Ending()
@@ -439,7 +442,9 @@ class ProfiledSession(ProviderSession):
         self._check_open()
         epoch = self.connection.link.current()
         verb = verbs.BeginBranch(session=self.name, xid=xid, mode=mode, timeout_s=self._timeout_s)
-        self._question = None
+        for about in [*self._asked]:
+            if xid in about:  # of one that had this name before
+                self._asked.pop(about, None)
         try:
             epoch.ask(verb.write(), late=lambda _: self._started_late(epoch, verb))
         except (InterruptedLinkError, UnansweredError) as error:
@@ -500,23 +505,27 @@ class ProfiledSession(ProviderSession):
     def xa_get_timeout(self) -> int:
         return self._timeout_s or self.connection.transaction_timeout_s
 
-    def _branch(self, verb: verbs.Verb, read: Callable[[Frame], bool] = lambda _: True) -> bool:
-        """Ask what changes a branch; return what the answer says. If the last call asked the same and did not hear that, it is waited for: it is done once."""
+    def _branch(self, verb: _BranchVerb, read: Callable[[Frame], bool] = lambda _: True) -> bool:
+        """Ask what changes a branch; return what the answer says. If the last call of its kind about the branch asked the same and did not hear that,
+        it is waited for: it is done once, whatever other threads ask meanwhile.
+        """
         self._check_open()
-        epoch, question = self.connection.link.current(), self._question
+        epoch, about = self.connection.link.current(), (verb.xid, type(verb))
+        question = self._asked.get(about)
         if question is None or not question.is_about(epoch, verb):
-            question = self._question = Question(epoch, verb)
+            question = self._asked[about] = Question(epoch, verb)
         try:
             said = read(epoch.ask_once(question, verb.write()))
         except UnansweredError as error:
             raise _unreachable(error) from error
         except InterruptedLinkError as error:
-            self._question = None
+            self._asked.pop(about, None)
             raise _unreachable(error) from error
         except ProviderError:
-            self._question = None
+            self._asked.pop(about, None)
             raise
-        self._question = None
+        if about in self._asked:
+            del self._asked[about]  # with no call from here on: who is interrupted before asks again, and is told
         return said
 
     # Asking
@@ -549,6 +558,7 @@ class ProfiledSession(ProviderSession):
         with self._lock:
             self.epoch = None
         self._good.clear()
+        self._asked.clear()
 
     def enter(self, epoch: Epoch) -> None:
         """Hear that the broker knows the session in this epoch, perhaps after who makes all anew has said so of a later one."""

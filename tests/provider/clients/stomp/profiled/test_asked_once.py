@@ -41,6 +41,12 @@ CALLS: dict[str, Callable[[ProfiledSession], object]] = {
     "ABORT": lambda session: session.xa_rollback(XID),
     "FORGET": lambda session: session.xa_forget(XID),
 }
+ASK_OTHER: dict[str, Callable[[ProfiledSession], object]] = {
+    "PREPARE": lambda session: session.xa_prepare(OTHER),
+    "COMMIT": lambda session: session.xa_commit(OTHER),
+    "ABORT": lambda session: session.xa_rollback(OTHER),
+    "FORGET": lambda session: session.xa_forget(OTHER),
+}
 
 
 def answer(peer: Peer, frame: Frame) -> None:
@@ -129,6 +135,37 @@ def test_another_question_is_asked() -> None:
             with pytest.raises(BranchError):
                 session.xa_end(xid)
         assert peer.wait_for("END", 2).headers["xid"] != peer.of("END")[0].headers["xid"]
+
+
+@pytest.mark.parametrize("command", ["PREPARE", "COMMIT", "ABORT", "FORGET"])
+def test_what_other_threads_ask_of_other_branches_makes_no_second_question_of_it(command: str) -> None:
+    """The second time the branch was not known any more (XAER_NOTA), as the first one had been done."""
+    with Peer(unanswered={command}) as peer, linked(peer, options=NO_BEATS) as connection:
+        session = connection.open_session(transacted=True)
+        hasten(connection.link, timeout_ms=1)
+        for ask in (CALLS[command], lambda session: session.xa_end(XID), ASK_OTHER[command]):
+            with suppress(BranchError):
+                ask(session)
+        hasten(connection.link, timeout_ms=10_000)
+        peer.wait_for(command, 2)
+        for frame in peer.of(command):
+            answer(peer, frame)
+        for ask in (ASK_OTHER[command], CALLS[command]):
+            ask(session)
+        assert len({frame.headers["xid"] for frame in peer.of(command)}) == len(peer.of(command))
+
+
+def test_a_branch_of_the_same_name_is_asked_anew() -> None:
+    with Peer(unanswered={"ABORT"}) as peer, linked(peer, options=NO_BEATS) as connection:
+        session = connection.open_session(transacted=True)
+        hasten(connection.link, timeout_ms=1)
+        with pytest.raises(BranchError):
+            session.xa_rollback(XID)
+        hasten(connection.link, timeout_ms=10_000)
+        session.xa_start(XID)
+        peer.before_answer = lambda _, frame: answer(peer, frame) if frame.command == "ABORT" else None
+        session.xa_rollback(XID)
+        assert len(peer.of("ABORT")) == 2
 
 
 def test_a_branch_that_has_acknowledged_what_comes_again_fails_also_when_its_end_is_asked_for_twice() -> None:
