@@ -31,7 +31,7 @@ from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import CapabilityError, ConnectionLostError, ProviderError
-from pyjms.spi.provider import ConnectRequest, Provider
+from pyjms.spi.provider import ConnectRequest, Provider, ProviderSession
 
 __all__ = ["JmsConnection"]
 
@@ -147,11 +147,21 @@ class JmsConnection(Connection):
         mode = _mode(transacted, acknowledge_mode)
         if mode is AcknowledgeMode.SESSION_TRANSACTED:
             self.require(Capability.TRANSACTIONS, "transacted sessions")
-        with mapped_errors:
-            provider_session = self._provider.open_session(transacted=mode is AcknowledgeMode.SESSION_TRANSACTED)
-        session = kind(self, mode, provider_session)
-        self._take_in(session, self._sessions)
-        session.begin_delivery()
+        provider_session: ProviderSession | None = None
+        session: _Session | None = None
+        try:
+            with mapped_errors:
+                provider_session = self._provider.open_session(transacted=mode is AcknowledgeMode.SESSION_TRANSACTED)
+            session = kind(self, mode, provider_session)
+            self._take_in(session, self._sessions)
+            session.begin_delivery()
+        except BaseException:  # the thread was interrupted, perhaps: nobody has it
+            with suppress(JMSException, ProviderError):  # the connection ends it
+                if session is not None:
+                    session.shut_down()
+                elif provider_session is not None:
+                    provider_session.close()
+            raise
         return session
 
     def create_connection_consumer(

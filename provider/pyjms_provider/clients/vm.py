@@ -108,11 +108,17 @@ class VmConnection(ProviderConnection):
             self._client_id = client_id
 
     def open_session(self, *, transacted: bool) -> VmSession:
-        with self._lock:
-            self._check_open()
-            name = f"{self._connection_id}/{next(self._numbers)}"
-            session = VmSession(self, name, transacted=transacted, is_delivering=self._started)
-            self._sessions[session] = None
+        session: VmSession | None = None
+        try:
+            with self._lock:
+                self._check_open()
+                name = f"{self._connection_id}/{next(self._numbers)}"
+                session = VmSession(self, name, transacted=transacted, is_delivering=self._started)
+                self._sessions[session] = None
+        except BaseException:  # the thread was interrupted, and nobody has it
+            if session is not None:
+                self.forget(session)
+            raise
         return session
 
     def start(self) -> None:

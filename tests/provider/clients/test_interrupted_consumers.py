@@ -1,4 +1,4 @@
-"""The main thread is interrupted at each place at which a consumer is made or closed: the next call does it, and nothing stays that nobody has."""
+"""The main thread is interrupted at each place at which a session is made, or a consumer made or closed: the next call does it, and nothing stays that nobody has."""
 
 from __future__ import annotations
 
@@ -39,6 +39,24 @@ def assert_empty(session: Session, interruption: Interruption) -> None:
     assert not session._consumers, interruption.where
     assert not beneath._consumers, interruption.where
     assert not beneath._receiving._targets, interruption.where
+
+
+def test_a_session_whose_making_was_interrupted_is_in_no_table(session: Session) -> None:
+    """It stayed there until the connection was closed."""
+    assert isinstance(session, JmsSession)
+    connection, beneath = session.connection, session.provider_session
+    assert isinstance(beneath, VmSession)
+
+    def attempt(interruption: Interruption) -> None:
+        made: Session | None = None
+        with suppress(KeyboardInterrupt), interruption():
+            made = connection.create_session()
+        if made is not None:
+            made.close()
+        assert list(connection._sessions) == [session], interruption.where
+        assert list(beneath._connection._sessions) == [beneath], interruption.where
+
+    assert each_interruption(attempt, *FILES, "clients/vm.py", "runtime/connection.py") > 5
 
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)

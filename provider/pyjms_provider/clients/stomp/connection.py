@@ -191,10 +191,16 @@ class StompConnection(ProviderConnection):
                 raise ResourceError(f"the connection was lost while it was set up: {error}") from error
 
     def open_session(self, *, transacted: bool) -> StompSession:
-        with self._lock:
-            self._check_open()
-            session = StompSession(self, f"{self._connection_id}-{next(self._numbers)}", transacted=transacted)
-            self._sessions[session] = None
+        session: StompSession | None = None
+        try:
+            with self._lock:
+                self._check_open()
+                session = StompSession(self, f"{self._connection_id}-{next(self._numbers)}", transacted=transacted)
+                self._sessions[session] = None
+        except BaseException:  # the thread was interrupted, and nobody has it
+            if session is not None:
+                self.forget_session(session)
+            raise
         return session
 
     def start(self) -> None:

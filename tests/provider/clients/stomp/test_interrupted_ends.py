@@ -97,6 +97,21 @@ def test_a_consumer_whose_end_was_interrupted_ends_with_the_next_call(
     assert each_interruption(attempt, *FILES) > 20
 
 
+def test_a_session_whose_making_was_interrupted_is_in_no_table() -> None:
+    """It stayed there until the connection was closed."""
+    with FakeBroker(CLASSIC) as broker, connected(broker) as connection:
+
+        def attempt(interruption: Interruption) -> None:
+            made: StompSession | None = None
+            with suppress(KeyboardInterrupt), interruption():
+                made = connection.open_session(transacted=False)
+            if made is not None:
+                made.close()
+            assert not connection._sessions, interruption.where
+
+        assert each_interruption(attempt, *FILES) > 3
+
+
 def test_a_durable_subscription_may_be_taken_up_after_an_interrupted_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its name was in use for good after a Ctrl-C while the answer to UNSUBSCRIBE was waited for."""
     news = Address(AddressKind.TOPIC, "news")
