@@ -136,6 +136,26 @@ def test_one_that_is_interrupted_ends_at_the_broker_and_is_forgotten(what: str) 
     assert each_interruption(attempt, *(f"clients/stomp/{name}.py" for name in names)) > 5
 
 
+def test_one_of_a_pyjms_broker_that_is_interrupted_as_it_begins_is_forgotten() -> None:
+    def attempt(interruption: Interruption) -> None:
+        with Peer() as broker:
+            connection: Any = StompProvider().connect(request_of(broker), Events())
+            show_one(broker)
+            messages = connection.open_session(transacted=False).browse(ORDERS, None)
+            epoch = connection.link.current()
+            with suppress(KeyboardInterrupt), interruption():
+                next(messages)
+            messages.close()
+            if connection.link.current() is epoch:  # else nothing of it is in the next one
+                is_done = Event()
+                epoch.call_soon(is_done.set)  # after what else the I/O thread has to do
+                assert is_done.wait(PATIENCE_S)
+            assert not connection._receivers, interruption.where
+            connection.close()
+
+    assert each_interruption(attempt, "clients/stomp/profiled/browser.py", "clients/stomp/profiled/connection.py") > 5
+
+
 def test_one_that_nobody_begins_is_not_kept() -> None:
     with FakeBroker() as broker, connected(broker) as connection:
         session = connection.open_session(transacted=False)

@@ -66,9 +66,9 @@ class ProfiledBrowser:
     def messages(self) -> Iterator[Delivery]:
         """Yield what is in the queue. Raises `ResourceError` when the connection is lost or the broker silent."""
         epoch = self._connection.link.current()
-        self._connection.remember(self)
         with epoch.looking(partial(self._end, epoch)):
             try:
+                self._connection.remember(self)
                 epoch.ask(self._verb().write())
                 self._grant(epoch, _WINDOW)
                 for taken, frame in enumerate(self._frames(), 1):
