@@ -132,6 +132,9 @@ class ProfiledConsumer(ProviderConsumer):
             self._epoch = None
             self._arrived.clear()
             self._credit = self._revocations = 0
+        if self._is_closed:  # who closed it was interrupted, and nothing comes for it any more
+            self._connection.forget(self)
+            self._session.forget(self)
 
     def arrived(self, epoch: Epoch, frame: Frame) -> None:
         """Put messages away, or give them back if nobody wants them any more. The I/O thread."""
@@ -332,6 +335,8 @@ class ProfiledConsumer(ProviderConsumer):
             raise
         except BaseException:
             self._is_cut = True
+            if self._is_closed:  # perhaps nobody calls again, and what the broker pushes would stay here
+                self._connection.link.newest.take_back(verbs.Unsubscribe(id=self.name).write(), self._let_go)
             raise
         self._is_cut = False
 
@@ -344,15 +349,21 @@ class ProfiledConsumer(ProviderConsumer):
             _log.debug("consumer %s ended with its connection: %s", self.name, error)
         except ProviderError as error:
             refusal = error
-        # With the answer all has come that the broker had pushed. Until then it is known here: also if this is interrupted before.
+        self._let_go()
+        if refusal is not None and not is_again:
+            raise refusal
+        self._wait_for_returned()
+
+    def _let_go(self) -> None:
+        """Give back what was not handed out: with the answer to its end all has come that the broker had pushed. Until then it is known here.
+
+        Any thread. May be repeated.
+        """
         self._connection.forget(self)
         with self._lock:
             self._return(keep=0)
         self._speak()
         self._session.forget(self)
-        if refusal is not None and not is_again:
-            raise refusal
-        self._wait_for_returned()
 
     def _wait_for_returned(self) -> None:
         """Let no consumer that is made from now on get what follows first."""

@@ -119,6 +119,29 @@ def test_what_was_not_handed_out_goes_back_though_that_was_interrupted(end: Call
     assert each_interruption(attempt, *FILES) > 10
 
 
+def test_what_was_not_handed_out_goes_back_though_nobody_closes_again() -> None:
+    """It stayed with the session until that was closed."""
+
+    def attempt(interruption: Interruption) -> None:
+        told = Told()
+        with Peer() as peer, linked(peer) as connection:
+            session = connection.open_session(transacted=False)
+            consumer, epoch = consumer_of(session, told), connection.link.current()
+            prefetch(peer, consumer, told, 3)
+            with suppress(KeyboardInterrupt), interruption():
+                consumer.close()
+            for _ in range(2):  # with each answer all has come that was answered before
+                connection.create_temporary(ORDERS.kind)
+            if consumer.is_open:  # it was interrupted before it began
+                return
+            assert not connection._receivers, interruption.where
+            assert not session._consumers, interruption.where
+            if connection.link.current() is epoch:  # else it is the broker's again
+                assert "1-3" in {frame.headers["ids"] for frame in peer.of("RETURN")}, interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
 @pytest.mark.parametrize("is_made_again", [True, False])
 def test_nothing_is_withdrawn_for_good_by_an_interrupted_recover(*, is_made_again: bool) -> None:
     """What two consumers had prefetched stayed with the session; where something else was done next, they were sent nothing any more."""
@@ -207,7 +230,7 @@ def test_what_comes_when_nobody_waits_goes_back_after_an_interrupted_look_too() 
 @pytest.mark.parametrize("ended", ["consumer", "session"])
 def test_what_is_on_its_way_while_a_close_is_interrupted_goes_back(ended: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It found no consumer any more, and stayed with the session until that was closed."""
-    with Peer() as peer, linked(peer) as connection:
+    with Peer(unanswered={"UNSUBSCRIBE"}) as peer, linked(peer) as connection:
         session = connection.open_session(transacted=False)
         consumer = consumer_of(session)
 
@@ -220,6 +243,10 @@ def test_what_is_on_its_way_while_a_close_is_interrupted_goes_back(ended: str, m
             consumer.close()
         assert session.consumers() == []
         peer.deliver_to(consumer, 1)
+        peer.wait_for("UNSUBSCRIBE", 2)
+        peer.unanswered.discard("UNSUBSCRIBE")
+        for frame in peer.of("UNSUBSCRIBE"):
+            peer.push(Frame("RECEIPT", {"receipt-id": frame.headers["receipt"]}))
         (consumer if ended == "consumer" else session).close()
         assert peer.wait_for("RETURN").headers["ids"] == "1"
         assert not connection._receivers
