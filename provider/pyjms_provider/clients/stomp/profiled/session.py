@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import (
@@ -30,6 +30,7 @@ from pyjms_provider.clients.stomp.epoch import (
     lost_while_sent,
     may_be_made,
 )
+from pyjms_provider.clients.stomp.profiled.branch_questions import BranchQuestions, unreachable
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
 from pyjms_provider.clients.stomp.profiled.pipelines import stage_verb
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from pyjms.spi.replay import StageName
     from pyjms.spi.selector import Selector
     from pyjms_provider.clients.stomp.epoch import Epoch
+    from pyjms_provider.clients.stomp.profiled.branch_questions import BranchVerb
     from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
     from pyjms_provider.protocols.stomp.frames import Frame
 
@@ -54,9 +56,6 @@ __all__ = ["ProfiledSession"]
 _log = logging.getLogger("pyjms.stomp")
 _PERSISTENT: Final = 2
 _GOOD_MAX: Final = 10_000
-_BranchVerb: TypeAlias = (
-    verbs.EndBranch | verbs.PrepareBranch | verbs.CommitBranch | verbs.RollbackBranch | verbs.ForgetBranch
-)
 _LEFT_AS: Final = {
     verbs.BeginMode.NEW: verbs.EndMode.FAIL,
     verbs.BeginMode.JOIN: verbs.EndMode.SUCCESS,
@@ -85,8 +84,7 @@ class ProfiledSession(ProviderSession):
         """Whether the transaction has acknowledged a message of a lost connection, which comes again."""
         self._committing: Question | None = None
         """What ends the open transaction, if whoever asked for that was interrupted."""
-        self._asked: dict[tuple[Xid, type[_BranchVerb]], Question] = {}
-        """The last call of each kind about a branch, if its answer was not heard."""
+        self._questions = BranchQuestions()
         self._timeout_s = 0
         self._closed = False
         self._ending = Ending()
@@ -442,13 +440,11 @@ class ProfiledSession(ProviderSession):
         self._check_open()
         epoch = self.connection.link.current()
         verb = verbs.BeginBranch(session=self.name, xid=xid, mode=mode, timeout_s=self._timeout_s)
-        for about in [*self._asked]:
-            if xid in about:  # of one that had this name before
-                self._asked.pop(about, None)
+        self._questions.forget(xid)
         try:
             epoch.ask(verb.write(), late=lambda _: self._started_late(epoch, verb))
         except (InterruptedLinkError, UnansweredError) as error:
-            raise _unreachable(error) from error
+            raise unreachable(error) from error
         self._unit, self._is_doomed = epoch, False
 
     def _started_late(self, epoch: Epoch, verb: verbs.BeginBranch) -> None:
@@ -492,7 +488,7 @@ class ProfiledSession(ProviderSession):
         try:
             answer = self.connection.link.current().ask(verbs.RecoverBranches(session=self.name).write())
         except (InterruptedLinkError, UnansweredError) as error:
-            raise _unreachable(error) from error
+            raise unreachable(error) from error
         return Recovered.read(answer.headers).xids
 
     def xa_forget(self, xid: Xid) -> None:
@@ -505,28 +501,10 @@ class ProfiledSession(ProviderSession):
     def xa_get_timeout(self) -> int:
         return self._timeout_s or self.connection.transaction_timeout_s
 
-    def _branch(self, verb: _BranchVerb, read: Callable[[Frame], bool] = lambda _: True) -> bool:
-        """Ask what changes a branch; return what the answer says. If the last call of its kind about the branch asked the same and did not hear that,
-        it is waited for: it is done once, whatever other threads ask meanwhile.
-        """
+    def _branch(self, verb: BranchVerb, read: Callable[[Frame], bool] = lambda _: True) -> bool:
+        """Ask what changes a branch, as `BranchQuestions.ask`."""
         self._check_open()
-        epoch, about = self.connection.link.current(), (verb.xid, type(verb))
-        question = self._asked.get(about)
-        if question is None or not question.is_about(epoch, verb):
-            question = self._asked[about] = Question(epoch, verb)
-        try:
-            said = read(epoch.ask_once(question, verb.write()))
-        except UnansweredError as error:
-            raise _unreachable(error) from error
-        except InterruptedLinkError as error:
-            self._asked.pop(about, None)
-            raise _unreachable(error) from error
-        except ProviderError:
-            self._asked.pop(about, None)
-            raise
-        if about in self._asked:
-            del self._asked[about]  # with no call from here on: who is interrupted before asks again, and is told
-        return said
+        return self._questions.ask(self.connection.link.current(), verb, read)
 
     # Asking
 
@@ -558,7 +536,7 @@ class ProfiledSession(ProviderSession):
         with self._lock:
             self.epoch = None
         self._good.clear()
-        self._asked.clear()
+        self._questions.clear()
 
     def enter(self, epoch: Epoch) -> None:
         """Hear that the broker knows the session in this epoch, perhaps after who makes all anew has said so of a later one."""
@@ -592,16 +570,6 @@ class ProfiledSession(ProviderSession):
         if self._closed:
             raise ClosedError(f"session {self.name} is closed")
         self.connection.link.check_open()
-
-
-def _unreachable(error: InterruptedLinkError | UnansweredError) -> BranchError:
-    """Return how XA says that nobody knows what became of a branch."""
-    reason = (
-        error.reason
-        if isinstance(error, UnansweredError)
-        else f"the connection was lost ({error}): it is not known what became of the branch"
-    )
-    return BranchError(reason, BranchFailure.UNREACHABLE)
 
 
 def _ids(received: Sequence[ReceivedMessage]) -> DeliveryIds:

@@ -29,6 +29,7 @@ from tests.provider.interruptions import Interruption, each_interruption
 XID, OTHER = Xid(1, b"g", b"b"), Xid(1, b"g", b"c")
 UNIT, SECOND = StageName("sink", 0, 0, "a"), StageName("sink", 0, 0, "b")
 FILES = (
+    "clients/stomp/profiled/branch_questions.py",
     "clients/stomp/profiled/session.py",
     "clients/stomp/epoch.py",
     "clients/stomp/wire.py",
