@@ -26,14 +26,12 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.kept_queue import KeptQueue
-    from pyjms_provider.core.reference import MessageReference, ReferenceId
+    from pyjms_provider.core.reference import MessageReference
 
 __all__ = ["PagedQueue"]
 
 _READ_AHEAD: Final = 64
 """So many messages are brought back into memory together with one that is wanted."""
-_LOADS_OF_ONE: Final = 16
-"""So often one is brought back in one poll: then what must be looked at together does not fit into memory."""
 _GONE: Final = (
     "the message cannot be had: it was given back as its session was closed, or it was damaged and set aside; "
     "the broker's log tells"
@@ -78,12 +76,6 @@ class PagedQueue(PushingChannel):
             self._store.relieve()  # before, as what is loaded now is wanted next
         for unreadable in self._read([reference, *following]):
             self._set_aside(unreadable)
-
-    def _load_once_more(self, reference: MessageReference, loads: dict[ReferenceId, int]) -> bool:
-        """Do so for one poll; return whether it is in vain: the message has left memory each time before it was looked at."""
-        self._load(reference)
-        times = loads[reference.id] = loads.get(reference.id, 0) + 1
-        return times > _LOADS_OF_ONE
 
     def _set_aside(self, reference: MessageReference) -> None:
         """Let go of a message that cannot be read; the journal has reported and kept what there is of it."""

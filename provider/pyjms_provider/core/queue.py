@@ -39,6 +39,7 @@ __all__ = ["Queue"]
 
 _EVALUATIONS = 256  # selector evaluations in one stretch, so that a long backlog does not keep the lock
 _STRETCHES_AT_ONCE = 16  # some milliseconds: a change of threads is little beside it
+_LOADS_OF_ONE = 16  # so often a message is loaded in one pull
 
 
 # Looking up a member of an enumeration costs more than a global name.
@@ -259,48 +260,36 @@ class Queue(RestorableQueue, SettlingQueue):
         delivery: Delivery | None = None
         woken: Sequence[Consumer] = ()
         found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = None
-        in_vain, stretches = False, 0
-        loads: dict[ReferenceId, int] = {}
+        search: _Search | None = None
         try:
             while True:
-                try:
-                    with self._lock:
-                        session = consumer.session
-                        if consumer.place is _REMOVED or not session.is_delivering:
-                            consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
-                            return None
-                        if in_vain:
-                            woken = self._found_nothing(consumer, or_wait, gave_up=True)
-                            break
-                        if consumer.cursor is None and not self._manager.weighs:
-                            found = self._ordering.take_first()
-                            by_rules = False
-                        else:
-                            found = self._take(consumer)
-                            by_rules = self._rules is not None
-                        if found is None:
-                            woken = self._found_nothing(consumer, or_wait)
-                            break
-                        if found is UNFINISHED:
-                            stretches = _next_stretch(stretches, at_once)
-                            continue
-                        if found.reference.expiration_ms and self._drop_if_expired(found, consumer):
-                            continue
+                with self._lock:
+                    session = consumer.session
+                    if consumer.place is _REMOVED or not session.is_delivering:
+                        consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
+                        return None
+                    if consumer.cursor is None and not self._manager.weighs:
+                        found = self._ordering.take_first()
+                    else:
+                        search = search or _Search(self._load, at_once=at_once)
+                        found = self._take_on(consumer, search)
+                    if found is None:
+                        woken = self._found_nothing(consumer, or_wait, search)
+                        break
+                    if found is not UNFINISHED and not (
+                        found.reference.expiration_ms and self._drop_if_expired(found, consumer)
+                    ):
                         tag = found if consumer.acquires else None
                         count = found.delivery_count + 1 if tag is None else self._state.deliver(tag, session, consumer)
                         if self._all_in_memory:
                             delivery = Delivery(self._store.retrieve(found.reference), count, count > 1, tag)
                         else:
                             delivery = self._make_delivery(found.reference, count, tag)
-                        if by_rules:
-                            woken = self._note_taken(consumer, found, delivery)
-                        if or_wait and consumer.wants_wake_ups:
-                            woken = [*woken, *self._end_wait(consumer)]
+                        if search is not None or (or_wait and consumer.wants_wake_ups):
+                            woken = self._note_delivered(consumer, found, delivery, or_wait)
                         break
-                except NotInMemoryError as elsewhere:  # a selector asks for what is not there
-                    if at_once:
-                        raise
-                    in_vain = self._load_once_more(elsewhere.reference, loads)
+                if found is UNFINISHED and search is not None:
+                    search.go_on()
             for other in woken:
                 other.notify_work()
         except BaseException as error:
@@ -397,14 +386,22 @@ class Queue(RestorableQueue, SettlingQueue):
         manager.notify(consumer)
         return (consumer,)
 
+    def _note_delivered(
+        self, consumer: Consumer, entry: QueueEntry, delivery: Delivery, or_wait: bool
+    ) -> Sequence[Consumer]:
+        """Note who has got a message, and that it waits no longer; return whom to wake besides."""
+        woken = () if self._rules is None else self._note_taken(consumer, entry, delivery)
+        return [*woken, *self._end_wait(consumer)] if or_wait and consumer.wants_wake_ups else woken
+
     def _end_wait(self, consumer: Consumer) -> Sequence[Consumer]:
         """Note that a consumer has got what it waited for; return whom to wake in its place."""
         consumer.wants_wake_ups = False
         return self._successors() if self._manager.end_interest(consumer) else ()
 
-    def _found_nothing(self, consumer: Consumer, or_wait: bool, *, gave_up: bool = False) -> Sequence[Consumer]:
-        """Return whom to wake because a woken consumer found nothing while messages remain for others; `gave_up`: without looking at all."""
+    def _found_nothing(self, consumer: Consumer, or_wait: bool, search: _Search | None) -> Sequence[Consumer]:
+        """Return whom to wake because a woken consumer found nothing while messages remain for others."""
         woken: Sequence[Consumer] = ()
+        gave_up = search is not None and search.is_in_vain
         if consumer.place is _NOTIFIED:
             manager = self._manager
             if manager.interested_count and self._ordering:
@@ -439,6 +436,16 @@ class Queue(RestorableQueue, SettlingQueue):
         finally:
             if taken or not isinstance(error, Exception):
                 self._make_up()
+
+    def _take_on(self, consumer: Consumer, search: _Search) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Do as `_take`; what is not in memory is left to `search`, which goes on without the lock."""
+        if search.is_in_vain:
+            return None
+        try:
+            return self._take(consumer)
+        except NotInMemoryError as elsewhere:
+            search.elsewhere = elsewhere
+            return UNFINISHED
 
     def _take(self, consumer: Consumer) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the next message for a consumer that has a selector, only looks, or has rivals of higher priority."""
@@ -480,6 +487,7 @@ class Queue(RestorableQueue, SettlingQueue):
         return order.take_matching(cursor, permits, _EVALUATIONS)
 
     def _drop_if_expired(self, entry: QueueEntry, consumer: Consumer) -> bool:
+        """Return whether a message that was taken has expired, and is out of the queue."""
         if not is_expired(entry.reference, self._clock.time_ms()):
             return False
         if not consumer.acquires:
@@ -491,8 +499,32 @@ class Queue(RestorableQueue, SettlingQueue):
         return True
 
 
-def _next_stretch(stretches: int, at_once: bool) -> int:
-    """Return how many stretches of evaluations a poll has had. Raises `NotAtOnceError` if it must not go on."""
-    if at_once and stretches + 1 == _STRETCHES_AT_ONCE:
-        raise NotAtOnceError
-    return stretches + 1
+class _Search:
+    """What one pull has spent on finding a message by a selector, or the one whose turn it is."""
+
+    __slots__ = ("_at_once", "_load", "_loads", "_stretches", "elsewhere", "is_in_vain")
+
+    def __init__(self, load: Callable[[MessageReference], None], *, at_once: bool) -> None:
+        self._load = load
+        self._at_once = at_once
+        self._stretches = 0
+        self._loads: dict[ReferenceId, int] = {}
+        self.elsewhere: NotInMemoryError | None = None
+        """The message that a selector asks for, and that must be loaded first."""
+        self.is_in_vain = False
+        """Whether what must be looked at together does not fit into memory: a message has left that each time before it was looked at."""
+
+    def go_on(self) -> None:
+        """Have more looked at. Raises `NotAtOnceError` if the pull must not wait, and that would take a while; `ResourceError`."""
+        elsewhere, self.elsewhere = self.elsewhere, None
+        if elsewhere is None:
+            self._stretches += 1
+            if self._at_once and self._stretches == _STRETCHES_AT_ONCE:
+                raise NotAtOnceError
+        elif self._at_once:
+            raise elsewhere
+        else:
+            wanted = elsewhere.reference
+            self._load(wanted)
+            self._loads[wanted.id] = self._loads.get(wanted.id, 0) + 1
+            self.is_in_vain = self._loads[wanted.id] > _LOADS_OF_ONE
