@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -32,6 +32,9 @@ from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import note
 from pyjms.spi.words import counted
 
+if TYPE_CHECKING:
+    from pyjms.spark.pipelines import Rules
+
 __all__ = ["EXAMPLES", "route_command"]
 
 EXAMPLES: Final = (
@@ -46,6 +49,8 @@ _Source: TypeAlias = Annotated[str, typer.Argument(help="queue:NAME or topic:NAM
 _Group: TypeAlias = Annotated[
     str, typer.Option(help="The name under which the broker holds what is not routed yet.", metavar="NAME")
 ]
+_Checkpoint: TypeAlias = Annotated[str, typer.Option(help="Where Spark notes how far it is.", metavar="DIR")]
+_Every: TypeAlias = Annotated[str, typer.Option(help="How often a batch is routed.", metavar="SPAN")]
 _DryRun: TypeAlias = Annotated[
     bool, typer.Option("--dry-run", help="Say where what waits now would go, and change nothing.")
 ]
@@ -58,11 +63,9 @@ def route_command(
     group: _Group = "route",
     subscription: Subscription = None,
     client_id: ClientId = None,
-    checkpoint: Annotated[
-        str, typer.Option(help="Where Spark notes how far it is.", metavar="DIR")
-    ] = "route-checkpoint",
+    checkpoint: _Checkpoint = "route-checkpoint",
     once: Once = False,
-    every: Annotated[str, typer.Option(help="How often a batch is routed.", metavar="SPAN")] = "1 second",
+    every: _Every = "1 second",
     batch: Batch = MESSAGES_IN_BATCH,
     fail_on_data_loss: FailOnDataLoss = True,
     metrics: MetricsTo = None,
@@ -75,12 +78,9 @@ def route_command(
 
     What no rule wants goes to the queue NAME.undeliverable. Exit code: 0 ended in order, 1 it broke off, 2 it cannot be done as asked.
     """
-    from pyjms.spark.pipelines import Rules, route, would_go
+    from pyjms.spark.pipelines import route, would_go
 
-    try:
-        rules = Rules(file, note)
-    except (OSError, ValueError) as error:
-        raise failure("route", f"{file}: {error}") from error
+    rules = _rules_of(file)
     made: dict[int, int] = {}
     with errors_told("route"), metering(metrics) as meter:
         check_every(every)
@@ -108,10 +108,16 @@ def route_command(
         )
         with stop_wanted() as wanted:
             moved = follow(start, wanted, "routed", partial(_hear, meter, group, made))
-    if as_json:
-        typer.echo(json.dumps({"routed": moved}))
-    else:
-        note(f"routed {counted(moved, 'message')}")
+    _tell_routed(moved, as_json)
+
+
+def _rules_of(file: Path) -> Rules:
+    from pyjms.spark.pipelines import Rules
+
+    try:
+        return Rules(file, note)
+    except (OSError, ValueError) as error:
+        raise failure("route", f"{file}: {error}") from error
 
 
 def _tell_choices(counts: Mapping[str, int], as_json: bool) -> None:
@@ -119,6 +125,13 @@ def _tell_choices(counts: Mapping[str, int], as_json: bool) -> None:
         note(f"{number:,} to {name}")
     if as_json:
         typer.echo(json.dumps(counts))
+
+
+def _tell_routed(moved: int, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"routed": moved}))
+    else:
+        note(f"routed {counted(moved, 'message')}")
 
 
 def _hear(meter: Meter, group: str, made: dict[int, int], progress: Any) -> None:
