@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Generic, TypeVar
 
 from pyjms.api.closing import Closeable
+from pyjms.api.consumer import MessageConsumer
 from pyjms.api.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.domains import QueueSession, TopicSession
 from pyjms.api.message import Message
@@ -14,6 +18,8 @@ from pyjms.messages.destinations import address_of
 from pyjms.runtime.producer import check_message
 
 __all__ = ["QueueRequestor", "TopicRequestor"]
+
+_Temporary = TypeVar("_Temporary", TemporaryQueue, TemporaryTopic)
 
 
 class QueueRequestor(Closeable, declares=True):
@@ -28,13 +34,9 @@ class QueueRequestor(Closeable, declares=True):
             raise _wrong_session("QueueRequestor", "Queue", session)
         _check_not_transacted(session)
         self._session = session
-        self._is_stale = False
-        """Whether a reply may come yet for which no request waits any more."""
         with ExitStack() as undoing:
             self._sender = undoing.enter_context(session.create_sender(queue))
-            self._reply_queue = session.create_temporary_queue()
-            undoing.callback(_delete, self._reply_queue)
-            self._receiver = session.create_receiver(self._reply_queue)
+            self._replies = _Replies(session.create_temporary_queue, session.create_receiver)
             undoing.pop_all()
 
     def request(self, message: Message) -> Message | None:
@@ -43,30 +45,13 @@ class QueueRequestor(Closeable, declares=True):
         After a request that was interrupted, or failed, that is another queue: the first one's reply is nobody's.
         """
         check_message(message)
-        if self._is_stale:
-            self._renew()
-        message.jms_reply_to = self._reply_queue
-        try:
-            self._sender.send(message)
-            return self._receiver.receive()
-        except BaseException:
-            self._is_stale = True
-            raise
-
-    def _renew(self) -> None:
-        """Wait at another temporary queue from now on. Each step may be repeated, as it may be interrupted."""
-        self._receiver.close()
-        with suppress(JMSException):  # then it goes with its connection
-            self._reply_queue.delete()
-        self._reply_queue = self._session.create_temporary_queue()
-        self._receiver = self._session.create_receiver(self._reply_queue)
-        self._is_stale = False
+        message.jms_reply_to = self._replies.destination()
+        return self._replies.receive_after(partial(self._sender.send, message))
 
     def close(self) -> None:
         """Delete the temporary queue and close the session, as JMS 1.1 asks."""
         try:
-            self._receiver.close()
-            _delete(self._reply_queue)
+            self._replies.close()
         finally:
             self._session.close()
 
@@ -83,13 +68,9 @@ class TopicRequestor(Closeable, declares=True):
             raise _wrong_session("TopicRequestor", "Topic", session)
         _check_not_transacted(session)
         self._session = session
-        self._is_stale = False
-        """Whether a reply may come yet for which no request waits any more."""
         with ExitStack() as undoing:
             self._publisher = undoing.enter_context(session.create_publisher(topic))
-            self._reply_topic = session.create_temporary_topic()
-            undoing.callback(_delete, self._reply_topic)
-            self._subscriber = session.create_subscriber(self._reply_topic)
+            self._replies = _Replies(session.create_temporary_topic, session.create_subscriber)
             undoing.pop_all()
 
     def request(self, message: Message) -> Message | None:
@@ -98,32 +79,55 @@ class TopicRequestor(Closeable, declares=True):
         After a request that was interrupted, or failed, that is another topic: the first one's reply is nobody's.
         """
         check_message(message)
-        if self._is_stale:
-            self._renew()
-        message.jms_reply_to = self._reply_topic
-        try:
-            self._publisher.publish(message)
-            return self._subscriber.receive()
-        except BaseException:
-            self._is_stale = True
-            raise
-
-    def _renew(self) -> None:
-        """Wait at another temporary topic from now on. Each step may be repeated, as it may be interrupted."""
-        self._subscriber.close()
-        with suppress(JMSException):  # then it goes with its connection
-            self._reply_topic.delete()
-        self._reply_topic = self._session.create_temporary_topic()
-        self._subscriber = self._session.create_subscriber(self._reply_topic)
-        self._is_stale = False
+        message.jms_reply_to = self._replies.destination()
+        return self._replies.receive_after(partial(self._publisher.publish, message))
 
     def close(self) -> None:
         """Delete the temporary topic and close the session, as JMS 1.1 asks."""
         try:
-            self._subscriber.close()
-            _delete(self._reply_topic)
+            self._replies.close()
         finally:
             self._session.close()
+
+
+class _Replies(Generic[_Temporary]):
+    """The temporary destination that replies come to: another one after each request that failed or was interrupted, as its reply may come yet."""
+
+    def __init__(self, make: Callable[[], _Temporary], consume: Callable[[_Temporary], MessageConsumer]) -> None:
+        self._make = make
+        self._consume = consume
+        self._is_stale = False
+        self._destination = make()
+        try:
+            self._consumer = consume(self._destination)
+        except BaseException:
+            _delete(self._destination)
+            raise
+
+    def destination(self) -> _Temporary:
+        """Return where the next reply is to be sent. Each step may be repeated, as it may be interrupted."""
+        if self._is_stale:
+            self._consumer.close()
+            with suppress(JMSException):  # then it goes with its connection
+                self._destination.delete()
+            self._destination = self._make()
+            self._consumer = self._consume(self._destination)
+            self._is_stale = False
+        return self._destination
+
+    def receive_after(self, send: Callable[[], None]) -> Message | None:
+        """Send a request; return its reply, or None if the session closes."""
+        try:
+            send()
+            return self._consumer.receive()
+        except BaseException:
+            self._is_stale = True
+            raise
+
+    def close(self) -> None:
+        """Delete the destination. May be repeated."""
+        self._consumer.close()
+        _delete(self._destination)
 
 
 def _wrong_session(requestor: str, domain: str, session: object) -> JMSException:

@@ -183,7 +183,7 @@ MUTANTS = (
         "a queue requestor names no reply queue",
         edit(
             _REQUESTOR + "QueueRequestor.request",
-            "message.jms_reply_to = self._reply_queue",
+            "message.jms_reply_to = self._replies.destination()",
             "message.jms_reply_to = None",
         ),
     ),
@@ -203,7 +203,7 @@ MUTANTS = (
         "a topic requestor names no reply topic",
         edit(
             _REQUESTOR + "TopicRequestor.request",
-            "message.jms_reply_to = self._reply_topic",
+            "message.jms_reply_to = self._replies.destination()",
             "message.jms_reply_to = None",
         ),
     ),
