@@ -2,7 +2,7 @@
 
 A *consumer* is one subscription's end at one queue. Its *target* is the broker's image of the client that consumes, with
 one consumer for each queue that it reads. Targets belong to a *session*, which holds what they pulled until it is
-settled. A wake-up goes queue → consumer → target → session; work is pulled the same way back. Who waits where the message
+settled. A wake-up goes queue → consumer → target → client; work is pulled the same way back. Who waits where the message
 comes in, and has nothing else to do, is handed it instead (decision 0610).
 
 Threads: `notify_work` is called from any thread without a lock, and does nothing but pass on. Pulling is done by the
@@ -88,7 +88,7 @@ class Consumer:
 
     def notify_work(self) -> None:
         """Hear that there may be work: pass it on to the target."""
-        self.target.notify_work(self)
+        self.target.notify_work()
 
     def hand_over(self, delivery: Delivery) -> None:
         """Hear of a message that the queue has given to the session at once: pass it on to who waits for it."""
@@ -132,10 +132,10 @@ class ConsumerTarget:
         """Whether a consumer was woken since the target last pulled in vain."""
         self._turn = 0
 
-    def notify_work(self, consumer: Consumer) -> None:
-        """Hear that a consumer wants to work: pass it on to the session."""
+    def notify_work(self) -> None:
+        """Hear that there may be work for a consumer: tell the client."""
         self.wants_work = True
-        self.session.notify_work(self)
+        self.on_ready()
 
     def pull(self) -> Delivery | None:
         """Pull one message through one of the consumers, each in its turn."""
@@ -215,10 +215,6 @@ class ConsumerSession:
         for target in targets:
             for consumer in target.consumers:
                 consumer.queue.review_interest(consumer)
-
-    def notify_work(self, target: ConsumerTarget) -> None:
-        """Hear that a target wants to work: tell its client."""
-        target.on_ready()
 
     def pull(self) -> Delivery | None:
         """Pull one message through one of the targets that want to work, each in its turn."""

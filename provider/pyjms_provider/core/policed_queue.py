@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import DestinationInUseError, ResourceError
 from pyjms.spi.words import counted
 from pyjms_provider.core.asynchronous_channel import AT_ONCE
@@ -21,7 +20,6 @@ from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
 from pyjms_provider.core.cursor import UNFINISHED
 from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.limits import RoomRequest
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.ordering import Ordering
@@ -29,7 +27,6 @@ from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.queue_rules import QueueRules, needs_rules
 from pyjms_provider.core.queue_types import make_order
 from pyjms_provider.core.shelf import check_disk
-from pyjms_provider.core.store import NotInMemoryError
 from pyjms_provider.core.stories import Happening
 
 if TYPE_CHECKING:
@@ -42,7 +39,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.cursor import Cursor
     from pyjms_provider.core.dead_letters import DeadEntry
     from pyjms_provider.core.kept_queue import KeptQueue
-    from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.store import MessageStore
 
 __all__ = ["WITHOUT_LIMITS", "PolicedQueue", "QueueFullError"]
@@ -203,30 +199,6 @@ class PolicedQueue(BuryingQueue):
 
     # Messages become available
 
-    def _hand_over(self, reference: MessageReference) -> tuple[Consumer, Delivery] | None:
-        """Give a message that has just come to the consumer whose turn it is, if that waits for it where it comes in.
-
-        Nobody is woken then. None: something is in the way, and the message takes all steps. The lock is held.
-        """
-        consumer = self._manager.next_in_turn()
-        if consumer is None or consumer.target.direct is None or consumer.cursor is not None or self._ordering:
-            return None
-        if self._receivers or not consumer.session.is_delivering:
-            return None
-        if reference.expiration_ms and is_expired(reference, self._clock.time_ms()):
-            return None
-        if reference.journaled and self.kept is not None and not self.kept.knows(reference, 1):
-            return None
-        try:
-            envelope = self._store.retrieve(reference)
-        except NotInMemoryError:
-            return None
-        if not consumer.target.direct.may_take():
-            return None
-        entry = self._state.add_delivered(self, reference, consumer.session, consumer)  # type: ignore[arg-type]  # `Queue` completes it
-        self._manager.had_turn(consumer)
-        return consumer, Delivery(envelope, 1, False, entry)
-
     def _place(self, entry: QueueEntry) -> Sequence[Consumer]:
         """Make a NEW message available, now or when it is due; return whom to wake. The lock is held."""
         due_ms = entry.reference.deliver_at_ms
@@ -353,16 +325,6 @@ class PolicedQueue(BuryingQueue):
             if entry.state is MessageState.NEW:
                 woken.extend(self._announce(entry))
         return woken
-
-    def _note_taken(self, consumer: Consumer, entry: QueueEntry, delivery: Delivery) -> Sequence[Consumer]:
-        """Note whose message a pull has found; return whom to wake besides. The lock is held."""
-        assert self._rules is not None
-        if consumer.acquires:
-            return self._rules.took(consumer, entry, self._manager, self._ordering)
-        if self.policy.non_destructive:
-            # Settled and given back like any other, and nothing comes of it.
-            delivery.tag = QueueEntry(self, entry.reference, MessageState.ABSENT)  # type: ignore[arg-type, misc]
-        return ()
 
     @abstractmethod
     def _successors(self) -> Sequence[Consumer]:

@@ -18,6 +18,7 @@ from pyjms.spi.errors import ClosedError
 from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.cursor import UNFINISHED, Cursor, Unfinished
+from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.ordering import Ordering
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.consumer import Consumer
-    from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.limits import RoomRequest
     from pyjms_provider.core.reference import MessageReference, ReferenceId
     from pyjms_provider.core.unit_of_work import UnitOfWork
@@ -341,6 +341,30 @@ class Queue(RestorableQueue, SettlingQueue):
             raise
         return entry
 
+    def _hand_over(self, reference: MessageReference) -> tuple[Consumer, Delivery] | None:
+        """Give a message that has just come to the consumer whose turn it is, if that waits for it where it comes in.
+
+        Nobody is woken then. None: something is in the way, and the message takes all steps. The lock is held.
+        """
+        consumer = self._manager.next_in_turn()
+        if consumer is None or consumer.target.direct is None or consumer.cursor is not None or self._ordering:
+            return None
+        if self._receivers or not consumer.session.is_delivering:
+            return None
+        if reference.expiration_ms and is_expired(reference, self._clock.time_ms()):
+            return None
+        if reference.journaled and self.kept is not None and not self.kept.knows(reference, 1):
+            return None
+        try:
+            envelope = self._store.retrieve(reference)
+        except NotInMemoryError:
+            return None
+        if not consumer.target.direct.may_take():
+            return None
+        entry = self._state.add_delivered(self, reference, consumer.session, consumer)
+        self._manager.had_turn(consumer)
+        return consumer, Delivery(envelope, 1, False, entry)
+
     def _choose(self, entry: QueueEntry) -> Sequence[Consumer]:
         manager = self._manager
         if self._rules is not None:
@@ -392,6 +416,16 @@ class Queue(RestorableQueue, SettlingQueue):
         """Note who has got a message, and that it waits no longer; return whom to wake besides."""
         woken = () if self._rules is None else self._note_taken(consumer, entry, delivery)
         return [*woken, *self._end_wait(consumer)] if or_wait and consumer.wants_wake_ups else woken
+
+    def _note_taken(self, consumer: Consumer, entry: QueueEntry, delivery: Delivery) -> Sequence[Consumer]:
+        """Note whose message a pull has found; return whom to wake besides. The lock is held."""
+        assert self._rules is not None
+        if consumer.acquires:
+            return self._rules.took(consumer, entry, self._manager, self._ordering)
+        if self.policy.non_destructive:
+            # Settled and given back like any other, and nothing comes of it.
+            delivery.tag = QueueEntry(self, entry.reference, MessageState.ABSENT)  # type: ignore[misc]
+        return ()
 
     def _end_wait(self, consumer: Consumer) -> Sequence[Consumer]:
         """Note that a consumer has got what it waited for; return whom to wake in its place."""

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueRules", "needs_rules"]
 
-_NO_MESSAGES: Sequence[QueueEntry] = ()
-
 
 def needs_rules(policy: QueuePolicy) -> bool:
     """Return whether a queue with this policy must ask rules on the way of each message."""
