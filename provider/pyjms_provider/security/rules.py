@@ -30,7 +30,6 @@ __all__ = [
     "Rule",
     "RuleError",
     "parse_rules",
-    "render_rules",
     "rules_from_data",
     "rules_to_data",
 ]
@@ -105,11 +104,6 @@ def parse_rules(text: str, source: str = "rules") -> tuple[Rule, ...]:
         if words:
             rules.append(_from_words(words, line, f"{source}, line {number}"))
     return tuple(rules)
-
-
-def render_rules(rules: Iterable[Rule]) -> str:
-    """Return the text that `parse_rules` understands, a line for each rule."""
-    return "".join(f"{rule}\n" for rule in rules)
 
 
 def rules_from_data(data: Sequence[Mapping[str, object]], source: str = "rules") -> tuple[Rule, ...]:
