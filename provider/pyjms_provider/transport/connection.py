@@ -23,12 +23,13 @@ from typing import Final, Protocol, TypeVar, cast
 
 from pyjms.spi.clock import Clock
 from pyjms_provider.protocols.engine import Joint, Peer, ProtocolEngine
+from pyjms_provider.transport.deadlines import Deadlines
 from pyjms_provider.transport.layers import HELD_FOR_STRANGERS, Bytes, Layer, LayerError
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 from pyjms_provider.transport.settings import ListenerSettings
 from pyjms_provider.transport.states import NEXT, Event, State
-from pyjms_provider.transport.timers import Alarm, Timers
+from pyjms_provider.transport.timers import Timers
 from pyjms_provider.transport.unfed import Unfed
 from pyjms_provider.transport.workers import WorkerPool
 
@@ -110,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         self._engine: ProtocolEngine | None = None
         self._peer: Peer | None = None
         self._turn = self.turn
-        self._alarm = Alarm(self)
+        self._deadlines = Deadlines(home.timers, home.clock.monotonic_ms, self)
         self._is_awake = False
         self._is_blocked = False
         self._is_paused = False
@@ -119,12 +120,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_eof = False
         self._jobs = 0
         self._patient_jobs = 0
-        self._leaves_ms = math.inf
         self._unfed = Unfed()
-        self._deadline_ms = math.inf
-        self._stalls_ms = math.inf
         self._unsent = 0
-        self._armed_ms = math.inf
         self._now_ms = home.clock.monotonic_ms
         self._heard_ms = self._now_ms()
         self._error: BaseException | None = None
@@ -193,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         if self._settings.plain_and_tls:  # the peer's first byte will tell which
-            self._limit(self._settings.handshake_timeout_ms)
+            self._deadlines.limit(self._settings.handshake_timeout_ms)
         else:
             self._try(self._choose, b"")
 
@@ -233,9 +230,9 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Hear that all has gone out."""
         self._is_blocked = False
-        self._stalls_ms = math.inf
+        self._deadlines.stalls_ms = math.inf
         if self._state is _OPEN and not self._is_ending():
-            self._deadline_ms = math.inf
+            self._deadlines.over_ms = math.inf
         self.wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -251,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
         self._home.ended(self)
         Report.DISCONNECTED.log("%s", self._address)
         # Nothing of it is in memory longer than its last job: clients that come and go would fill that until it is looked through.
-        self._alarm.who = None
+        self._deadlines.end()
         self._turn = _nothing
         self._engine = None
 
@@ -264,20 +261,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def alarm(self, due_ms: float) -> None:
         """Look after time. On the loop."""
-        if due_ms != self._armed_ms:
-            return  # an earlier one was armed after this; to arm again for each that is left would leave ever more of them
-        self._armed_ms = math.inf
-        if self._state is State.ENDED:
+        deadlines = self._deadlines
+        if not deadlines.went_off(due_ms) or self._state is State.ENDED:
             return
         now_ms = self._now_ms()
-        if now_ms >= self._deadline_ms or (now_ms >= self._stalls_ms and not self._has_taken()):
+        if now_ms >= deadlines.over_ms or (now_ms >= deadlines.stalls_ms and not self._has_taken()):
             self._too_late()
             return
-        if now_ms >= self._leaves_ms:
-            self._leaves_ms = math.inf
+        if now_ms >= deadlines.leaves_ms:
+            deadlines.leaves_ms = math.inf
             self._try(self._end_waits)
         self._try(self._tick, now_ms)
-        self._arm(min(self._deadline_ms, self._stalls_ms, self._leaves_ms))
+        deadlines.arm_next()
 
     def stop(self, reason: str) -> None:
         """Let the engine say its last. On the loop."""
@@ -301,11 +296,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._layer is None:
             self._open(None)
         else:
-            self._limit(self._settings.handshake_timeout_ms)
+            self._deadlines.limit(self._settings.handshake_timeout_ms)
 
     def _open(self, certificate: bytes | None) -> None:
         home = self._home
-        self._deadline_ms = math.inf
+        self._deadlines.over_ms = math.inf
         self._peer = Peer(
             address=self._address,
             listener=home.url_of(is_secure=self._is_secure),
@@ -360,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
             if not waits and self._home.trace is None and engine.is_reading:
                 engine.received(data)  # nothing is in the way: the cycle below in a third of its steps
                 self._write()
-                if self._armed_ms == math.inf or engine.is_over or self._is_eof:
+                if self._deadlines.armed_ms == math.inf or engine.is_over or self._is_eof:
                     self._balance()
                 return
             self._unfed.add(data)
@@ -464,8 +459,7 @@ class Connection(asyncio.BufferedProtocol):
         """Give the peer its time to take any of what waits for it."""
         if self._settings.stalled_timeout_ms is not None:
             self._unsent = self._transport.get_write_buffer_size()
-            self._stalls_ms = self._now_ms() + self._settings.stalled_timeout_ms
-            self._arm(self._stalls_ms)
+            self._deadlines.await_taking(self._settings.stalled_timeout_ms)
 
     def _has_taken(self) -> bool:
         """Return whether the peer has taken any byte in its time; then it has as long again, as it may just be slow."""
@@ -481,9 +475,11 @@ class Connection(asyncio.BufferedProtocol):
             if not self._is_blocked and not self._has_more:
                 self._finish()
                 return
-            self._limit(self._settings.closing_timeout_ms)
-        if self._is_eof:
-            self._bound_waits()
+            self._deadlines.limit(self._settings.closing_timeout_ms)
+        if self._is_eof and not self._patient_jobs:
+            self._deadlines.leaves_ms = math.inf
+        elif self._is_eof:
+            self._deadlines.await_leaving(self._settings.closing_timeout_ms)
         if self._unfed and self._unfed.has(self._settings.read_buffer_bytes):
             self._pause()
         elif self._is_paused and not (self._is_blocked or self._has_more) and engine.is_reading:
@@ -492,17 +488,9 @@ class Connection(asyncio.BufferedProtocol):
             if not self._transport.is_closing():  # writing may have found the peer gone
                 self._transport.resume_reading()
         due_ms = engine.next_tick_ms()
-        if due_ms is not None and due_ms < self._armed_ms:
+        if due_ms is not None and due_ms < self._deadlines.armed_ms:
             # Not now: an engine that is never content would keep the loop busy.
-            self._arm(max(due_ms, self._now_ms() + 1))
-
-    def _bound_waits(self) -> None:
-        """Give jobs that wait for other clients a time to end, however many come one after the other."""
-        if not self._patient_jobs:
-            self._leaves_ms = math.inf
-        elif self._leaves_ms == math.inf:
-            self._leaves_ms = self._now_ms() + self._settings.closing_timeout_ms
-            self._arm(self._leaves_ms)
+            self._deadlines.arm(max(due_ms, self._now_ms() + 1))
 
     def _end_waits(self) -> None:
         """A peer that sends nothing more has waited long enough for others: end what it waits for, and the connection."""
@@ -544,8 +532,8 @@ class Connection(asyncio.BufferedProtocol):
             self._send(self._layer.pending())
         if self._transport.is_closing():
             return
-        self._deadline_ms = math.inf
-        self._limit(self._settings.closing_timeout_ms)
+        self._deadlines.over_ms = math.inf
+        self._deadlines.limit(self._settings.closing_timeout_ms)
         if self._is_eof:
             self._transport.close()
             return
@@ -585,16 +573,6 @@ class Connection(asyncio.BufferedProtocol):
     def _the_engine(self) -> ProtocolEngine:
         assert self._engine is not None, "there is an engine while the connection is open"
         return self._engine
-
-    def _limit(self, timeout_ms: int) -> None:
-        """Set a deadline, unless there is an earlier one."""
-        self._deadline_ms = min(self._deadline_ms, self._now_ms() + timeout_ms)
-        self._arm(self._deadline_ms)
-
-    def _arm(self, at_ms: float) -> None:
-        """Set the alarm, unless it goes off by then."""
-        if at_ms < self._armed_ms:
-            self._armed_ms = self._home.timers.arm(at_ms, self._alarm, self._armed_ms)
 
     def _move(self, event: Event) -> None:
         self._state = NEXT[self._state, event]
