@@ -19,7 +19,7 @@ from pyjms.runtime.producer import check_message
 
 __all__ = ["QueueRequestor", "TopicRequestor"]
 
-_Temporary = TypeVar("_Temporary", TemporaryQueue, TemporaryTopic)
+_Temporary = TypeVar("_Temporary", bound=TemporaryQueue | TemporaryTopic)
 
 
 class QueueRequestor(Closeable, declares=True):
