@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,19 +58,24 @@ class Work:
         return xid
 
 
+def call_again(interruption: Interruption, call: Callable[[], None], code: int) -> None:
+    """Make a call that is interrupted, and again if it was; what has become of it is told once, and after that `code`."""
+    with suppress(KeyboardInterrupt), interruption():
+        call()
+    if interruption.where is not None:
+        call()
+    with pytest.raises(XAException) as raised:
+        call()
+    assert raised.value.error_code == code, f"{interruption.where}: it is told once"
+
+
 def test_the_end_of_work(session: JmsXASession) -> None:
     """It said that there is no work to end, where the first call had ended it."""
     work = Work(session)
 
     def attempt(interruption: Interruption) -> None:
         xid = work.open_branch()
-        with suppress(KeyboardInterrupt), interruption():
-            work.resource.end(xid, XAResource.TMSUCCESS)
-        if interruption.where is not None:
-            work.resource.end(xid, XAResource.TMSUCCESS)
-        with pytest.raises(XAException) as raised:
-            work.resource.end(xid, XAResource.TMSUCCESS)
-        assert raised.value.error_code == XAException.XAER_PROTO, f"{interruption.where}: it is told once"
+        call_again(interruption, lambda: work.resource.end(xid, XAResource.TMSUCCESS), XAException.XAER_PROTO)
         work.resource.commit(xid, one_phase=True)
 
     assert each_interruption(attempt, *FILES) > 10
@@ -150,13 +155,7 @@ def test_a_commit_in_one_phase(session: JmsXASession) -> None:
 
     def attempt(interruption: Interruption) -> None:
         xid = work.branch()
-        with suppress(KeyboardInterrupt), interruption():
-            work.resource.commit(xid, one_phase=True)
-        if interruption.where is not None:
-            work.resource.commit(xid, one_phase=True)
-        with pytest.raises(XAException) as raised:
-            work.resource.commit(xid, one_phase=True)
-        assert raised.value.error_code == XAException.XAER_NOTA, f"{interruption.where}: it is told once"
+        call_again(interruption, lambda: work.resource.commit(xid, one_phase=True), XAException.XAER_NOTA)
 
     assert each_interruption(attempt, *FILES) > 5
 
@@ -187,13 +186,7 @@ def test_a_commit_of_a_promise(session: JmsXASession) -> None:
     def attempt(interruption: Interruption) -> None:
         xid = work.branch()
         work.resource.prepare(xid)
-        with suppress(KeyboardInterrupt), interruption():
-            work.resource.commit(xid, one_phase=False)
-        if interruption.where is not None:
-            work.resource.commit(xid, one_phase=False)
-        with pytest.raises(XAException) as raised:
-            work.resource.commit(xid, one_phase=False)
-        assert raised.value.error_code == XAException.XAER_NOTA, f"{interruption.where}: it is told once"
+        call_again(interruption, lambda: work.resource.commit(xid, one_phase=False), XAException.XAER_NOTA)
 
     assert each_interruption(attempt, *FILES) > 5
 

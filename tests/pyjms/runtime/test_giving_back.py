@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from pyjms import JMSException, Message, Session
+from pyjms import JMSException, Message, MessageConsumer, Session
 from pyjms.runtime.acknowledgements import DUPS_OK_BATCH
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
@@ -47,6 +47,26 @@ def full(times: int = 1) -> ResourceError:
     return ResourceError(f"the disk is full, {times} times")
 
 
+def consumer_of(session: JmsSession, connect: Connect, *texts: str) -> MessageConsumer:
+    """Return a consumer of a queue to which another session has sent these."""
+    queue = session.create_queue("orders")
+    send_texts(connect().create_session(), queue, *texts)
+    return session.create_consumer(queue)
+
+
+def left_in_orders(connect: Connect) -> list[str | None]:
+    """Return what another client finds there in the end."""
+    session = connect().create_session()
+    return drain(session.create_consumer(session.create_queue("orders")))
+
+
+def find_full(wrapped: Wrapped, asked: str, call: Callable[[], object]) -> None:
+    """Make a call that fails, as the disk is full when the provider is `asked`."""
+    wrapped.before[asked] = raising(full())
+    with pytest.raises(JMSException, match="full"):
+        call()
+
+
 class TestListenersThatRaise:
     @pytest.mark.parametrize("mode", BY_THEMSELVES)
     @pytest.mark.parametrize("times", [1, 2])
@@ -82,13 +102,9 @@ class TestByHand:
         self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, mode: int
     ) -> None:
         session = failing_connection.create_session(False, mode)
-        queue = session.create_queue("orders")
-        send_texts(connect().create_session(), queue, "one", "two")
-        consumer = session.create_consumer(queue)
+        consumer = consumer_of(session, connect, "one", "two")
         assert take_texts(consumer, 2) == ["one", "two"]
-        wrapped.before["recover"] = raising(full())
-        with pytest.raises(JMSException, match="full"):
-            session.recover()
+        find_full(wrapped, "recover", session.recover)
         session.recover()
         assert take_texts(consumer, 2) == ["one", "two"]
 
@@ -96,29 +112,21 @@ class TestByHand:
         self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect
     ) -> None:
         session = failing_connection.create_session(False, Session.CLIENT_ACKNOWLEDGE)
-        queue = session.create_queue("orders")
-        send_texts(connect().create_session(), queue, "one")
-        message = take(session.create_consumer(queue))
-        wrapped.before["recover"] = raising(full())
-        with pytest.raises(JMSException, match="full"):
-            session.recover()
+        message = take(consumer_of(session, connect, "one"))
+        find_full(wrapped, "recover", session.recover)
         message.acknowledge()
         session.close()
-        assert drain(connect().create_session().create_consumer(queue)) == []
+        assert left_in_orders(connect) == []
 
     @pytest.mark.parametrize("call", ["rollback", "recover"])
     def test_rollback_can_be_called_again(
         self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, call: str
     ) -> None:
         session = failing_connection.create_session(True, Session.SESSION_TRANSACTED)
-        queue, bills = session.create_queue("orders"), session.create_queue("bills")
-        send_texts(connect().create_session(), queue, "one")
-        consumer = session.create_consumer(queue)
+        consumer, bills = consumer_of(session, connect, "one"), session.create_queue("bills")
         take(consumer)
         send_texts(session, bills, "bill for one")
-        wrapped.before[call] = raising(full())
-        with pytest.raises(JMSException, match="full"):
-            session.rollback()
+        find_full(wrapped, call, session.rollback)
         session.rollback()
         assert take_texts(consumer, 1) == ["one"]
         session.commit()
@@ -131,13 +139,9 @@ class TestByHand:
         """It came when the session was closed."""
         session = failing_connection.create_session(True, Session.SESSION_TRANSACTED)
         session.failure = "it could not be served"
-        queue = session.create_queue("orders")
-        send_texts(connect().create_session(), queue, "one", "two")
-        consumer = session.create_consumer(queue)
+        consumer = consumer_of(session, connect, "one", "two")
         take_texts(consumer, 2)
-        wrapped.before[call] = raising(full())
-        with pytest.raises(JMSException, match="full"):
-            session.rollback()
+        find_full(wrapped, call, session.rollback)
         session.rollback()
         assert take_texts(consumer, 2) == ["one", "two"]
 
@@ -147,9 +151,7 @@ class TestByHand:
         """A receive was interrupted that had taken it."""
         session = failing_connection.create_session(True, Session.SESSION_TRANSACTED)
         session.failure = "it could not be served"
-        queue = session.create_queue("orders")
-        send_texts(connect().create_session(), queue, "one", "two")
-        consumer = session.create_consumer(queue)
+        consumer = consumer_of(session, connect, "one", "two")
         assert take_texts(consumer, 1) == ["one"]
         fail = raising(Interrupted())
         with monkeypatch.context() as patch, pytest.raises(Interrupted):
@@ -163,29 +165,21 @@ class TestByHand:
     ) -> None:
         """What was sent in answer is gone: the message must not be."""
         session = failing_connection.create_session(True, Session.SESSION_TRANSACTED)
-        queue = session.create_queue("orders")
-        send_texts(connect().create_session(), queue, "one")
-        take(session.create_consumer(queue))
-        wrapped.before["recover"] = raising(full())
-        with pytest.raises(JMSException, match="full"):
-            session.rollback()
+        take(consumer_of(session, connect, "one"))
+        find_full(wrapped, "recover", session.rollback)
         session.commit()
         session.close()
-        assert drain(connect().create_session().create_consumer(queue)) == ["one"]
+        assert left_in_orders(connect) == ["one"]
 
     @pytest.mark.parametrize("mode", BY_THEMSELVES)
     def test_a_receive_that_failed_gives_back_before_the_next_one(
         self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, mode: int
     ) -> None:
         session = failing_connection.create_session(False, mode)
-        queue = session.create_queue("orders")
         texts = [str(number) for number in range(DUPS_OK_BATCH)]
-        send_texts(connect().create_session(), queue, *texts)
-        consumer = session.create_consumer(queue)
+        consumer = consumer_of(session, connect, *texts)
         wrapped.before["acknowledge"] = raising(full())
-        wrapped.before["recover"] = raising(full())
-        with pytest.raises(JMSException, match="full"):
-            take_texts(consumer, DUPS_OK_BATCH)
+        find_full(wrapped, "recover", lambda: take_texts(consumer, DUPS_OK_BATCH))
         assert text_of(take(consumer)) == ("0" if mode == Session.AUTO_ACKNOWLEDGE else texts[-1])
 
 

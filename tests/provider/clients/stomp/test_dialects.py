@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -134,16 +136,33 @@ def text_of_any(delivery: object) -> str:
     return body.decode() if isinstance(body, bytes) else str(body)
 
 
-def reject_one(server: str) -> tuple[list[Frame], list[Frame], list[Frame]]:
+@contextmanager
+def poisoned(server: str, **options: Any) -> Iterator[tuple[FakeBroker, StompConnection, StompSession, list[Delivery]]]:
+    """Have a session that has received a message which it is to reject: the only one in the list."""
     told = Told()
-    with FakeBroker(server) as broker, connected(broker) as connection:
+    with FakeBroker(server, **options) as broker, connected(broker) as connection:
         session = connection.open_session(transacted=False)
         consumer = consume(session, told=told)
         broker.deliver(consumer.id, "T_s@@x@@1", "poison")
         told.wait()
         delivery = consumer.poll()
         assert delivery is not None
-        session.reject(delivery, "too often")
+        received = [delivery]
+        del delivery
+        yield broker, connection, session, received
+
+
+def reject_late(connection: StompConnection, session: StompSession, received: list[Delivery]) -> None:
+    """Reject it at a broker that does not answer in time."""
+    hasten(connection.link, timeout_ms=1)
+    with pytest.raises(ResourceError, match="has not answered SEND"):
+        session.reject(received[0], "too often")
+    hasten(connection.link, timeout_ms=10_000)
+
+
+def reject_one(server: str) -> tuple[list[Frame], list[Frame], list[Frame]]:
+    with poisoned(server) as (broker, _, session, received):
+        session.reject(received[0], "too often")
         return broker.of("NACK"), broker.of("ACK"), broker.of("SEND")
 
 
@@ -164,21 +183,9 @@ def test_where_nack_would_lose_or_requeue_it_a_copy_with_reason_and_origin_is_ke
     assert sends[0].headers["JMS_pyjms_deadDestination"].startswith("queue://")
 
 
-def poisoned(broker: FakeBroker, session: StompSession) -> Delivery:
-    told = Told()
-    consumer = consume(session, told=told)
-    broker.deliver(consumer.id, "1", "poison")
-    told.wait()
-    delivery = consumer.poll()
-    assert delivery is not None
-    return delivery
-
-
 def test_a_message_that_is_kept_aside_is_kept_once_however_the_call_is_interrupted() -> None:
     def attempt(interruption: Interruption) -> None:
-        with FakeBroker(ARTEMIS) as broker, connected(broker) as connection:
-            session = connection.open_session(transacted=False)
-            delivery = poisoned(broker, session)
+        with poisoned(ARTEMIS) as (broker, connection, session, (delivery,)):
             epoch = connection.link.current()
             with suppress(KeyboardInterrupt), interruption():
                 session.reject(delivery, "too often")
@@ -195,22 +202,15 @@ def test_a_message_that_is_kept_aside_is_kept_once_however_the_call_is_interrupt
 
 
 def test_a_copy_whose_confirmation_comes_late_is_not_sent_again() -> None:
-    with FakeBroker(ARTEMIS, unanswered={"SEND"}) as broker, connected(broker) as connection:
-        session = connection.open_session(transacted=False)
-        delivery = poisoned(broker, session)
-        hasten(connection.link, timeout_ms=1)
-        with pytest.raises(ResourceError, match="has not answered SEND"):
-            session.reject(delivery, "too often")
-        hasten(connection.link, timeout_ms=10_000)
+    with poisoned(ARTEMIS, unanswered={"SEND"}) as (broker, connection, session, received):
+        reject_late(connection, session, received)
         broker.push(Frame("RECEIPT", {"receipt-id": broker.wait_for("SEND").headers["receipt"]}))
-        session.reject(delivery, "too often")
+        session.reject(received[0], "too often")
         assert [len(broker.of("SEND")), len(broker.wait_for("ACK").headers) > 0] == [1, True]
 
 
 def test_a_message_whose_copy_is_refused_is_not_settled_and_may_be_kept_aside_later() -> None:
-    with FakeBroker(ARTEMIS, refused={"SEND": "no access"}) as broker, connected(broker) as connection:
-        session = connection.open_session(transacted=False)
-        delivery = poisoned(broker, session)
+    with poisoned(ARTEMIS, refused={"SEND": "no access"}) as (broker, connection, session, (delivery,)):
         with pytest.raises(ProviderError, match="no access"):
             session.reject(delivery, "too often")
         assert broker.of("ACK") == []
@@ -222,17 +222,12 @@ def test_a_message_whose_copy_is_refused_is_not_settled_and_may_be_kept_aside_la
 
 def test_a_message_that_was_being_kept_aside_when_the_connection_was_lost_is_let_go_of() -> None:
     """Its session had it until that was closed, though it was given back in place of a second reject."""
-    with FakeBroker(ARTEMIS, unanswered={"SEND"}) as broker, connected(broker) as connection:
-        session = connection.open_session(transacted=False)
-        delivery = poisoned(broker, session)
-        hasten(connection.link, timeout_ms=1)
-        with pytest.raises(ResourceError, match="has not answered SEND"):
-            session.reject(delivery, "too often")
-        hasten(connection.link, timeout_ms=10_000)
+    with poisoned(ARTEMIS, unanswered={"SEND"}) as (broker, connection, session, received):
+        reject_late(connection, session, received)
         broker.cut()
         broker.wait_for("SUBSCRIBE", 2)
-        session.recover([delivery])
-        del delivery
+        session.recover(received)
+        received.clear()
         gc.collect()
         kept = [each for each in gc.get_objects() if type(each) is HeldMessage and each.session is session]
         assert kept == []
