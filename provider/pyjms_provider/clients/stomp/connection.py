@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import count
-from threading import Lock
 from uuid import uuid4
 
 from pyjms.spi.capability import Capability
@@ -15,8 +13,6 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
     AccessDeniedError,
-    ClosedError,
-    ConnectionLostError,
     DestinationError,
     DestinationInUseError,
     DuplicateClientIdError,
@@ -28,17 +24,16 @@ from pyjms.spi.provider import (
     ConnectionEvents,
     ConnectRequest,
     ExpiredMessage,
-    ProviderConnection,
     ProviderInfo,
     SubscribeRequest,
 )
 from pyjms.spi.selector import Selector
-from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.browsing import Browser
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Said, may_be_made
 from pyjms_provider.clients.stomp.held_message import HeldMessage, begin_settlement
 from pyjms_provider.clients.stomp.janitor import Janitor
-from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
+from pyjms_provider.clients.stomp.link import Link
+from pyjms_provider.clients.stomp.linked import LinkedConnection
 from pyjms_provider.clients.stomp.options import StompSettings
 from pyjms_provider.clients.stomp.redeliveries import REDELIVERIES
 from pyjms_provider.clients.stomp.refusals import not_made_anew
@@ -62,7 +57,7 @@ _CLIENT_ID_ATTEMPTS = 5
 _CLIENT_ID_PAUSE_MS = 100
 
 
-class StompConnection(ProviderConnection):
+class StompConnection(LinkedConnection):
     """One connection, which heals by itself."""
 
     def __init__(
@@ -73,26 +68,12 @@ class StompConnection(ProviderConnection):
         link: Link | None = None,
     ) -> None:
         """Connect, or take over a new `link`. Raises as `Provider.connect`."""
-        self.settings = settings
-        self.clock = request.clock
+        super().__init__(settings, request, events)
         self.redeliveries = REDELIVERIES
-        self.is_started = False
-        """Whether messages may be polled."""
-        self._events = events
         self._on_expired = request.on_expired
-        self._credentials = {
-            name: text
-            for name, text in (("login", request.user_name), ("passcode", request.password))
-            if text is not None
-        }
-        self._client_id = request.client_id
         self._connection_id = ConnectionId(uuid4().hex[:20])
-        self._lock = Lock()
-        self._numbers = count(1)
         self._sessions: dict[StompSession, None] = {}
         self._subscriptions: dict[str, Subscription | Browser] = {}
-        self._closed = False
-        self._ending = Ending()
         if link is None:
             self.link = Link(settings, self._connect_headers, request.clock, self)
         else:
@@ -137,11 +118,6 @@ class StompConnection(ProviderConnection):
             version="1.2",
             jmsx_property_names=("JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq"),
         )
-
-    @property
-    def state(self) -> str:
-        """``connected``, ``reconnecting``, ``lost`` or ``closed``."""
-        return self.link.state.value
 
     def advice(self, capability: Capability) -> str:
         if capability is Capability.TRANSACTIONS:
@@ -213,22 +189,6 @@ class StompConnection(ProviderConnection):
     def stop(self) -> None:
         self._check_open()
         self.is_started = False
-
-    def close(self) -> None:
-        self._ending.do(self._shut_down)
-
-    def _shut_down(self) -> None:
-        with self._lock:
-            self._closed = True
-            sessions = list(self._sessions)
-        for session in sessions:
-            session.close()
-        self.link.close(Frame("DISCONNECT", {}))
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the connection is closed")
-        self.link.check_open()
 
     # Temporary destinations
 
@@ -499,15 +459,8 @@ class StompConnection(ProviderConnection):
             session.doom(error.reason)
         self._events.on_exception(error)
 
-    def on_interrupted(self, error: ConnectionInterruptedError) -> None:
-        """Forget what the broker has again, and tell the client."""
-        self._end_epoch()
-        self._events.on_exception(error)
-
-    def on_lost(self, error: ConnectionLostError) -> None:
-        """Tell the client."""
-        self._end_epoch()
-        self._events.on_exception(error)
+    def _open_sessions(self) -> list[StompSession]:
+        return list(self._sessions)
 
     def _end_epoch(self) -> None:
         with self._lock:

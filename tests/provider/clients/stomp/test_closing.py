@@ -140,4 +140,7 @@ def test_a_consumer_whose_making_is_interrupted_is_ended() -> None:
 
     with FakeBroker() as broker, connected(broker) as connection:
         session = connection.open_session(transacted=False)
-        assert each_interruption(attempt, "stomp/connection.py", "stomp/session.py", "stomp/epoch.py") > 20
+        assert (
+            each_interruption(attempt, "stomp/connection.py", "stomp/linked.py", "stomp/session.py", "stomp/epoch.py")
+            > 20
+        )

@@ -24,7 +24,17 @@ FILES = (
     "clients/ending.py",
     *(
         f"clients/stomp/{name}.py"
-        for name in ("subscription", "session", "epoch", "connection", "transactions", "held_message", "wire", "outbox")
+        for name in (
+            "subscription",
+            "session",
+            "epoch",
+            "connection",
+            "linked",
+            "transactions",
+            "held_message",
+            "wire",
+            "outbox",
+        )
     ),
 )
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from itertools import count
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.capability import Capability
@@ -19,10 +17,10 @@ from pyjms.spi.errors import (
     ResourceError,
     TooLargeError,
 )
-from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection, ProviderInfo
-from pyjms_provider.clients.ending import Ending
+from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderInfo
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError, may_be_made
 from pyjms_provider.clients.stomp.link import Link
+from pyjms_provider.clients.stomp.linked import LinkedConnection
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.pipelines import ProfiledReaderGroups, ProfiledStages
 from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
@@ -39,9 +37,7 @@ from pyjms_provider.stores.codec import encode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyjms.spi.errors import ConnectionLostError
     from pyjms_provider.clients.stomp.epoch import Epoch
-    from pyjms_provider.clients.stomp.link import ConnectionInterruptedError
     from pyjms_provider.clients.stomp.options import StompSettings
     from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
     from pyjms_provider.clients.stomp.profiled.pipelines import Page
@@ -52,31 +48,17 @@ _log = logging.getLogger("pyjms.stomp")
 _LOCAL: Final = Capability.EMBEDDED_BROKER | Capability.SHARED_TRANSACTIONS
 
 
-class ProfiledConnection(ProviderConnection):
+class ProfiledConnection(LinkedConnection):
     """Implements `LinkOwner`. Locks are taken alone."""
 
     def __init__(self, settings: StompSettings, request: ConnectRequest, events: ConnectionEvents) -> None:
         """Connect. Raises as `Provider.connect`. If `is_profiled` is False, it is of no use but for its `link`."""
-        self.settings = settings
-        self.clock = request.clock
-        self.is_started = False
-        """Whether messages may be polled."""
-        self._client_id = request.client_id
-        self._credentials = {
-            name: text
-            for name, text in (("login", request.user_name), ("passcode", request.password))
-            if text is not None
-        }
-        self._events = events
-        self._lock = Lock()
-        self._numbers = count(1)
+        super().__init__(settings, request, events)
         self._sessions: dict[str, ProfiledSession] = {}
         self._receivers: dict[str, ProfiledConsumer | ProfiledBrowser | Page] = {}
         self._at_broker: dict[Address, Address] = {}
         """Own temporary destinations as the client knows them, and as the broker does since the last connection."""
         self._here: dict[Address, Address] = {}
-        self._closed = False
-        self._ending = Ending()
         self.link = Link(settings, self._connect_headers, request.clock, self)
         greeting = self.link.greeting
         self.is_profiled = greeting.get("pyjms-profile") == verbs.PROFILE_VERSION
@@ -123,11 +105,6 @@ class ProfiledConnection(ProviderConnection):
     def transaction_timeout_s(self) -> int:
         """The broker's own time for branches."""
         return self._greeting.transaction_timeout_s
-
-    @property
-    def state(self) -> str:
-        """``connected``, ``reconnecting``, ``lost`` or ``closed``."""
-        return self.link.state.value
 
     def advice(self, capability: Capability) -> str:
         return self._greeting.advice.get(capability, "")
@@ -247,22 +224,6 @@ class ProfiledConnection(ProviderConnection):
     def stages(self) -> ProfiledStages:
         self._check_open()
         return ProfiledStages(self)
-
-    def close(self) -> None:
-        self._ending.do(self._shut_down)
-
-    def _shut_down(self) -> None:
-        with self._lock:
-            self._closed = True
-            sessions = list(self._sessions.values())
-        for session in sessions:
-            session.close()
-        self.link.close(Frame("DISCONNECT", {}))
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the connection is closed")
-        self.link.check_open()
 
     # What sessions and consumers use
 
@@ -420,15 +381,8 @@ class ProfiledConnection(ProviderConnection):
             session.ask_again()
         self._events.on_exception(error)
 
-    def on_interrupted(self, error: ConnectionInterruptedError) -> None:
-        """Forget what the broker has again, and tell the client."""
-        self._end_epoch()
-        self._events.on_exception(error)
-
-    def on_lost(self, error: ConnectionLostError) -> None:
-        """Tell the client."""
-        self._end_epoch()
-        self._events.on_exception(error)
+    def _open_sessions(self) -> list[ProfiledSession]:
+        return list(self._sessions.values())
 
     def _end_epoch(self) -> None:
         with self._lock:
