@@ -2,7 +2,7 @@
 
 A *consumer* is one subscription's end at one queue. Its *target* is the broker's image of the client that consumes, with
 one consumer for each queue that it reads. Targets belong to a *session*, which holds what they pulled until it is
-settled. A wake-up goes queue → consumer → target → client; work is pulled the same way back. Who waits where the message
+settled. A wake-up goes queue → consumer → target → session; work is pulled the same way back. Who waits where the message
 comes in, and has nothing else to do, is handed it instead (decision 0610).
 
 Threads: `notify_work` is called from any thread without a lock, and does nothing but pass on. Pulling is done by the
@@ -133,9 +133,9 @@ class ConsumerTarget:
         self._turn = 0
 
     def notify_work(self) -> None:
-        """Hear that there may be work for a consumer: tell the client."""
+        """Hear that there may be work for a consumer: pass it on to the session."""
         self.wants_work = True
-        self.on_ready()
+        self.session.notify_work(self)
 
     def pull(self) -> Delivery | None:
         """Pull one message through one of the consumers, each in its turn."""
@@ -215,6 +215,10 @@ class ConsumerSession:
         for target in targets:
             for consumer in target.consumers:
                 consumer.queue.review_interest(consumer)
+
+    def notify_work(self, target: ConsumerTarget) -> None:
+        """Hear that a target wants to work: tell its client. It is a step of its own for `trace`, which tells of them all."""
+        target.on_ready()
 
     def pull(self) -> Delivery | None:
         """Pull one message through one of the targets that want to work, each in its turn."""
