@@ -17,16 +17,16 @@ from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidClientIDException, JMSException
 from pyjms.messages.destinations import JmsQueue, JmsTopic
 from pyjms.runtime.error_mapping import ErrorCollector, mapped_errors, to_jms
-from pyjms.runtime.inbox import Turn
 from pyjms.runtime.leaving import note_start
 from pyjms.runtime.lifecycle import Event, State, next_state
-from pyjms.runtime.listener import EventThread
 from pyjms.runtime.listeners import exception_callback
 from pyjms.runtime.meta_data import JmsConnectionMetaData
 from pyjms.runtime.server_sessions import JmsConnectionConsumer
 from pyjms.runtime.session import JmsSession
 from pyjms.runtime.subscribing import check_durable, subscribe_request
 from pyjms.runtime.temporaries import Temporaries
+from pyjms.runtime.threads import EventThread
+from pyjms.runtime.waiting import Turn
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId

@@ -15,8 +15,8 @@ from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.deadline import Deadline
 from pyjms.runtime.error_mapping import mapped_errors
-from pyjms.runtime.inbox import Inbox
 from pyjms.runtime.listeners import message_callback
+from pyjms.runtime.waiting import Inbox
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest

@@ -24,8 +24,8 @@ from pyjms.errors import IllegalStateException
 from pyjms.messages.freeze import thaw
 from pyjms.runtime.consumer import NOBODY
 from pyjms.runtime.error_mapping import mapped_errors
-from pyjms.runtime.listener import WorkThread
 from pyjms.runtime.rest import Rest
+from pyjms.runtime.threads import WorkThread
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ConnectionLostError, GoneError, ProviderError, TooLateError

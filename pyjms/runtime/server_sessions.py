@@ -10,10 +10,10 @@ from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerS
 from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
-from pyjms.runtime.inbox import Turn
-from pyjms.runtime.listener import WorkThread
 from pyjms.runtime.rest import Rest
 from pyjms.runtime.session import JmsSession
+from pyjms.runtime.threads import WorkThread
+from pyjms.runtime.waiting import Turn
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError
 from pyjms.spi.provider import ProviderSession, SubscribeRequest

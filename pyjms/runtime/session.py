@@ -29,7 +29,6 @@ from pyjms.runtime.browser import JmsQueueBrowser
 from pyjms.runtime.consumer import NOBODY, JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
 from pyjms.runtime.dispatch import Dispatcher
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
-from pyjms.runtime.inbox import Turn
 from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listeners import message_callback
 from pyjms.runtime.producer import JmsMessageProducer, producer_class
@@ -42,6 +41,7 @@ from pyjms.runtime.subscribing import (
     subscribe_request,
 )
 from pyjms.runtime.tracing import current_tracer
+from pyjms.runtime.waiting import Turn
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, MessageId

@@ -18,7 +18,7 @@ from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.acknowledgements import AcknowledgementLedger
 from pyjms.runtime.dispatch import Dispatcher, give_back_failed
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
-from pyjms.runtime.inbox import DeliveryGate
+from pyjms.runtime.waiting import DeliveryGate
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import (

@@ -11,8 +11,8 @@ import pytest
 from pyjms import JMSException, Message, Session
 from pyjms.messages.freeze import thaw
 from pyjms.runtime.factory import ConnectionFactory
-from pyjms.runtime.listener import WorkThread
 from pyjms.runtime.session import JmsSession
+from pyjms.runtime.threads import WorkThread
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock

@@ -8,7 +8,7 @@ from threading import Barrier, Event, get_ident
 import pytest
 
 from pyjms.runtime.deadline import Deadline
-from pyjms.runtime.inbox import DeliveryGate, Inbox, Turn
+from pyjms.runtime.waiting import DeliveryGate, Inbox, Turn
 from pyjms.spi import SystemClock
 from pyjms.testing import VirtualClock
 from tests.provider.interruptions import Interruption, each_interruption
@@ -161,7 +161,7 @@ class TestGate:
             assert not gate._waiting, interruption.where
             Call(wait).result()
 
-        assert each_interruption(attempt, "runtime/inbox.py", "threading.py") > 5
+        assert each_interruption(attempt, "runtime/waiting.py", "threading.py") > 5
 
     @staticmethod
     def _busy(gate: DeliveryGate, consumer: str, listener: bool, steps: Barrier) -> None:
@@ -210,4 +210,4 @@ class TestTurn:
             others[0].result()
             assert done, interruption.where
 
-        assert each_interruption(attempt, "runtime/inbox.py", "runtime/test_inbox.py") > 3
+        assert each_interruption(attempt, "runtime/waiting.py", "runtime/test_inbox.py") > 3

@@ -12,7 +12,7 @@ from pyjms import JMSException, Session
 from pyjms.messages.freeze import thaw
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
-from pyjms.runtime.listener import WorkThread
+from pyjms.runtime.threads import WorkThread
 from pyjms.spi import Delivery
 from pyjms.testing import VirtualClock
 from tests.pyjms.runtime.conftest import Connect

@@ -25,11 +25,11 @@ MUTANTS = (
         "4.3.5-b 4.4.1-a 4.5-b",
         "close does not wait for listeners and receives",
         edit(
-            "pyjms.runtime.inbox:DeliveryGate.wait_until_quiet",
+            "pyjms.runtime.waiting:DeliveryGate.wait_until_quiet",
             "me = get_ident()",
             "if not listeners_only: return\n    me = get_ident()",
         ),
-        edit("pyjms.runtime.listener:WorkThread.end", "if not self.is_current():", "if False:"),
+        edit("pyjms.runtime.threads:WorkThread.end", "if not self.is_current():", "if False:"),
     ),
     mutant(
         "4.3.5-c 4.4.1-b",

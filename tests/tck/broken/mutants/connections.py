@@ -84,7 +84,7 @@ MUTANTS = (
     mutant(
         "4.3.3-c 4.3.1-a",
         "messages are delivered before the start",
-        edit("pyjms.runtime.inbox:DeliveryGate.__init__", "self.is_open = False", "self.is_open = True"),
+        edit("pyjms.runtime.waiting:DeliveryGate.__init__", "self.is_open = False", "self.is_open = True"),
         edit("pyjms_provider.clients.vm:VmConnection.__init__", "self._started = False", "self._started = True"),
     ),
     mutant(

@@ -76,7 +76,7 @@ class DeliveryGate:
                 self._tell_change()
 
     def end_receive(self) -> None:
-        """Take that back, if the calling thread is the receiver. The caller holds `lock`."""
+        """Have the calling thread be the receiver no longer, if it is. The caller holds `lock`."""
         if self.receiver == get_ident():
             self.receiver = self.receives_for = None
             if self._waiting:

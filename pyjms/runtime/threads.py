@@ -11,7 +11,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from threading import Lock, Thread, current_thread
 
-from pyjms.runtime.inbox import Inbox
+from pyjms.runtime.waiting import Inbox
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import ResourceError
 
