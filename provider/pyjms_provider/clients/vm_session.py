@@ -253,7 +253,7 @@ class VmSession(VmTransactions):
             holder = entry.holder
             if holder is None and entry.queue.policy.non_destructive:
                 continue  # the message has stayed in its queue, and this delivery is nobody's
-            if holder is None or not entry.queue.hand_over(entry, delivery.count, holder, self._receiving):
+            if holder is None or not entry.queue.change_holder(entry, delivery.count, holder, self._receiving):
                 self.recover(deliveries)  # those that were taken over before; the others are nobody's here
                 raise ClosedError("a message was given back, as the consumer that had received it was closed")
 

@@ -319,7 +319,7 @@ class ChannelState:
         entry.holder = None
         del self._delivered[entry]
 
-    def hand_over(self, entry: QueueEntry, heir: ConsumerSession) -> None:
+    def change_holder(self, entry: QueueEntry, heir: ConsumerSession) -> None:
         """Let another session hold a pulled message."""
         self._forget_holder(entry)
         if self._by_holder is not None:

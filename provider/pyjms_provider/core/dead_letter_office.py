@@ -216,7 +216,7 @@ class DeadLetterOffice:
                 queue, kept = self._place(queue, reference, envelope.destination)
                 keeper.replace(moving, reference, envelope, queue, kept)
             is_written = True
-            self._hand_over(queue, kept, reference, envelope)
+            self._put_written(queue, kept, reference, envelope)
             moving.clear()
             host.store.release_all(owed)
         except BaseException as error:
@@ -226,7 +226,7 @@ class DeadLetterOffice:
                 host.store.release(reference)  # as the store will be asked, it is known again then
             elif keeper is not None or not isinstance(error, ProviderError):
                 if not isinstance(error, ProviderError) and not queue.took(reference):
-                    self._hand_over(queue, kept, reference, envelope)  # the thread was interrupted
+                    self._put_written(queue, kept, reference, envelope)  # the thread was interrupted
                 moving.clear()
                 host.store.release_all(owed)
             raise
@@ -250,7 +250,9 @@ class DeadLetterOffice:
             raise ChannelClosedError(f"{ended.name} no longer exists")
         return queue
 
-    def _hand_over(self, queue: Queue, kept: KeptQueue | None, reference: MessageReference, envelope: Envelope) -> None:
+    def _put_written(
+        self, queue: Queue, kept: KeptQueue | None, reference: MessageReference, envelope: Envelope
+    ) -> None:
         """Have a message in its queue that is written; if that has ended meanwhile, in the next one of its name.
 
         Who gave the message away does not hear of it any more, so it does not go with a queue that ends at this moment. It does

@@ -235,7 +235,7 @@ class Queue(RestorableQueue, SettlingQueue):
             raise
 
     def review_interest(self, consumer: Consumer) -> None:
-        """Do the same after the consumer's connection was started or stopped."""
+        """Look anew whether `consumer` wants to be woken, after its connection was started or stopped; else as `set_notify_work_desired`."""
         try:
             with self._lock:
                 woken = self._review(consumer)

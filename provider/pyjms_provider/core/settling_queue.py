@@ -100,7 +100,7 @@ class SettlingQueue(PolicedQueue):
     def settle_in(
         self, unit: UnitOfWork, deliveries: Sequence[tuple[QueueEntry, int]], session: ConsumerSession
     ) -> bool:
-        """Do the same with several when `unit` commits; return False if one of them is no longer the session's (§6.2.1)."""
+        """Have pulled messages settled when `unit` commits; return False if one of them is no longer the session's (§6.2.1)."""
         with self._lock:
             held = [each for each in deliveries if _is_held(*each, session)]
             record = self._state.record_acknowledgement
@@ -139,14 +139,14 @@ class SettlingQueue(PolicedQueue):
                 self._store.release_all(owed)
                 raise
 
-    def hand_over(
+    def change_holder(
         self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession
     ) -> bool:
         """Let `heir` settle a delivery in place of `session`; return False if it is no longer the session's."""
         with self._lock:
             if heir.is_closed or not _is_held(entry, delivery_count, session):
                 return False
-            self._state.hand_over(entry, heir)
+            self._state.change_holder(entry, heir)
             return True
 
     def holds_for(self, session: ConsumerSession) -> bool:

@@ -208,8 +208,8 @@ def test_an_heir_settles_what_was_handed_over(world: QueueWorld) -> None:
     world.send()
     delivery = pulled(reader)
     entry = entry_of(delivery)
-    assert world.queue.hand_over(entry, delivery.count, reader.session, heir.session)
-    assert not world.queue.hand_over(entry, delivery.count, reader.session, heir.session)
+    assert world.queue.change_holder(entry, delivery.count, reader.session, heir.session)
+    assert not world.queue.change_holder(entry, delivery.count, reader.session, heir.session)
     assert not reader.settle(delivery)
     assert heir.settle(delivery)
 
@@ -283,7 +283,7 @@ def test_who_leaves_looks_once_at_the_much_that_others_hold(world: QueueWorld) -
         settling.session.close()
         delivery = pulled(closing)
         entry = entry_of(delivery)
-        assert world.queue.hand_over(entry, delivery.count, closing.session, holder.session)
+        assert world.queue.change_holder(entry, delivery.count, closing.session, holder.session)
         assert not world.queue.holds_for(closing.session)
         closing.session.close()
     assert looks.number == 1
@@ -308,7 +308,7 @@ def test_after_an_interrupt_each_session_has_what_it_holds(monkeypatch: pytest.M
         with suppress(KeyboardInterrupt), interruption():
             pulled(heir)
             holder.settle(a)
-            world.queue.hand_over(entry_of(b), b.count, holder.session, heir.session)
+            world.queue.change_holder(entry_of(b), b.count, holder.session, heir.session)
             holder.give_back(c)
             world.queue.take_out_held(entry_of(d), d.count, holder.session, [])
         held = state.entries(MessageState.DELIVERED)

@@ -256,7 +256,7 @@ class SqlJournal(Journal):
         return [member for member in members if member.work is self._last_batch and self._lost is None]
 
     def _add_messages(self, members: Sequence[Member[Batch | Row]], rows: Sequence[Row]) -> None:
-        """Do the same where each member adds one message, and nothing was noted."""
+        """Write what each member adds, which is one message, where nothing was noted; tell each how it ended."""
         error = self._attempt(self._database.add_messages, rows)
         if type(error) is StoreError and len(rows) > 1:
             for member, row in zip(members, rows, strict=True):

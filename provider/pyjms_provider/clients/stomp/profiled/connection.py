@@ -378,7 +378,7 @@ class ProfiledConnection(LinkedConnection):
         with self._lock:
             sessions = list(self._sessions.values())
         for session in sessions:
-            session.ask_again()
+            session.note_refusal()
         self._events.on_exception(error)
 
     def _open_sessions(self) -> list[ProfiledSession]:

@@ -163,7 +163,7 @@ class ProfiledSession(ProviderSession):
             self._good.clear()
         self._good.add(address)
 
-    def ask_again(self) -> None:
+    def note_refusal(self) -> None:
         """Hear that something was refused that no call waited for: the next message to each destination waits for its answer."""
         self._good.clear()
 
