@@ -123,31 +123,14 @@ class Queue(RestorableQueue, SettlingQueue):
         try:
             with self._lock:
                 for entry in entries:
-                    if entry.state is _NOT_COMMITTED:
-                        try:
-                            self._state.commit(entry)
-                            if self._rules is None and not entry.reference.deliver_at_ms:
-                                self._ordering.append(entry)
-                                if (
-                                    self._manager.interested_count or self._manager.non_acquiring_count
-                                ) and not self._receivers:
-                                    woken.extend(self._choose(entry))
-                            else:
-                                woken.extend(self._place(entry))
-                        except BaseException:
-                            if self._state.is_homeless(entry):
-                                self._place(entry)
-                            raise
-                        if entry.reference.expiration_ms and is_expired(entry.reference, self._clock.time_ms()):
-                            late.append(entry)
-                        if not self._all_in_memory:
-                            self._store.publish(entry.reference)
-                            if self._rules is not None:
-                                self._shelve(entry.reference)
-                        if self._receivers:
-                            pushable.append(entry)
-                    else:  # it expired while it was written, or the queue was closed
+                    if entry.state is not _NOT_COMMITTED:  # it expired while it was written, or the queue was closed
                         self.note_refused(entry.reference)
+                        continue
+                    woken.extend(self._commit_one(entry))
+                    if entry.reference.expiration_ms and is_expired(entry.reference, self._clock.time_ms()):
+                        late.append(entry)
+                    if self._receivers:
+                        pushable.append(entry)
             if self._state.delays:
                 self._ask_for_delayed()
             if late and self._on_due is not None:  # the housekeeper was here while they were being written
@@ -159,6 +142,27 @@ class Queue(RestorableQueue, SettlingQueue):
         except BaseException:
             self._make_up()
             raise
+
+    def _commit_one(self, entry: QueueEntry) -> Sequence[Consumer]:
+        """Make a NOT_COMMITTED message available; return whom to wake for it. The lock is held."""
+        woken: Sequence[Consumer] = ()
+        try:
+            self._state.commit(entry)
+            if self._rules is not None or entry.reference.deliver_at_ms:
+                woken = self._place(entry)
+            else:
+                self._ordering.append(entry)
+                if (self._manager.interested_count or self._manager.non_acquiring_count) and not self._receivers:
+                    woken = self._choose(entry)
+        except BaseException:
+            if self._state.is_homeless(entry):
+                self._place(entry)
+            raise
+        if not self._all_in_memory:
+            self._store.publish(entry.reference)
+            if self._rules is not None:
+                self._shelve(entry.reference)
+        return woken
 
     def rollback(self, entry: QueueEntry) -> None:
         """Remove a message if it is NOT_COMMITTED (§5.1.3)."""
