@@ -389,7 +389,7 @@ class Ordering:
         permits: Callable[[QueueEntry], bool],
         evaluations: int,
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Do the same for `consumer`, of which is kept what it was not permitted; `rivals` as in `PassedOver`.
+        """Take as `take_matching` does, for `consumer`, of which is kept what it was not permitted; `rivals` as in `PassedOver`.
 
         What matches is forgotten some time after it has gone, so until then `may_have` may say in vain that there is something.
         """
@@ -539,7 +539,7 @@ class Ordering:
         permits: Callable[[QueueEntry], bool] | None,
         evaluations: int,
     ) -> tuple[int, int]:
-        """Do the same with a look at those alone that may match, all of which have been read."""
+        """Find as `_find_beyond` does, with a look at those alone that may match, all of which have been read."""
         lane = self._lanes[priority]
         passed = cursor.passed
         for sequence in by_value.after(cursor, priority):

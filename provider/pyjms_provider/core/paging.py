@@ -122,7 +122,7 @@ class PagingMessageStore(MessageStore):
                 self._bytes += reference.size
 
     def adopt_run(self, messages: int) -> None:
-        """Do so for so many messages whose references are made when they are needed, each with one holder."""
+        """Know so many messages again whose references are made when they are needed, each with one holder."""
         with self._lock:
             self._count += messages
 

@@ -1,7 +1,7 @@
 """A queue: the asynchronous channel whose messages are pulled by consumers (Broker-J, consumer-queue interactions).
 
 The three calls between queue and consumers are `Queue.set_notify_work_desired`, `Consumer.notify_work` and `Queue.deliver_single_message`. All are
-safe from any thread; the queue's lock is held for a few steps, never while a consumer is called. See the decision on locks in `docs/decisions/`.
+safe from any thread; the queue's lock is held for a few steps, never while a consumer is called (decision 0104).
 
 Here messages come in and are pulled. The other parts of a queue do not know this one: `SettlingQueue`, where pulled messages end or come back;
 `RestorableQueue`, which speaks of a journal; and beneath both `PolicedQueue`, what the policy asks for, upon `BuryingQueue`, which sets messages aside, and `PagedQueue`, where they are.

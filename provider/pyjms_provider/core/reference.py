@@ -19,7 +19,7 @@ class MessageReference:
     """One stored message, shared by all channels that hold it; it has the message's attributes, never its body.
 
     References are ordered by priority, the higher first, then by age (§10). Two references are equal when they are the
-    same one. Only the store that made a reference touches `holders`.
+    same one. Only the store that made a reference changes `holders`, once whoever restores it from a journal has set it to 0.
     """
 
     __slots__ = (

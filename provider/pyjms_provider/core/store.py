@@ -131,7 +131,7 @@ class MessageStore(ABC):
 
     @abstractmethod
     def release_all(self, references: list[MessageReference]) -> None:
-        """Do so for several, each of which leaves the list in the very step in which it has a holder less: who is interrupted goes on with the rest."""
+        """Take a holder from each, which leaves the list in the very step in which it has one less: who is interrupted goes on with the rest."""
 
     @abstractmethod
     def remove(self, reference: MessageReference) -> None:
