@@ -21,7 +21,7 @@ from pyjms.api.domains import (
 )
 from pyjms.api.enumeration import Enumeration, NoSuchElementException
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from pyjms.api.naming import NameNotFoundException, NamingException
+from pyjms.api.naming_errors import NameNotFoundException, NamingException
 from pyjms.api.producer import DeliveryMode, MessageProducer
 from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerSessionPool
 from pyjms.api.session import AcknowledgeMode, Runnable, Session

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from pyjms.api.destination import Destination
-from pyjms.api.naming import NameNotFoundException, NamingException
+from pyjms.api.naming_errors import NameNotFoundException, NamingException
 from pyjms.errors import JMSException
 from pyjms.messages.destinations import JmsQueue, JmsTopic
 from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
