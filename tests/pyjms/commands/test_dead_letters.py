@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -203,3 +204,27 @@ def test_a_wrong_selector_is_told_as_it_was_typed(run_pyjms: Run, jms_broker_url
     code, _, err = run_pyjms("dead-letters", command, jms_broker_url, "--selector", "colour == 'red'")
     assert code == 2
     assert err == f"pyjms dead-letters {command}: found '==': '=' compares for equality, at ^ in: colour ^== 'red'\n"
+
+
+def test_at_a_real_activemq_what_says_where_it_came_from_goes_back_and_the_rest_stays(
+    run_pyjms: Run, activemq: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "_WAIT_MS", 2_000)
+    url, dead, orders = f"stomp://127.0.0.1:{activemq['stomp']}", "dead-letters.dead", "dead-letters.orders"
+    origin = f"JMS_pyjms_deadDestination:queue\\c//{orders}\n"
+    with socket.create_connection(
+        ("127.0.0.1", activemq["stomp"]), timeout=30
+    ) as other:  # the API lets nobody set that
+        other.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
+        for body, said in (("a", origin), ("b", ""), ("c", origin)):
+            other.sendall(f"SEND\ndestination:/queue/{dead}\npersistent:true\n{said}\n{body}\0".encode())
+        other.sendall(b"DISCONNECT\nreceipt:end\n\n\0")
+        told = b""
+        while b"receipt-id:end" not in told:
+            told += (more := other.recv(4096))
+            assert more, told
+    code, out, err = run_pyjms("dead-letters", "replay", url, dead, "--json")
+    assert (code, json.loads(out)["to"], json.loads(out)["left"]) == (1, {f"queue:{orders}": 2}, {"unknown": 1})
+    assert "PYJMS-LETTER-WITHOUT-ORIGIN" in err
+    for name, expected in ((orders, "a\nc\n"), (dead, "b\n")):
+        assert run_pyjms("receive", url, name, "--count", str(len(expected) // 2))[1] == expected
