@@ -153,6 +153,7 @@ class DeadLetterOffice:
     def put(self, envelope: Envelope, origin: ConnectionId | None, deliver_at_ms: int) -> None:
         """Put another message into the queue that is its destination, where it waits for its time. Raises `ResourceError`."""
         host = self._host
+        host.store.relieve()
         queue = host.queue(envelope.destination.name)
         if host.keeper is not None and envelope.delivery_mode == _PERSISTENT:
             host.keeper.send(queue, envelope, origin, Admission(envelope, deliver_at_ms, None, None))
@@ -230,6 +231,8 @@ class DeadLetterOffice:
                 moving.clear()
                 host.store.release_all(owed)
             raise
+        with suppress(ProviderError):  # the message is elsewhere; who sends next is told that there is no room
+            host.store.relieve()
 
     def _place(self, queue: Queue, reference: MessageReference, address: Address) -> tuple[Queue, KeptQueue | None]:
         """Return where a message is to be written for: `queue`, or the next one of its name if that has ended.

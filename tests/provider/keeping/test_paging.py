@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from pyjms.spi.envelope import Envelope, MessageId
+from pyjms.spi.envelope import Address, AddressKind, Envelope, MessageId
 from pyjms.spi.errors import GoneError, ResourceError
 from pyjms.spi.replay import GroupRequest
 from pyjms_provider.core.journal import Changes
@@ -73,6 +73,20 @@ def test_selectors_see_what_is_on_the_disk(small: Site, delivery_mode: int) -> N
     texts = fill(small, 200, delivery_mode=delivery_mode)
     taken = take_all(consume(small.session(), selector="even"))
     assert [text(each) for each in taken] == texts[::2]
+
+
+@pytest.mark.realises("JBM-3.d", "BJ-MSG-4")
+@pytest.mark.parametrize("delivery_mode", [1, 2], ids=["transient", "persistent"])
+def test_what_goes_from_queue_to_queue_does_not_crowd_memory(small: Site, delivery_mode: int) -> None:
+    """Nobody sends or receives meanwhile, who would make room."""
+    texts = fill(small, 100, delivery_mode=delivery_mode)
+    manager = QueueManager(small.broker.virtual_host)
+    assert manager.copy("orders", "copies") == 100
+    assert store_of(small).bytes_in_memory <= LIMIT + 5_000  # one more
+    assert manager.move("orders", "moved") == 100
+    assert store_of(small).bytes_in_memory <= LIMIT
+    for queue in ("copies", "moved"):
+        assert [name for name, _ in small.drain(Address(AddressKind.QUEUE, queue))] == texts
 
 
 def test_browsers_see_what_is_on_the_disk(small: Site) -> None:
