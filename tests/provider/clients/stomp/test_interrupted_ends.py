@@ -159,6 +159,7 @@ def test_a_connection_whose_close_was_interrupted_closes_with_the_next_call(serv
             connection.close()
             assert connection.state == "closed", interruption.where
             for each in (wire, connection.link.newest.wire):
+                each.join(10)  # `close` waits for the one that it ends; one that ended before may be about to
                 assert not each._thread.is_alive(), interruption.where
             assert len(broker.of_newest("DISCONNECT")) <= 1, interruption.where
 
