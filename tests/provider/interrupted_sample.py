@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from threading import Lock
 from types import TracebackType
 from typing import Literal
@@ -39,6 +40,11 @@ def own(*_: int, **__: int) -> None:
     """Do nothing."""
 
 
+def names() -> Iterator[str]:
+    """Yield the name."""
+    yield from NAMED
+
+
 def calls() -> None:
     """Call functions of Python's own and others."""
     own(1)
@@ -60,6 +66,7 @@ def calls() -> None:
         LOCK.release()
     for name in "ab":
         name.upper()
+    any(names())  # which is left after the first
 
 
 def with_arguments() -> None:

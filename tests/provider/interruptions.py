@@ -96,7 +96,6 @@ class Interruption:
         frame.f_trace = self._step  # before the next line: Python 3.13 looks for it there
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
-        # That is RESUME, unless an exception is thrown into a generator: Python does not look for signals then.
         self._last[frame] = frame.f_lasti
         return self._step
 
@@ -113,6 +112,8 @@ class Interruption:
                     self.where = f"{frame.f_code.co_name}:{frame.f_lineno}"
                     self._last.clear()
                     raise KeyboardInterrupt
+        elif event == "exception":  # a call that raises has not returned
+            self._last[frame] = _NOWHERE
         elif event == "return":
             caller = frame.f_back
             if caller is not None and caller in self._last and _instruction(caller, caller.f_lasti) in _RULE.inlined:

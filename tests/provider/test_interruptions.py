@@ -6,7 +6,7 @@ import signal
 import sys
 from _thread import interrupt_main
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from types import CodeType, FrameType
 from typing import Any
@@ -20,6 +20,14 @@ FILE = "provider/interrupted_sample.py"
 OUTSIDE = "outside"
 IS_TOLD_APART = sys.version_info < (3, 13)
 """Whether a caller tells of a call that it is inlined, and Python has what a turn of a loop raises caught as all else of the loop."""
+
+
+@pytest.fixture(autouse=True)
+def _sigint_interrupts() -> Iterator[None]:
+    """Also where a shell has the process ignore it, as it does in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Signal(int):
