@@ -66,13 +66,13 @@ def test_who_is_trusted_is_spoken_to(run_pyjms: Run, ports: Ports) -> None:
 def test_a_port_with_tls_is_not_taken_for_a_broker_that_is_down(ask: Run, ports: Ports) -> None:
     place = ports.https.removeprefix("https://")
     code, _, err = ask(f"http://{place}")
-    assert (code, err.count("\n")) == (2, 1)
+    assert (code, err.count("\n")) == (2, 1), err
     assert f"http://{place} speaks TLS; write https://{place}, and say whom to trust: --ca-file FILE" in err
 
 
 def test_an_authority_that_nobody_named_is_asked_for(ask: Run, ports: Ports) -> None:
     code, _, err = ask(ports.https)
-    assert (code, err.count("\n")) == (2, 1)
+    assert (code, err.count("\n")) == (2, 1), err
     assert f"the certificate of {ports.https} is not trusted" in err
     assert "--ca-file FILE" in err
     assert "see whether the broker runs" not in err
@@ -80,20 +80,20 @@ def test_an_authority_that_nobody_named_is_asked_for(ask: Run, ports: Ports) -> 
 
 def test_the_wrong_authority_is_told(ask: Run, ports: Ports) -> None:
     code, _, err = ask(ports.https, "--ca-file", str(ports.other))
-    assert (code, err.count("\n")) == (2, 1)
+    assert (code, err.count("\n")) == (2, 1), err
     assert f"see whether --ca-file {ports.other} has that of who signed it" in err
 
 
 def test_a_port_without_tls_is_told(ask: Run, ports: Ports) -> None:
     place = ports.http.removeprefix("http://")
     code, _, err = ask(f"https://{place}")
-    assert (code, err.count("\n")) == (2, 1)
+    assert (code, err.count("\n")) == (2, 1), err
     assert f"if it is a port without TLS, write http://{place}" in err
 
 
 def test_a_file_that_is_not_there_is_named_with_its_option(ask: Run, tmp_path: Path) -> None:
     code, _, err = ask("https://127.0.0.1:1", "--ca-file", str(tmp_path / "nosuch"))
-    assert (code, err.count("\n")) == (2, 1)
+    assert (code, err.count("\n")) == (2, 1), err
     assert f"--ca-file {tmp_path / 'nosuch'}: No such file or directory" in err
 
 
@@ -107,7 +107,7 @@ def test_a_port_that_speaks_something_else_is_no_broker_that_is_down(ask: Run) -
     with anonymous_broker() as served:
         place = f"127.0.0.1:{port_of(served)}"
         code, _, err = ask(f"http://{place}")
-    assert (code, err.count("\n")) == (2, 1)
+    assert (code, err.count("\n")) == (2, 1), err
     assert f"http://{place} answers, but not in HTTP; name the http port of the broker" in err
 
 

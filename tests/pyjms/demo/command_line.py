@@ -22,7 +22,7 @@ def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["pyjms", *arguments])
-        with _logging_as_before(), pytest.raises(SystemExit) as end:
+        with _logging_of_its_own(), pytest.raises(SystemExit) as end:
             cli.main()
         out, err = capsys.readouterr()
         code = end.value.code
@@ -32,10 +32,12 @@ def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 
 @contextmanager
-def _logging_as_before() -> Iterator[None]:
-    """Take away what a command, which has a process of its own elsewhere, has added to loggers."""
+def _logging_of_its_own() -> Iterator[None]:
+    """Give a command, which has a process of its own elsewhere, loggers to which nobody has added a handler; then give back those that were there."""
     loggers = [logging.getLogger(name) for name in ("pyjms", "pyjms_provider", "pyjms.store")]
     handlers = [list(logger.handlers) for logger in loggers]
+    for logger in loggers:
+        logger.handlers.clear()
     try:
         yield
     finally:
