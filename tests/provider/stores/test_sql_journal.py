@@ -222,6 +222,18 @@ def test_a_journal_is_not_closed_as_clean_without_what_was_noted(
     assert "PYJMS-STORE-4" in caplog.text
 
 
+def test_who_comes_for_what_was_noted_hears_that_it_could_not_be_written(world: World) -> None:
+    """A purge on a full disk returned, and after a kill all that it had deleted was there again."""
+    sent = world.add(world.message()).reference
+    world.journal.note(Changes(counts=[(world.queue, sent, 1)]))
+    commits = Commits(world)
+    commits.errors = [StoreError("full"), StoreError("full")]  # with the empty write, and alone
+    with pytest.raises(StoreError, match="full"):
+        world.journal.write(Changes(), force=False)
+    world.journal.write(Changes(), force=False)
+    assert journal_of(world)._noted.batch is None
+
+
 def test_who_comes_after_the_close_is_refused_even_if_it_was_on_its_way(world: World) -> None:
     members = members_for(world, Changes(messages=[world.message()]))
     journal_of(world)._is_closed = True

@@ -275,8 +275,10 @@ class SqlJournal(Journal):
             error = None if noted is None else self._commit(noted, force=False)
             for member in members:
                 # A journal that ends is not clean without what was noted: marks are forgotten, and counts take their place.
-                is_end = error is not None and member.work is self._last_batch
-                member.error = error if is_end else self._commit(_work_of(member), force=member.force)
+                # Who has nothing of its own to write has come for what was noted.
+                work = _work_of(member)
+                needs_noted = work is self._last_batch or not (work.rows or work.others)
+                member.error = error if error is not None and needs_noted else self._commit(work, force=member.force)
         else:  # written, or there is nobody else, or it is the database's fault and nobody's own
             for member in members:
                 member.error = error
