@@ -192,6 +192,7 @@ class VmSession(VmTransactions):
     def _tell_missed(self, deliveries: Sequence[Delivery]) -> None:
         """Raise what became of messages that are the session's no more, if they may come again: an earlier call about them failed, or was interrupted.
 
+        What that one wrote, and nobody knows whether it is in the store, is written once more.
         Of a message that is in `deliveries` twice, as it went back and came again, the later one counts: that may be settled.
         """
         if self._closed:
@@ -199,15 +200,14 @@ class VmSession(VmTransactions):
         keeper = self._host.keeper
         latest = {entry_of(each): each.count for each in sorted(deliveries, key=attrgetter("count"))}
         # First, as whoever ends a doubt has the message in its queue before.
-        is_in_doubt = keeper is not None and any(map(keeper.doubts.is_about, latest))
+        is_certain = keeper is None or keeper.remove_again(latest)
         if any(_comes_again(entry, count) for entry, count in latest.items()):
             raise TooLateError(
                 "that a message is settled could not be written, or whoever settled it was interrupted: it comes again"
             )
-        if is_in_doubt:
+        if not is_certain:
             raise InDoubtError(
-                "whoever settled a message was interrupted while that was written, and the store has not been asked yet whether it was: "
-                "settle it again in a second, or let it come again"
+                "that a message is settled was written, and the store does not answer whether it was: settle it again, or let it come again"
             )
 
     def _take_back(self, settled: list[QueueEntry], last: QueueEntry | None) -> None:

@@ -1,7 +1,8 @@
 """Writes of which nobody knows whether they were made, and how that is settled while the broker runs (decision 0197).
 
 What only adds is withdrawn at once: the removal of what may be there is written before anything else, so that the store
-has what the broker has. A removal is kept in doubt: nobody gets the messages until the store answers whether the write is in it.
+has what the broker has. A removal is kept in doubt: nobody gets the messages until the store answers whether the write is in it,
+or until whoever asked for it asks again, and it is written once more.
 A message that must go back to its queue, but cannot be read yet, waits in the same way.
 """
 
@@ -16,7 +17,7 @@ from pyjms.spi.errors import InDoubtError, ProviderError
 from pyjms.spi.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pyjms.spi.clock import Clock
     from pyjms_provider.core.entry import QueueEntry
@@ -57,7 +58,7 @@ class RemovalInDoubt:
     def __init__(
         self, changes: Changes, entries: Sequence[QueueEntry], reinstate: Callable[[Sequence[QueueEntry]], None]
     ) -> None:
-        self._changes = changes
+        self.changes: Final = changes
         self._entries = entries
         self._reinstate = reinstate
 
@@ -66,11 +67,11 @@ class RemovalInDoubt:
 
     def witnesses(self) -> Iterable[Witness]:
         """Do as `Doubt` says."""
-        return self._changes.witnesses()
+        return self.changes.witnesses()
 
-    def is_about(self, entry: QueueEntry) -> bool:
-        """Return whether `entry` is one of the messages."""
-        return entry in self._entries
+    def is_about(self, entries: Iterable[QueueEntry]) -> bool:
+        """Return whether one of `entries` is one of the messages."""
+        return any(entry in self._entries for entry in entries)
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
         """Do as `Doubt` says: give back what is still in the store."""
@@ -119,13 +120,18 @@ class MoveInDoubt:
 
 
 class Doubts:
-    """What is in doubt in one host. Safe to use from any thread; the lock is innermost, and not held during I/O."""
+    """What is in doubt in one host. Safe to use from any thread; the lock is innermost, and not held during I/O.
+
+    Who ends doubts has `_right`, as `GroupCommit.right` is one: else what is written once more is given back by one who has just
+    found that it was not written.
+    """
 
     def __init__(self, journal: Journal, clock: Clock, on_due: Callable[[HasTimes, int], None] | None) -> None:
         """`on_due` asks for a call of `do_what_is_due`, as in `AsynchronousChannel`."""
         self._journal = journal
         self._clock = clock
         self._on_due = on_due
+        self._right = Lock()
         self._lock = Lock()
         self._waiting: list[Doubt] = []
         self._unread: list[QueueEntry] = []
@@ -138,11 +144,26 @@ class Doubts:
         _log.warning("PYJMS-BROKER-15 %s is in doubt, and what it took is held until the store answers", doubt)
         self._ask_soon()
 
-    def is_about(self, entry: QueueEntry) -> bool:
-        """Return whether it is not known yet if `entry` was taken out of its queue, or is to be there again and cannot be read."""
-        with self._lock:
-            removals = [doubt for doubt in self._waiting if isinstance(doubt, RemovalInDoubt)]
-            return entry in self._unread or any(doubt.is_about(entry) for doubt in removals)
+    def remove_again(self, entries: Collection[QueueEntry], *, force: bool) -> bool:
+        """Write once more that `entries` were taken out of their queues, where that is in doubt; return whether nothing of it is any more.
+
+        What has been found not to be written meanwhile is in its queue. Waits for the journal.
+        """
+        with self._right:
+            with self._lock:
+                is_unread = any(entry in self._unread for entry in entries)
+                removals = [
+                    doubt for doubt in self._waiting if isinstance(doubt, RemovalInDoubt) and doubt.is_about(entries)
+                ]
+            for doubt in removals:
+                try:
+                    self._journal.write(doubt.changes, force=force)
+                except ProviderError:
+                    return False
+                with self._lock:
+                    self._waiting.remove(doubt)
+                _log.warning("PYJMS-BROKER-16 %s has been written, as it was asked for once more", doubt)
+            return not is_unread
 
     def add_unread(self, entry: QueueEntry) -> None:
         """Take over a message that is to be in its queue again, which has to read it first and cannot. Does not wait."""
@@ -173,22 +194,23 @@ class Doubts:
         return now_ms + RETRY_MS if self._waiting or self._unread else None
 
     def settle(self) -> bool:
-        """Ask the store; return whether nothing is in doubt any more. Waits for the journal; one thread at a time."""
+        """Ask the store; return whether nothing is in doubt any more. Waits for the journal."""
         self._ask()
         return not (self._waiting or self._unread or self._has_lasting)
 
     def _ask(self) -> None:
-        with self._lock:
-            unread, waiting = list(self._unread), list(self._waiting)
-        for entry in unread:
-            if self._is_over(partial(_is_back, entry), "what is to come back"):
-                with self._lock:
-                    self._unread.remove(entry)
-        for doubt in waiting:
-            if not self._is_over(partial(self._settle, doubt), doubt):
-                return
+        with self._right:
             with self._lock:
-                self._waiting.remove(doubt)
+                unread, waiting = list(self._unread), list(self._waiting)
+            for entry in unread:
+                if self._is_over(partial(_is_back, entry), "what is to come back"):
+                    with self._lock:
+                        self._unread.remove(entry)
+            for doubt in waiting:
+                if not self._is_over(partial(self._settle, doubt), doubt):
+                    return
+                with self._lock:
+                    self._waiting.remove(doubt)
 
     def _is_over(self, end: Callable[[], bool], subject: object) -> bool:
         """Return what `end` does; if that fails, nobody tries again before the next start, so that all others go on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -157,6 +157,10 @@ class Keeper(DurableSending):
                 self.take_back(entries)
             settled.clear()
             raise
+
+    def remove_again(self, settled: Collection[QueueEntry]) -> bool:
+        """Write once more that messages were settled, where that is in doubt; return whether it is in doubt no more."""
+        return self.doubts.remove_again(settled, force=self.force_acknowledgements)
 
     def write_noted(self) -> None:
         """Write what was noted, as that messages were deleted, as acknowledgements are written. Raises `ResourceError`, `InDoubtError`; it is noted still."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Never
 
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import BranchError, InDoubtError, ResourceError
+from pyjms.spi.errors import BranchError, InDoubtError, ResourceError, TooLateError
 from pyjms.spi.xid import Xid
 from pyjms.testing import VirtualClock
 from pyjms_provider.clients.vm_session import VmSession
@@ -24,6 +25,7 @@ from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.keeping.site import BILLS, NEWS, ORDERS, consume, take_all, text, work
 from tests.provider.simulation.site import SimulatedSite as Site
+from tests.pyjms.runtime.helpers import Call
 
 LETTERS = Address(AddressKind.QUEUE, "DLQ")
 POINTS = pytest.mark.parametrize("point", ["before write", "after write"])
@@ -128,6 +130,66 @@ def test_an_acknowledgement_in_doubt_comes_again_flagged_or_not_at_all(
     assert site.texts() == []  # it may be gone, so nobody else gets it
     end(site)
     assert site.drain() == ([("order", 2)] if point == "before write" else [])
+
+
+@POINTS
+def test_an_acknowledgement_in_doubt_that_is_made_again_settles(site: Site, point: str) -> None:
+    """The store was asked a second later, and what it did not have came again though the client had it by then."""
+    site.send("order")
+    session = site.session()
+    taken = take_all(consume(session))
+    assert [text(each) for each in taken] == ["order"]
+    site.trap = lost_at(point)
+    with pytest.raises(InDoubtError, match="broke during the commit"):
+        session.acknowledge(taken)
+    with pytest.raises(InDoubtError, match="does not answer"):
+        session.acknowledge(taken)
+    site.trap = None
+    session.acknowledge(taken)
+    come_again(site)
+    assert site.drain() == []
+    assert len(site.broker.virtual_host.store) == 0
+    site.crash()
+    assert site.drain() == []
+
+
+@pytest.mark.parametrize("asks_first", [False, True], ids=["acknowledges first", "asks first"])
+def test_who_asks_and_who_acknowledges_again_do_so_one_after_the_other(
+    site: Site, monkeypatch: pytest.MonkeyPatch, *, asks_first: bool
+) -> None:
+    """Else who asks finds it there, and gives it back when it has gone: it came again, and at the next start it did not."""
+    site.send("order")
+    session = site.session()
+    taken = take_all(consume(session))
+    assert [text(each) for each in taken] == ["order"]
+    site.trap = lost_at("before write")
+    with pytest.raises(InDoubtError):
+        session.acknowledge(taken)
+    site.trap = None
+    ask, acknowledge = partial(come_again, site), partial(session.acknowledge, taken)
+    first, second = (ask, acknowledge) if asks_first else (acknowledge, ask)
+    name = "holds" if asks_first else "write"
+    done = getattr(site.journal, name)
+    others: list[Call[None]] = []
+
+    def begin_the_other(*arguments: Any, **named: Any) -> Any:
+        found = done(*arguments, **named)
+        if not others:
+            others.append(Call(second))
+            assert others[0].is_blocked()
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site.journal, name, begin_the_other)
+        first()
+    if asks_first:
+        with pytest.raises(TooLateError):
+            others[0].result()
+    else:
+        others[0].result()
+    assert site.drain() == ([("order", 2)] if asks_first else [])
+    site.crash()
+    assert site.drain() == []
 
 
 @POINTS
