@@ -155,12 +155,8 @@ class JmsConnection(Connection):
             session = kind(self, mode, provider_session)
             self._take_in(session, self._sessions)
             session.begin_delivery()
-        except BaseException:  # the thread was interrupted, perhaps: nobody has it
-            with suppress(JMSException, ProviderError):  # the connection ends it
-                if session is not None:
-                    session.shut_down()
-                elif provider_session is not None:
-                    provider_session.close()
+        except BaseException:
+            _give_up(session, provider_session)
             raise
         return session
 
@@ -200,16 +196,18 @@ class JmsConnection(Connection):
         if isinstance(max_messages, bool) or not isinstance(max_messages, int) or max_messages < 1:
             raise JMSException(f"{max_messages!r} is no number of messages a server session can load: use 1 or more")
         request = subscribe_request(self, destination, selector, durable_name=durable_name)
-        with mapped_errors:
-            session = self._provider.open_session(transacted=False)
-            try:
-                consumer = JmsConnectionConsumer(self, session, request, pool, max_messages)
-            except BaseException:
-                with suppress(ProviderError):  # why it was refused says more
-                    session.close()
-                raise
-        self._take_in(consumer, self._consumers)
-        consumer.begin_delivery()
+        provider_session: ProviderSession | None = None
+        consumer: JmsConnectionConsumer | None = None
+        try:
+            with mapped_errors:
+                provider_session = self._provider.open_session(transacted=False)
+                consumer = JmsConnectionConsumer(self, provider_session, pool, max_messages)
+                consumer.subscribe(request)
+            self._take_in(consumer, self._consumers)
+            consumer.begin_delivery()
+        except BaseException:
+            _give_up(consumer, provider_session)
+            raise
         return consumer
 
     def _take_in(self, part: _Part, parts: OrderedDict[Any, None]) -> None:
@@ -433,6 +431,15 @@ class JmsConnection(Connection):
     def _check_open(self) -> None:
         if self._state is State.CLOSED:
             raise IllegalStateException("the connection is closed")
+
+
+def _give_up(part: _Part | None, provider_session: ProviderSession | None) -> None:
+    """End what nobody has, as its making failed, or was interrupted."""
+    with suppress(JMSException, ProviderError):  # the connection ends it; why nobody has it says more
+        if part is not None:
+            part.shut_down()
+        elif provider_session is not None:
+            provider_session.close()
 
 
 def _mode(transacted: bool, acknowledge_mode: int) -> AcknowledgeMode:

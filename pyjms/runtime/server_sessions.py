@@ -49,11 +49,9 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self,
         connection: JmsConnection,
         session: ProviderSession,
-        request: SubscribeRequest,
         pool: ServerSessionPool,
         max_messages: int,
     ) -> None:
-        """Subscribe. Raises what `ProviderSession.subscribe` raises, unmapped."""
         self._connection = connection
         self._session = session
         self._pool = pool
@@ -67,7 +65,10 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self._owed: list[Delivery] = []
         name = f"pyjms-connection-consumer-{connection.next_number()}"
         self._worker = WorkThread(name, connection.clock, self._work, self._tell)
-        self._consumer = session.subscribe(request, self._worker.wake)
+
+    def subscribe(self, request: SubscribeRequest) -> None:
+        """Have a provider's consumer, and a thread. Raises what `ProviderSession.subscribe` raises, unmapped."""
+        self._consumer = self._session.subscribe(request, self._worker.wake)
         self._worker.start()
 
     @property

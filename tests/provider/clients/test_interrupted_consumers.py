@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -9,6 +10,7 @@ import pytest
 
 from pyjms import ConnectionFactory, Session
 from pyjms.api.consumer import MessageConsumer
+from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerSessionPool
 from pyjms.runtime.session import JmsSession
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.clients.vm_session import VmSession
@@ -57,6 +59,33 @@ def test_a_session_whose_making_was_interrupted_is_in_no_table(session: Session)
         assert list(beneath._connection._sessions) == [beneath], interruption.where
 
     assert each_interruption(attempt, *FILES, "clients/vm.py", "runtime/connection.py") > 5
+
+
+class _NoServers(ServerSessionPool):
+    def get_server_session(self) -> ServerSession:
+        raise AssertionError("no message is there")
+
+
+def test_a_connection_consumer_whose_making_was_interrupted_is_in_no_table(session: Session) -> None:
+    """It took messages until the connection was closed, or kept them from others, and its thread lived on."""
+    assert isinstance(session, JmsSession)
+    connection, beneath = session.connection, session.provider_session
+    assert isinstance(beneath, VmSession)
+
+    def attempt(interruption: Interruption) -> None:
+        made: ConnectionConsumer | None = None
+        with suppress(KeyboardInterrupt), interruption():
+            made = connection.create_connection_consumer(session.create_topic("t"), None, _NoServers(), 1)
+        if made is not None:
+            made.close()
+        assert not connection._consumers, interruption.where
+        assert list(beneath._connection._sessions) == [beneath], interruption.where
+        for thread in threading.enumerate():
+            if thread.name.startswith("pyjms-connection-consumer"):
+                thread.join(10)
+                assert not thread.is_alive(), interruption.where
+
+    assert each_interruption(attempt, *FILES, "clients/vm.py", "runtime/connection.py") > 20
 
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
