@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import typer
+from rich.table import Table
 
-from pyjms import Session
+from pyjms import Connection, Message, Session
 from pyjms.commands.connecting import Login, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import errors_told, tables
@@ -14,7 +16,7 @@ from pyjms.commands.showing import add_message, message_table, message_to_json, 
 from pyjms.spi.terminal import note, put_json
 from pyjms.spi.words import counted
 
-__all__ = ["EXAMPLES", "browse"]
+__all__ = ["EXAMPLES", "browse", "show_queue"]
 
 EXAMPLES: Final = (
     "pyjms browse stomp://127.0.0.1:61613 orders",
@@ -37,25 +39,47 @@ def browse(
 
     Exit code: 0 done, also when there are none; 1 it broke off, 2 it cannot be done as asked, 130 Ctrl-C.
     """
+    table = message_table()
+
+    def show(message: Message) -> None:
+        if as_json:
+            put_json(message_to_json(message), is_line=True)
+        elif full:
+            show_message(tables(), message)
+        else:
+            add_message(table, message)
+
     with errors_told("browse"), Login(user, password_file).connect(url) as connection:
-        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
-        connection.start()
-        table, shown, is_more = message_table(), 0, False
-        with session.create_browser(queue(session, name), selector) as browser:
-            for message in browser:
-                if limit and shown == limit:
-                    is_more = True
-                    break
-                shown += 1
-                if as_json:
-                    put_json(message_to_json(message), is_line=True)
-                elif full:
-                    show_message(tables(), message)
-                else:
-                    add_message(table, shown, message)
-        if not as_json and not full and shown:
-            tables().print(table)
-        if is_more:
-            note(f"there are more than these {shown:,}; see --limit", style="yellow")
-        elif not as_json:
-            note(counted(shown, "message"))
+        show_queue(connection, name, selector, limit, show, table, as_json=as_json)
+
+
+def show_queue(
+    connection: Connection,
+    name: str,
+    selector: str | None,
+    limit: int,
+    show: Callable[[Message], None],
+    table: Table,
+    *,
+    as_json: bool,
+) -> None:
+    """Call `show` with so many messages of a queue at most, 0: with all; then print what it put into `table`, and tell how many there were.
+
+    `as_json`: a program reads it, which is told only that there are more.
+    """
+    session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    connection.start()
+    shown, is_more = 0, False
+    with session.create_browser(queue(session, name), selector) as browser:
+        for message in browser:
+            if limit and shown == limit:
+                is_more = True
+                break
+            shown += 1
+            show(message)
+    if table.row_count:
+        tables().print(table)
+    if is_more:
+        note(f"there are more than these {shown:,}; see --limit", style="yellow")
+    elif not as_json:
+        note(counted(shown, "message"))

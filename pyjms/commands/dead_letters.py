@@ -10,6 +10,7 @@ import typer
 
 from pyjms import Message, Queue, Session
 from pyjms.commands import epilog_of
+from pyjms.commands.browse import show_queue
 from pyjms.commands.connecting import Login, check_queue, queue
 from pyjms.commands.moving import Moving, send_on
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, Selector, UserName
@@ -17,7 +18,7 @@ from pyjms.commands.reporting import errors_told, progress, tables
 from pyjms.commands.showing import message_to_json, one_line, text_of, time_text
 from pyjms.commands.taking import can_browse, take
 from pyjms.messages.properties import Properties
-from pyjms.spi.terminal import FAILED, complain, escaped, listing, note, put_json
+from pyjms.spi.terminal import FAILED, complain, escaped, listing, put_json
 from pyjms.spi.words import counted
 
 __all__ = ["commands"]
@@ -121,28 +122,17 @@ def _list(
     They stay there. With --json, one JSON document a line: the message as `pyjms browse` prints it, and "dead_letter".
     Exit code: 0 done, also when there are none; 1 it broke off, 2 it cannot be done as asked, 130 Ctrl-C.
     """
+    table = listing("given up (UTC)", "id", "came from", "times", "last had by", "why", whole={"times"})
+
+    def show(message: Message) -> None:
+        letter = _Letter.of(message)
+        if as_json:
+            put_json(message_to_json(message) | {"dead_letter": _to_json(letter)}, is_line=True)
+        else:
+            table.add_row(*map(escaped, _cells(message, letter)))
+
     with errors_told("dead-letters list"), Login(user, password_file).connect(url) as connection:
-        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
-        connection.start()
-        table = listing("given up (UTC)", "id", "came from", "times", "last had by", "why", whole={"times"})
-        shown, is_more = 0, False
-        with session.create_browser(queue(session, name), selector) as browser:
-            for message in browser:
-                if limit and shown == limit:
-                    is_more = True
-                    break
-                shown += 1
-                letter = _Letter.of(message)
-                if as_json:
-                    put_json(message_to_json(message) | {"dead_letter": _to_json(letter)}, is_line=True)
-                else:
-                    table.add_row(*map(escaped, _cells(message, letter)))
-        if not as_json and shown:
-            tables().print(table)
-        if is_more:
-            note(f"there are more than these {shown:,}; see --limit", style="yellow")
-        elif not as_json:
-            note(counted(shown, "message"))
+        show_queue(connection, name, selector, limit, show, table, as_json=as_json)
 
 
 def _cells(message: Message, letter: _Letter) -> tuple[str, ...]:

@@ -90,11 +90,11 @@ def message_table() -> Table:
     return table
 
 
-def add_message(table: Table, number: int, message: Message) -> None:
-    """Add a message to a table."""
+def add_message(table: Table, message: Message) -> None:
+    """Add a message to a table, with its number there."""
     named = ", ".join(f"{name}={message.get_string_property(name)}" for name in _named(message))
     table.add_row(
-        str(number),
+        str(table.row_count + 1),
         time_text(message.jms_timestamp),
         escaped(text_of(message.jms_message_id)),
         str(message.jms_priority),
