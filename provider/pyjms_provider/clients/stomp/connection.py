@@ -92,18 +92,6 @@ class StompConnection(LinkedConnection):
             raise
         self.link.begin()
 
-    def _connect_headers(self) -> dict[str, str]:
-        # STOMP 1.2 asks for `host`. Brokers that read it take it for a virtual host, and its absence for the default one.
-        headers = {} if self.settings.virtual_host is None else {"host": self.settings.virtual_host}
-        headers.update(self._credentials)
-        if self._client_id is not None:
-            headers["client-id"] = self._client_id
-        return headers
-
-    @property
-    def connection_id(self) -> ConnectionId:
-        return self._connection_id
-
     @property
     def capabilities(self) -> Capability:
         able = self.dialect.capabilities

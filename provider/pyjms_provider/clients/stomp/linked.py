@@ -14,6 +14,7 @@ from pyjms_provider.clients.ending import Ending
 from pyjms_provider.protocols.stomp.frames import Frame
 
 if TYPE_CHECKING:
+    from pyjms.spi.envelope import ConnectionId
     from pyjms.spi.errors import ConnectionLostError
     from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderSession
     from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
@@ -23,9 +24,10 @@ __all__ = ["LinkedConnection"]
 
 
 class LinkedConnection(ProviderConnection):
-    """Implements half of `LinkOwner`. Whoever derives from it sets `link`."""
+    """Implements half of `LinkOwner`. Whoever derives from it sets what is declared here."""
 
     link: Link
+    _connection_id: ConnectionId
 
     def __init__(self, settings: StompSettings, request: ConnectRequest, events: ConnectionEvents) -> None:
         self.settings = settings
@@ -43,6 +45,18 @@ class LinkedConnection(ProviderConnection):
         self._numbers = count(1)
         self._closed = False
         self._ending = Ending()
+
+    def _connect_headers(self) -> dict[str, str]:
+        # STOMP 1.2 asks for `host`. Brokers that read it take it for a virtual host, and its absence for the default one.
+        headers = {} if self.settings.virtual_host is None else {"host": self.settings.virtual_host}
+        headers.update(self._credentials)
+        if self._client_id is not None:
+            headers["client-id"] = self._client_id
+        return headers
+
+    @property
+    def connection_id(self) -> ConnectionId:
+        return self._connection_id
 
     @property
     def state(self) -> str:

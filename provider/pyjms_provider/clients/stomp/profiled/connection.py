@@ -75,18 +75,10 @@ class ProfiledConnection(LinkedConnection):
             self.link.begin()
 
     def _connect_headers(self) -> dict[str, str]:
-        headers = {"pyjms-profile": verbs.PROFILE_VERSION, PACKED_HEADER: PACKED_VERSION, **self._credentials}
-        if self.settings.virtual_host is not None:
-            headers["host"] = self.settings.virtual_host
-        if self._client_id is not None:
-            headers["client-id"] = self._client_id
-        return headers
+        own = {"pyjms-profile": verbs.PROFILE_VERSION, PACKED_HEADER: PACKED_VERSION}
+        return own | super()._connect_headers()
 
     # What it is
-
-    @property
-    def connection_id(self) -> ConnectionId:
-        return self._connection_id
 
     @property
     def capabilities(self) -> Capability:
