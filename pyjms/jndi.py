@@ -15,11 +15,12 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from pyjms.api.closing import Closeable
 from pyjms.api.destination import Destination
 from pyjms.api.naming_errors import NameNotFoundException, NamingException
 from pyjms.errors import JMSException
@@ -172,7 +173,7 @@ def _spelling(option: str) -> str:
     return _SPELLINGS.get(option.lower(), option)
 
 
-class InitialContext:
+class InitialContext(Closeable):
     """Finds connection factories and destinations by the names that an administrator gave them.
 
     environment: a path to a file (``.toml``: TOML; otherwise Java's properties), or a mapping with the keys of such a
@@ -212,14 +213,6 @@ class InitialContext:
     def close(self) -> None:
         """Give up the context; objects that were looked up live on. Closing twice does nothing."""
         self._closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<InitialContext of {self._environment.source}: {', '.join(sorted(self._environment.entries))}>"

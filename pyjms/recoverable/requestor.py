@@ -7,8 +7,9 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from pyjms.api.closing import Closeable
 from pyjms.api.producer import DeliveryMode
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalArgumentException, JMSException
@@ -21,8 +22,6 @@ from pyjms.recoverable.stored_message import envelope_of, message_of, read_messa
 from pyjms.types import Long
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from pyjms.api.connection import Connection
     from pyjms.api.message import Message
     from pyjms.messages.context import MessageContext
@@ -72,7 +71,7 @@ class Recovery:
 Handler = Callable[[Reply], object]
 
 
-class RecoverableRequestor:
+class RecoverableRequestor(Closeable):
     """Sends requests to a queue and processes each reply once, over deaths of client, server and broker. One thread.
 
     factory: of a provider with transactions. client: the name of this persistent session, for one program at a time. queue: the name of
@@ -109,14 +108,6 @@ class RecoverableRequestor:
         self._entry = LogEntry(client=client, session="")
         self._is_settled = False
         """Whether state D is known to hold."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def number(self) -> int:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from enum import Enum
 from itertools import count
 from threading import Lock
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
+from pyjms.api.closing import Closeable
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery, Elsewhere
@@ -62,7 +62,7 @@ class Fault(Enum):
 _numbers = count(1)
 
 
-class Faults:
+class Faults(Closeable):
     """A message system that fails on demand: connect to `url` in place of the one given. Any thread."""
 
     def __init__(self, url: str) -> None:
@@ -74,14 +74,6 @@ class Faults:
         self._armed: dict[Fault, int] = {}
         self._connections: list[_Connection] = []
         register_provider(self._scheme, _Provider(self, self._inner.scheme))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Make `url` unknown again. Connections that are open stay so."""
