@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.api.consumer import MessageConsumer, MessageListenerLike
 from pyjms.api.destination import Destination, Queue, Topic
@@ -16,7 +16,6 @@ from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.deadline import Deadline
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.listeners import message_callback
-from pyjms.runtime.waiting import Inbox
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
@@ -37,21 +36,20 @@ class JmsMessageConsumer(MessageConsumer):
 
     __slots__ = (
         "_destination",
-        "_inbox",
         "_is_released",
         "_listener",
         "_no_local",
         "_selector",
         "_session",
         "callback",
+        "inbox",
         "is_closed",
         "may_be_settled",
         "provider",
+        "returns_later",
         "taker",
         "unreturned",
     )
-    returns_later: ClassVar = False
-    """Whether `receive` goes on with a message that the session has taken for it: then it ends `unreturned` itself."""
 
     def __init__(self, session: JmsSession, destination: Destination, request: SubscribeRequest) -> None:
         """`subscribe` follows."""
@@ -72,7 +70,9 @@ class JmsMessageConsumer(MessageConsumer):
         """Whether that was being settled when the receive was interrupted: then it does not come again, or perhaps."""
         self.taker = NOBODY
         """The thread that took it and may be about to return it: to any other one that looks the same. `NOBODY` once it was interrupted."""
-        self._inbox = Inbox(session.provider_session.waiter(session.clock))
+        self.returns_later = session.is_awaited
+        """Whether a receive goes on with a message that the session has taken for it: then it ends `unreturned` itself."""
+        self.inbox = session.make_inbox()
         self.provider: ProviderConsumer
         """The consumer of the SPI beneath; polled with the gate's lock held. There is none before `subscribe`."""
 
@@ -123,9 +123,9 @@ class JmsMessageConsumer(MessageConsumer):
             if message is None:
                 message = self._wait(Deadline(session.clock, timeout).until_ms if timeout else None)
             if message is None:
-                self._wait_no_more()
+                self.wait_no_more()
         except BaseException:  # also when the thread was interrupted between the calls
-            self._wait_no_more()
+            self.wait_no_more()
             raise
         return message
 
@@ -153,7 +153,7 @@ class JmsMessageConsumer(MessageConsumer):
         while not (self.is_closed or session.is_closing):
             if connection.lost is not None:
                 connection.check_not_lost()
-            if not self._inbox.wait(until_ms):
+            if not self.inbox.wait(until_ms):
                 return None
             message = session.take(self, or_enter=True)
             if message is not None:
@@ -162,7 +162,22 @@ class JmsMessageConsumer(MessageConsumer):
                 return None  # who is woken in vain all the time would never see that its time is over
         return None
 
-    def _wait_no_more(self) -> None:
+    # For a receive that waits elsewhere than on its thread (`pyjms.aio`)
+
+    def receive_or_enlist(self) -> Message | None:
+        """Return the next message; None: there is none now, and the inbox is woken when there may be one, until `wait_no_more`."""
+        self._check_can_receive()
+        message = self._session.take(self, or_enter=True)
+        if message is None:
+            self._session.connection.check_not_lost()
+        return message
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether a receive that waits is to return None."""
+        return self.is_closed or self._session.is_closing
+
+    def wait_no_more(self) -> None:
         """Have the provider wake this consumer no more, and the calling thread be no receiver."""
         gate = self._session.gate
         try:
@@ -174,7 +189,7 @@ class JmsMessageConsumer(MessageConsumer):
 
     def _on_ready(self) -> None:
         if self.callback is None:
-            self._inbox.wake()
+            self.inbox.wake()
         else:
             self._session.wake_listener(self)
 
@@ -200,7 +215,7 @@ class JmsMessageConsumer(MessageConsumer):
 
     def wake(self) -> None:
         """Make a blocked `receive` look again."""
-        self._inbox.wake()
+        self.inbox.wake()
 
     def forget_taken(self, delivery: Delivery) -> None:
         """Let go of what a receive took and does not return, unless another thread has taken something else by now."""

@@ -41,7 +41,7 @@ from pyjms.runtime.subscribing import (
     subscribe_request,
 )
 from pyjms.runtime.tracing import current_tracer
-from pyjms.runtime.waiting import Turn
+from pyjms.runtime.waiting import Inbox, Turn
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, MessageId
@@ -74,6 +74,9 @@ class JmsSession(SettlingSession):
 
     refuses_sends = False
     """Whether a message that is sent now would belong to no transaction, though it must (JMS 1.1 §8.5)."""
+
+    is_awaited = False
+    """Whether tasks of an event loop await its calls, so that a receive returns after its thread has left it (`pyjms.aio`)."""
 
     def __init__(self, connection: JmsConnection, mode: AcknowledgeMode, provider_session: ProviderSession) -> None:
         super().__init__(connection, mode, provider_session)
@@ -211,6 +214,10 @@ class JmsSession(SettlingSession):
             consumer.give_up()
             raise
         return consumer
+
+    def make_inbox(self) -> Inbox:
+        """Return where a consumer of this session waits for messages."""
+        return Inbox(self.provider_session.waiter(self.clock))
 
     # Receiving, for this session's consumers
 

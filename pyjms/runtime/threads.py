@@ -15,12 +15,24 @@ from pyjms.runtime.waiting import Inbox
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import ResourceError
 
-__all__ = ["EventThread", "WorkThread"]
+__all__ = ["EventThread", "WorkThread", "start_thread"]
 
 _log = logging.getLogger("pyjms.runtime")
 
 _ERRORS_MAX = 7
 """So many unexpected errors may come one after the other; then the thread waits until it is woken, not to run in a circle."""
+
+
+def start_thread(name: str, work: Callable[[], object]) -> None:
+    """Have a new thread do `work`, which raises nothing. Raises `ResourceError` when the system has no more threads for the moment."""
+    _start(Thread(target=work, name=name, daemon=True))
+
+
+def _start(thread: Thread) -> None:
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise ResourceError(f"{error}: raise the limit of threads (ulimit -u), or have fewer sessions") from error
 
 
 class WorkThread:
@@ -48,10 +60,7 @@ class WorkThread:
 
     def start(self) -> None:
         """Begin; `wake` may be called before. Raises `ResourceError` when the system has no more threads for the moment."""
-        try:
-            self._thread.start()
-        except RuntimeError as error:
-            raise ResourceError(f"{error}: raise the limit of threads (ulimit -u), or have fewer sessions") from error
+        _start(self._thread)
 
     def is_current(self) -> bool:
         """Say whether the caller runs on this thread."""

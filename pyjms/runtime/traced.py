@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pyjms.api.consumer import MessageListenerLike
 from pyjms.api.destination import Destination
@@ -15,6 +15,10 @@ from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopi
 from pyjms.runtime.producer import JmsMessageProducer, JmsQueueSender, JmsTopicPublisher
 from pyjms.runtime.tracing import current_tracer
 from pyjms.spi.envelope import Address, AddressKind
+
+if TYPE_CHECKING:
+    from pyjms.runtime.session import JmsSession
+    from pyjms.spi.provider import SubscribeRequest
 
 __all__ = ["TracedProducer", "TracedQueueReceiver", "TracedTopicSubscriber", "consumer_class", "traced_producer_class"]
 
@@ -56,7 +60,10 @@ class _TracedConsumer(JmsMessageConsumer):
     """A consumer whose receives, and whose listener's calls, are traced."""
 
     __slots__ = ()
-    returns_later = True
+
+    def __init__(self, session: JmsSession, destination: Destination, request: SubscribeRequest) -> None:
+        super().__init__(session, destination, request)
+        self.returns_later = True
 
     def receive(self, timeout: int = 0) -> Message | None:
         """Return the next message, as without a tracer."""
@@ -65,6 +72,10 @@ class _TracedConsumer(JmsMessageConsumer):
     def receive_no_wait(self) -> Message | None:
         """Return the next message if there is one now, as without a tracer."""
         return self._traced(super().receive_no_wait)
+
+    def receive_or_enlist(self) -> Message | None:
+        """Return the next message, or be woken, as without a tracer."""
+        return self._traced(super().receive_or_enlist)
 
     def _traced(self, receive: Callable[[], Message | None]) -> Message | None:
         tracer, message, me = current_tracer(), None, get_ident()
@@ -79,7 +90,7 @@ class _TracedConsumer(JmsMessageConsumer):
             if message is not None:
                 self._session.keep(self)
             raise
-        if self.taker == me:
+        if self.taker == me and not self._session.is_awaited:
             self.unreturned = None  # no call from here on
         return message
 

@@ -1,0 +1,176 @@
+"""Calls that may wait: made on a thread, and awaited on the event loop.
+
+A task that is cancelled waits no longer, as asyncio has it. What it had called and had not begun is not done; what had begun goes on, and
+what came of it is undone, such as a consumer that nobody has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock
+from typing import Final, Generic, TypeAlias, TypeVar
+from weakref import finalize
+
+from pyjms.aio.serving import current_work
+from pyjms.errors import IllegalStateException
+from pyjms.runtime.error_mapping import mapped_errors
+from pyjms.runtime.threads import start_thread
+
+__all__ = ["Call", "SessionThread", "call_on_thread"]
+
+_Result = TypeVar("_Result")
+_Work: TypeAlias = Callable[[], object]
+
+
+class Call(Generic[_Result]):
+    """A call that some thread makes, once, and that a task awaits."""
+
+    __slots__ = ("_claim", "_context", "_function", "_loop", "_post", "_undo", "future")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[[], _Result],
+        undo: Callable[[_Result], object] | None,
+        post: Callable[[_Work], object],
+    ) -> None:
+        """`undo` is called with the result if nobody gets it; `post` has a thread do so."""
+        self._loop = loop
+        self._function = function
+        self._context = copy_context()  # of the task: a tracer finds its span there
+        self._undo = undo
+        self._post = post
+        self._claim = Lock()
+        """Taken once: by the thread that makes the call, or by the task that no longer wants it."""
+        self.future: asyncio.Future[_Result] = loop.create_future()
+
+    def run(self) -> None:
+        """Make the call, unless its task was cancelled before. On the thread that is to wait."""
+        if not self._claim.acquire(blocking=False):
+            return
+        try:
+            result = self._context.run(self._function)
+        except BaseException as error:  # whatever it raised is raised by who awaits it
+            self._tell(partial(self._fail, error))
+            return
+        if not self._tell(partial(self._succeed, result)) and self._undo is not None:
+            self._undo(result)
+
+    def _tell(self, end: Callable[[], None]) -> bool:
+        """Have the event loop end the call; return False if that was closed, so that nobody waits."""
+        try:
+            self._loop.call_soon_threadsafe(end)
+        except RuntimeError:
+            return False
+        return True
+
+    async def result(self) -> _Result:
+        """Return what the call returned, or raise what it raised."""
+        try:
+            return await self.future
+        except asyncio.CancelledError:
+            if self.future.cancelled():
+                self._claim.acquire(blocking=False)  # if it has not begun, it never will
+            elif self.future.exception() is None:  # it came at the same moment
+                self._drop(self.future.result())
+            raise
+
+    def _succeed(self, result: _Result) -> None:
+        if self.future.done():
+            self._drop(result)
+        else:
+            self.future.set_result(result)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def _drop(self, result: _Result) -> None:
+        if self._undo is not None:
+            self._post(partial(self._undo, result))
+
+
+async def call_on_thread(
+    name: str, function: Callable[[], _Result], undo: Callable[[_Result], object] | None = None
+) -> _Result:
+    """Make a call on a thread of its own, as it must wait for no other one. Raises what it raises.
+
+    `undo` gets what the call returned if the task is cancelled meanwhile.
+    """
+
+    def post(work: _Work) -> None:
+        with mapped_errors:
+            start_thread(name, work)
+
+    call = Call(asyncio.get_running_loop(), function, undo, post)
+    post(call.run)
+    return await call.result()
+
+
+class SessionThread:
+    """Makes the calls of one session, one after the other, in the order in which tasks made them (JMS 1.1 §4.4.6).
+
+    A listener's calls are made by the thread that serves the listener, as that has the session meanwhile.
+    """
+
+    __slots__ = ("__weakref__", "_is_ended", "_lock", "_loop", "_work")
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin. Raises JMSException when the system has no more threads."""
+        self._loop: Final = loop
+        self._lock = Lock()
+        self._is_ended = False
+        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        with mapped_errors:
+            start_thread(name, partial(_do_all, self._work))
+        finalize(self, self._work.put, None).atexit = False  # of a session that nobody has closed
+
+    async def call(
+        self, function: Callable[[], _Result], *, undo: Callable[[_Result], object] | None = None
+    ) -> _Result:
+        """Make a call when those before it are done. Raises what it raises; IllegalStateException on another event loop.
+
+        `undo` gets what the call returned if the task is cancelled meanwhile.
+        """
+        self.check_loop()
+        call = Call(self._loop, function, undo, self.post)
+        served = current_work(self)
+        if served is not None:
+            served.put(call.run)
+        elif not self.post(call.run):
+            call.run()  # of a closed session, which refuses all calls at once
+        return await call.result()
+
+    @property
+    def serves_here(self) -> bool:
+        """Whether the present task is a listener's of this session."""
+        return current_work(self) is not None
+
+    def check_loop(self) -> None:
+        """Raise IllegalStateException unless the session's event loop is the one that runs."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise IllegalStateException("this connection belongs to another event loop: make one in each")
+
+    def post(self, work: _Work) -> bool:
+        """Have something done after what was asked for before; return False when the session is closed. Any thread; never waits."""
+        with self._lock:
+            if self._is_ended:
+                return False
+            self._work.put(work)
+        return True
+
+    def end(self) -> None:
+        """Let the thread end when all is done. Any thread; never waits; again does nothing."""
+        with self._lock:
+            if not self._is_ended:
+                self._is_ended = True
+                self._work.put(None)
+
+
+def _do_all(work: SimpleQueue[_Work | None]) -> None:
+    while (piece := work.get()) is not None:
+        piece()

@@ -1,0 +1,112 @@
+"""A consumer for asyncio: any number of them wait, and no thread does (JMS 1.1 §4.5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeAlias
+
+from pyjms.aio.beneath import AwaitedSession, Doorbell
+from pyjms.aio.calls import SessionThread
+from pyjms.aio.opening import Closing
+from pyjms.aio.receiving import Receive, keep
+from pyjms.aio.serving import Listening
+from pyjms.api.message import Message
+from pyjms.errors import JMSException
+from pyjms.runtime.consumer import JmsMessageConsumer
+from pyjms.runtime.listeners import message_callback
+
+__all__ = ["MessageConsumer", "MessageListenerLike"]
+
+MessageListenerLike: TypeAlias = Callable[[Message], Awaitable[object] | object]
+"""A coroutine function, or a function, of one message, or an object with such an `on_message`."""
+
+
+class MessageConsumer(Closing):
+    """Receives the messages of one destination, which `receive`, ``async for`` or a listener gets."""
+
+    def __init__(
+        self,
+        beneath: JmsMessageConsumer,
+        session: AwaitedSession,
+        thread: SessionThread,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Made by a session."""
+        self._beneath = beneath
+        self._session = session
+        self._thread = thread
+        self._loop = loop
+        self._listener: MessageListenerLike | None = None
+        self._waiting: Receive | None = None
+        assert isinstance(beneath.inbox, Doorbell)
+        beneath.inbox.answer = self._look
+
+    @property
+    def message_selector(self) -> str | None:
+        """The selector's text, or None."""
+        return self._beneath.message_selector
+
+    @property
+    def message_listener(self) -> MessageListenerLike | None:
+        """The listener, as it was set, or None."""
+        return self._listener
+
+    async def set_message_listener(self, listener: MessageListenerLike | None) -> None:
+        """Have `listener` called on the event loop with each message, one at a time in each session (§4.5.2); None: nobody.
+
+        A coroutine function is awaited: the message is acknowledged when it is done, and comes again if it raises, or is cancelled
+        with the loop's other tasks. Raises IllegalArgumentException for what cannot be called; IllegalStateException while a receive
+        of the session waits, and for another consumer's listener while the first one's may run.
+        """
+        called = None if listener is None else self._called(listener)
+        await self._thread.call(lambda: setattr(self._beneath, "message_listener", called))
+        self._listener = listener
+
+    async def receive(self, timeout: int = 0) -> Message | None:  # noqa: ASYNC109 - as JMS has it
+        """Return the next message, or None when `timeout` milliseconds passed (0: never) or the consumer was closed.
+
+        If the task is cancelled, as by ``asyncio.timeout``, no message is lost: what had come is returned by the next call.
+        Raises IllegalStateException while another receive of the session waits.
+        """
+        try:
+            is_over = timeout < 0
+        except TypeError as error:
+            raise JMSException(f"{timeout!r} is no timeout: use milliseconds, or 0 for no limit") from error
+        if is_over:
+            return await self.receive_no_wait()
+        self._thread.check_loop()
+        with self._session.receiving():
+            self._waiting = Receive(self._beneath, self._session, self._thread, self._loop, timeout)
+            try:
+                return await self._waiting.result()
+            finally:
+                self._waiting = None
+
+    async def receive_no_wait(self) -> Message | None:
+        """Return the next message if there is one now. Raises IllegalStateException while a receive of the session waits."""
+        self._thread.check_loop()
+        with self._session.receiving():
+            message = await self._thread.call(
+                self._beneath.receive_no_wait, undo=lambda _: keep(self._session, self._beneath)
+            )
+            if message is not None:
+                self._beneath.unreturned = None
+        return message
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        while (message := await self.receive()) is not None:
+            yield message
+
+    async def close(self) -> None:
+        """Close; a receive that waits returns None, and a listener of this consumer that runs is waited for. May be repeated."""
+        await self._thread.call(self._beneath.close)
+
+    def _called(self, listener: MessageListenerLike) -> Listening:
+        return Listening(self._loop, message_callback(listener), self._thread, self._session.pause_delivery)
+
+    def _look(self) -> None:
+        """Have the receive that waits look for a message. Any thread; never blocks."""
+        waiting = self._waiting
+        if waiting is not None:
+            self._thread.post(waiting.look)

@@ -1,0 +1,104 @@
+"""A producer for asyncio (JMS 1.1 §4.6)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, overload
+
+from pyjms.aio.calls import SessionThread
+from pyjms.aio.opening import Closing
+from pyjms.api.destination import Destination
+from pyjms.api.message import Message
+from pyjms.runtime.producer import JmsMessageProducer
+
+__all__ = ["MessageProducer"]
+
+
+class MessageProducer(Closing):
+    """Sends messages to one destination, or to any when it was made without one."""
+
+    def __init__(self, beneath: JmsMessageProducer, thread: SessionThread) -> None:
+        """Made by a session."""
+        self._beneath = beneath
+        self._thread = thread
+
+    @property
+    def disable_message_id(self) -> bool:
+        """A hint that nobody needs message identifiers; False at first (§3.4.3)."""
+        return self._beneath.disable_message_id
+
+    @disable_message_id.setter
+    def disable_message_id(self, value: bool) -> None:
+        self._beneath.disable_message_id = value
+
+    @property
+    def disable_message_timestamp(self) -> bool:
+        """A hint that nobody needs time stamps; False at first (§3.4.4)."""
+        return self._beneath.disable_message_timestamp
+
+    @disable_message_timestamp.setter
+    def disable_message_timestamp(self, value: bool) -> None:
+        self._beneath.disable_message_timestamp = value
+
+    @property
+    def delivery_mode(self) -> int:
+        """The `DeliveryMode` of messages sent without one; PERSISTENT at first. Another value: JMSException."""
+        return self._beneath.delivery_mode
+
+    @delivery_mode.setter
+    def delivery_mode(self, delivery_mode: int) -> None:
+        self._beneath.delivery_mode = delivery_mode
+
+    @property
+    def priority(self) -> int:
+        """The priority of messages sent without one, 0 (lowest) to 9; 4 at first. Another value: JMSException."""
+        return self._beneath.priority
+
+    @priority.setter
+    def priority(self, default_priority: int) -> None:
+        self._beneath.priority = default_priority
+
+    @property
+    def time_to_live(self) -> int:
+        """How long messages sent without an own time live, in milliseconds from sending; 0, as at first: for ever."""
+        return self._beneath.time_to_live
+
+    @time_to_live.setter
+    def time_to_live(self, time_to_live: int) -> None:
+        self._beneath.time_to_live = time_to_live
+
+    @property
+    def destination(self) -> Destination | None:
+        """Where this producer sends to; None if each call names its destination."""
+        return self._beneath.destination
+
+    @overload
+    async def send(
+        self,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+    ) -> None: ...
+
+    @overload
+    async def send(
+        self,
+        destination: Destination,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+    ) -> None: ...
+
+    async def send(self, *arguments: Any, **named: Any) -> None:
+        """Send `message`, to `destination` if the producer has none of its own; returns when the provider has it.
+
+        Takes and raises what `pyjms.MessageProducer.send` does. Leave the message alone meanwhile. If the task is cancelled, the
+        message may be sent.
+        """
+        await self._thread.call(partial(self._beneath.send, *arguments, **named))
+
+    async def close(self) -> None:
+        """Give back what the producer holds. Closing twice does nothing."""
+        self._beneath.close()
