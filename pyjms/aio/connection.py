@@ -56,15 +56,13 @@ class Connection(Closing):
         mode: int,
     ) -> _Session:
         self._check_loop()
-        thread = SessionThread(
-            f"pyjms-aio-session-{self._beneath.connection_id}-{self._beneath.next_number()}", self._loop
+        made = await call_on_thread(
+            "pyjms-aio-open", lambda: self._beneath.open_session(beneath, transacted, mode), JmsSession.close
         )
         try:
-            made = await thread.call(
-                lambda: self._beneath.open_session(beneath, transacted, mode), undo=JmsSession.close
-            )
-        except BaseException:
-            thread.end()
+            thread = SessionThread(f"pyjms-aio-session-{made.next_message_id()[3:]}", self._loop)
+        except JMSException:
+            await call_on_thread("pyjms-aio-close", made.close)
             raise
         self._threads.add(thread)
         return kind(made, thread, self._loop)
@@ -124,10 +122,10 @@ class Connection(Closing):
         """End the connection with all that was made from it; a `receive` that waits returns None (§4.3.5).
 
         Waits for running listeners; transactions in progress are rolled back. Raises IllegalStateException when a listener of this
-        connection awaits it. Goes on, if the task is cancelled.
+        connection awaits it. Goes on, if the task is cancelled. May be awaited on another event loop: the connection's may have ended.
         """
         self._refuse_in_listener("close")
-        await self._call("close", self._close)
+        await call_on_thread("pyjms-aio-close", self._close)
 
     def _close(self) -> None:
         try:

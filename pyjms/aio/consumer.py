@@ -95,8 +95,10 @@ class MessageConsumer(Closing):
         return message
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        while (message := await self.receive()) is not None:
+        message = await self.receive()
+        while message is not None:
             yield message
+            message = None if self._beneath.is_ending else await self.receive()
 
     async def close(self) -> None:
         """Close; a receive that waits returns None, and a listener of this consumer that runs is waited for. May be repeated."""

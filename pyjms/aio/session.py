@@ -187,9 +187,9 @@ class Session(Closing):
         """End the session, its producers and its consumers; a transaction in progress is rolled back (§4.4.1).
 
         Waits for a running listener; a `receive` that waits returns None. Waits for no call that has not begun, and ends what a
-        send may wait for. Raises IllegalStateException when a listener of the session awaits it. Goes on, if the task is cancelled.
+        send may wait for. Raises IllegalStateException when a listener of the session awaits it. Goes on, if the task is cancelled. May be awaited on another
+        event loop: the connection's may have ended.
         """
-        self._thread.check_loop()
         if self._thread.serves_here:
             await self._thread.call(self._beneath.close)  # which refuses
         else:
