@@ -21,7 +21,7 @@ PAGES = [path for path in markdown_pages() if read_page(path.read_text(encoding=
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_the_examples_of_a_page_run(path: Path, tmp_path: Path) -> None:
     page = read_page(path.read_text(encoding="utf-8"))
-    program = tmp_path / f"{path.stem}.py"
+    program = tmp_path / f"page-{path.stem}.py"  # no name of a module
     program.write_text(page.program, encoding="utf-8")
     result = subprocess.run(  # a process of its own: a fresh broker, and nothing left behind
         [sys.executable, "-W", "error", program.name],
