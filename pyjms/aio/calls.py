@@ -7,11 +7,13 @@ what came of it is undone, such as a consumer that nobody has.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
-from threading import Lock
+from threading import Lock, current_thread
 from typing import Final, Generic, TypeAlias, TypeVar
 from weakref import finalize
 
@@ -21,6 +23,8 @@ from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.threads import start_thread
 
 __all__ = ["Call", "SessionThread", "call_on_thread"]
+
+_log = logging.getLogger("pyjms.runtime")
 
 _Result = TypeVar("_Result")
 _Work: TypeAlias = Callable[[], object]
@@ -86,6 +90,8 @@ class Call(Generic[_Result]):
             self.future.set_result(result)
 
     def _fail(self, error: BaseException) -> None:
+        if isinstance(error, StopIteration):  # which no future takes
+            error = RuntimeError(f"a call raised {error!r}")
         if not self.future.done():
             self.future.set_exception(error)
 
@@ -173,4 +179,8 @@ class SessionThread:
 
 def _do_all(work: SimpleQueue[_Work | None]) -> None:
     while (piece := work.get()) is not None:
-        piece()
+        try:
+            piece()
+        except Exception:  # the top of a thread: the calls that follow must not wait for ever
+            with suppress(Exception):  # the application's logging
+                _log.exception("an unexpected error on %s", current_thread().name)

@@ -16,6 +16,7 @@ from typing import Protocol
 from pyjms.aio.calls import SessionThread
 from pyjms.api.message import Message
 from pyjms.runtime.consumer import JmsMessageConsumer
+from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.session import JmsSession
 from pyjms.runtime.threads import start_thread
 from pyjms.spi.clock import Clock, Signal, SystemClock
@@ -61,11 +62,11 @@ class Receive:
     async def result(self) -> Message | None:
         """Return the message; None: the time is over, or the consumer was closed. Raises what the look for one raised."""
         timer = None
-        if not self._thread.post(self.look):
-            self.look()  # of a closed session, which refuses it at once
         if self._timeout_ms:
             timer = _timer(self._session.clock, self._loop, self._timeout_ms, self._expire_soon)
         try:
+            if not self._thread.post(self.look):
+                self.look()  # of a closed session, which refuses it at once
             message = await self.future
         except asyncio.CancelledError:
             if self.future.cancelled():
@@ -106,16 +107,18 @@ class Receive:
 
     def _end(self, message: Message | None) -> None:
         self._is_over = True
-        if message is None:
-            with suppress(ProviderError):  # who waits no more does not mind being woken
-                self._consumer.wait_no_more()
         self._tell(partial(self._succeed, message), message)
+        if message is None:
+            self._wait_no_more()
 
     def _fail(self, error: BaseException) -> None:
         self._is_over = True
-        with suppress(ProviderError):
-            self._consumer.wait_no_more()
         self._tell(partial(self._raise, error), None)
+        self._wait_no_more()
+
+    def _wait_no_more(self) -> None:
+        with suppress(ProviderError):  # who waits no more does not mind being woken
+            self._consumer.wait_no_more()
 
     def _tell(self, end: Callable[[], None], message: Message | None) -> None:
         try:
@@ -166,7 +169,8 @@ class _ClockTimer:
         self._ring = ring
         self._signal = Signal()
         self._until_ms = clock.monotonic_ms() + timeout_ms
-        start_thread("pyjms-aio-timer", self._wait)
+        with mapped_errors:
+            start_thread("pyjms-aio-timer", self._wait)
 
     def _wait(self) -> None:
         if not self._clock.wait(self._signal, self._until_ms):

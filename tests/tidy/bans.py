@@ -140,6 +140,7 @@ BROAD_HANDLERS = {
     "tck/pyjms_tck/checks.py::attempt": "what a call raised is what a conformance test has seen",
     "tck/pyjms_tck/failures.py::_short": "the repr of any object, which may fail in any way",
     "pyjms/aio/calls.py::run": "the top of a session's thread: what a call raised is its task's",
+    "pyjms/aio/calls.py::_do_all": "the same: no error ends it, as the calls that follow would wait for ever",
     "pyjms/aio/receiving.py::look": "the same, of a receive that waits",
     "pyjms/forwarding/running.py::_run": "the top of the thread of a route, which tells that it has failed",
     "pyjms/history/recording.py::_write": "around all writing: who is recorded must not suffer, and the thread goes on",
