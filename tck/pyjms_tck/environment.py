@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from threading import Event
-from typing import TypeVar
+from typing import TypeVar, cast
 from uuid import uuid4
 
 from pyjms import ConnectionFactory
@@ -71,9 +71,10 @@ class Environment:
         self._facts: Facts | None = None
 
     def factory(self, kind: type[_Factory], **options: object) -> _Factory:
-        """Return a factory for the provider, with the profile's credentials and options."""
+        """Return a factory for the provider, with the profile's credentials and options, of the class that it has for `kind`."""
+        made = cast("type[_Factory]", self.profile.factories.get(kind, kind))
         given = {"user_name": self.profile.user_name, "password": self.profile.password, **self.profile.options}
-        return kind(self.url, **{**given, **options})
+        return made(self.url, **{**given, **options})
 
     @property
     def shown_url(self) -> str:

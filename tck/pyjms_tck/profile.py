@@ -24,6 +24,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Final
 
+from pyjms import ConnectionFactory
 from pyjms.spi.capability import Capability
 from pyjms_tck.catalogue import load_catalogue
 
@@ -51,6 +52,9 @@ class Profile:
     """A user name and a password that must be refused; None: the provider checks none."""
     options: Mapping[str, object] = MappingProxyType({})
     """Keyword arguments for `pyjms.ConnectionFactory`."""
+    factories: Mapping[type[ConnectionFactory], type[ConnectionFactory]] = MappingProxyType({})
+    """Factories to test in place of those of pyjms, as for another implementation of its API:
+    ``{pyjms.ConnectionFactory: OurFactory}``. What is not named stays as it is."""
     unsupported: Mapping[str, str] = MappingProxyType({})
     """What the provider does not offer, with the reason: names of features, sections, or ids of requirements."""
     something_ms: int = 10_000

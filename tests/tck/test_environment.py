@@ -36,6 +36,23 @@ def test_factories_have_the_options_of_the_profile_and_of_the_test(jms_broker_ur
         assert queue_connection.client_id == "another"
 
 
+class OurFactory(ConnectionFactory):
+    pass
+
+
+class OtherApi(Profile):
+    factories = {ConnectionFactory: OurFactory}  # noqa: RUF012  as authors write it
+
+
+def test_a_profile_may_put_its_own_factories_in_place_of_those_of_pyjms(jms_broker_url: str) -> None:
+    environment = Environment(jms_broker_url, OtherApi())
+    factory = environment.factory(ConnectionFactory, client_id="clerk")
+    assert type(factory) is OurFactory
+    with factory.create_connection() as connection:
+        assert connection.client_id == "clerk"
+    assert type(environment.factory(QueueConnectionFactory)) is QueueConnectionFactory
+
+
 def test_facts_are_what_the_provider_says(environment: Environment) -> None:
     facts = environment.facts
     assert (facts.name, facts.jms_version) == ("pyjms embedded broker", "1.1")
