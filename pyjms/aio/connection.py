@@ -94,7 +94,7 @@ class Connection(Closing):
     @property
     def exception_listener(self) -> ExceptionListenerLike | None:
         """What is told of the connection's problems, one call at a time, on the event loop (§4.3.8): a function or coroutine function."""
-        return self._exception_listener
+        return None if self._beneath.exception_listener is None else self._exception_listener
 
     @exception_listener.setter
     def exception_listener(self, listener: ExceptionListenerLike | None) -> None:

@@ -50,7 +50,7 @@ class MessageConsumer(Closing):
     @property
     def message_listener(self) -> MessageListenerLike | None:
         """The listener, as it was set, or None."""
-        return self._listener
+        return None if self._beneath.message_listener is None else self._listener
 
     async def set_message_listener(self, listener: MessageListenerLike | None) -> None:
         """Have `listener` called on the event loop with each message, one at a time in each session (§4.5.2); None: nobody.

@@ -75,7 +75,7 @@ class XAResource:
 
     def is_same_rm(self, xa_resource: XAResource) -> bool:
         """Return whether both work for the same message system, so that they can share a branch."""
-        return self._beneath.is_same_rm(xa_resource._beneath)
+        return isinstance(xa_resource, XAResource) and self._beneath.is_same_rm(xa_resource._beneath)
 
 
 class XASession(Session):
