@@ -47,14 +47,18 @@ class AwaitedSession(JmsSession):
     @contextmanager
     def receiving(self) -> Iterator[None]:
         """Enter it around a receive, until its task has the message. Raises IllegalStateException while another task is in one."""
-        if self.is_receiving:
-            # JMS 1.1 §4.4.6: a session is a single-threaded context
-            raise IllegalStateException("another task waits in a receive of this session: use a session a task")
+        self.check_receives_nothing()
         self.is_receiving = True
         try:
             yield
         finally:
             self.is_receiving = False
+
+    def check_receives_nothing(self) -> None:
+        """Raise IllegalStateException while a task is in a receive."""
+        if self.is_receiving:
+            # JMS 1.1 §4.4.6: a session is a single-threaded context
+            raise IllegalStateException("another task waits in a receive of this session: use a session a task")
 
     def acknowledge(self, message: Message) -> None:
         if _runs_loop_here():  # it would wait for the disk, or for a broker, and come between the session's calls

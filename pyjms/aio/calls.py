@@ -33,7 +33,7 @@ _Work: TypeAlias = Callable[[], object]
 class Call(Generic[_Result]):
     """A call that some thread makes, once, and that a task awaits."""
 
-    __slots__ = ("_claim", "_context", "_function", "_loop", "_post", "_undo", "future")
+    __slots__ = ("_claim", "_context", "_end", "_function", "_leftover", "_loop", "_post", "_undo", "future")
 
     def __init__(
         self,
@@ -50,6 +50,10 @@ class Call(Generic[_Result]):
         self._post = post
         self._claim = Lock()
         """Taken once: by the thread that makes the call, or by the task that no longer wants it."""
+        self._end = Lock()
+        """Taken once: by the thread that is about to tell the result, or by the task that no longer wants it."""
+        self._leftover: _Work | None = None
+        """What undoes the result."""
         self.future: asyncio.Future[_Result] = loop.create_future()
 
     def run(self) -> None:
@@ -61,8 +65,11 @@ class Call(Generic[_Result]):
         except BaseException as error:  # whatever it raised is raised by who awaits it
             self._tell(partial(self._fail, error))
             return
-        if not self._tell(partial(self._succeed, result)) and self._undo is not None:
-            self._undo(result)
+        if self._undo is not None:
+            self._leftover = partial(self._undo, result)
+        is_told = self._end.acquire(blocking=False) and self._tell(partial(self._succeed, result))
+        if not is_told and self._leftover is not None:
+            self._leftover()
 
     def _tell(self, end: Callable[[], None]) -> bool:
         """Have the event loop end the call; return False if that was closed, so that nobody waits."""
@@ -77,16 +84,13 @@ class Call(Generic[_Result]):
         try:
             return await self.future
         except asyncio.CancelledError:
-            if self.future.cancelled():
-                self._claim.acquire(blocking=False)  # if it has not begun, it never will
-            elif self.future.exception() is None:  # it came at the same moment
-                self._drop(self.future.result())
+            is_early = self._claim.acquire(blocking=False) or self._end.acquire(blocking=False)
+            if not is_early and self._leftover is not None:
+                self._post(self._leftover)  # here, so that it is done before whatever the task calls next
             raise
 
     def _succeed(self, result: _Result) -> None:
-        if self.future.done():
-            self._drop(result)
-        else:
+        if not self.future.done():
             self.future.set_result(result)
 
     def _fail(self, error: BaseException) -> None:
@@ -94,10 +98,6 @@ class Call(Generic[_Result]):
             error = RuntimeError(f"a call raised {error!r}")
         if not self.future.done():
             self.future.set_exception(error)
-
-    def _drop(self, result: _Result) -> None:
-        if self._undo is not None:
-            self._post(partial(self._undo, result))
 
 
 async def call_on_thread(

@@ -60,6 +60,8 @@ class MessageConsumer(Closing):
         of the session waits, and for another consumer's listener while the first one's may run.
         """
         called = None if listener is None else self._called(listener)
+        if called is not None:
+            self._session.check_receives_nothing()  # nor has a message on its way to a task, which the listener would get, too
         await self._thread.call(lambda: setattr(self._beneath, "message_listener", called))
         self._listener = listener
 

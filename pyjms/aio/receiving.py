@@ -32,6 +32,7 @@ class Receive:
         "_consumer",
         "_context",
         "_has_looked",
+        "_has_taken",
         "_is_over",
         "_loop",
         "_session",
@@ -56,6 +57,7 @@ class Receive:
         self._loop = loop
         self._timeout_ms = timeout_ms
         self._has_looked = False
+        self._has_taken = False
         self._is_over = False
         self.future: asyncio.Future[Message | None] = loop.create_future()
 
@@ -69,10 +71,7 @@ class Receive:
                 self.look()  # of a closed session, which refuses it at once
             message = await self.future
         except asyncio.CancelledError:
-            if self.future.cancelled():
-                self._expire_soon()
-            elif self.future.exception() is None and self.future.result() is not None:
-                self._keep()  # it came at the same moment
+            self._thread.post(self._abandon)  # here, so that it is done before whatever the task calls next
             raise
         finally:
             if timer is not None:
@@ -83,7 +82,7 @@ class Receive:
 
     def look(self) -> None:
         """Look for a message: at first, and when the consumer was woken. On the session's thread."""
-        if self._is_over:
+        if self._is_over or self.future.cancelled():
             return
         message = None
         try:
@@ -105,8 +104,15 @@ class Receive:
         if not self._is_over:
             self._end(None)
 
+    def _abandon(self) -> None:
+        if self._has_taken:
+            keep(self._session, self._consumer)
+        else:
+            self._expire()
+
     def _end(self, message: Message | None) -> None:
         self._is_over = True
+        self._has_taken = message is not None
         self._tell(partial(self._succeed, message), message)
         if message is None:
             self._wait_no_more()
@@ -132,15 +138,10 @@ class Receive:
     def _succeed(self, message: Message | None) -> None:
         if not self.future.done():
             self.future.set_result(message)
-        elif message is not None:
-            self._keep()
 
     def _raise(self, error: BaseException) -> None:
         if not self.future.done():
             self.future.set_exception(error)
-
-    def _keep(self) -> None:
-        self._thread.post(partial(keep, self._session, self._consumer))
 
 
 def keep(session: JmsSession, consumer: JmsMessageConsumer) -> None:

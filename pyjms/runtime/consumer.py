@@ -228,13 +228,18 @@ class JmsMessageConsumer(MessageConsumer):
         self._listener = None
         self.callback = None
 
+    @property
+    def is_left(self) -> bool:
+        """Whether no other thread, and no task, is perhaps about to return what was taken."""
+        return self.taker == NOBODY or (self.taker == get_ident() and not self._session.is_awaited)
+
     def tell_unreturned(self) -> None:
         """Warn of a message that an interrupted receive has perhaps settled, and that no other receive will return: the consumer is closed.
 
         Not of one that another thread is perhaps about to return.
         """
         unreturned = self.unreturned
-        if unreturned is not None and self.may_be_settled and self.taker in (NOBODY, get_ident()):
+        if unreturned is not None and self.may_be_settled and self.is_left:
             with suppress(Exception):  # the application's logging
                 _log.warning(
                     "PYJMS-UNRETURNED message %s may be lost: a receive was interrupted while it settled the message, and its consumer "

@@ -321,6 +321,8 @@ class JmsSession(SettlingSession):
         if consumer.unreturned is not None and consumer.taker == get_ident():
             consumer.may_be_settled = not self.ledger.take_one(consumer.unreturned)
             consumer.taker = NOBODY
+            if consumer.is_closed:
+                self._give_back_unreturned(consumer)
 
     def _take_out(self, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
         """Have `delivery` in the ledger no more, and all the others of `unsettled`."""
@@ -337,7 +339,7 @@ class JmsSession(SettlingSession):
 
     def _owe_unreturned(self, consumer: JmsMessageConsumer) -> None:
         """Do so for one consumer, unless another thread has taken it, and is perhaps about to return it."""
-        if consumer.unreturned is not None and consumer.taker in (NOBODY, get_ident()):
+        if consumer.unreturned is not None and consumer.is_left:
             self.ledger.owe((consumer.unreturned,))
             consumer.unreturned = None
         with suppress(ProviderError), self.gate.lock:  # what cannot be read is in its queue again
@@ -504,13 +506,17 @@ class JmsSession(SettlingSession):
         self._dispatcher.forget(consumer)
         self._note_listeners()
         self._settle_done()
+        self._give_back_unreturned(consumer)
+        with mapped_errors:
+            consumer.release()
+
+    def _give_back_unreturned(self, consumer: JmsMessageConsumer) -> None:
+        """Have what nobody receives any more from a closed consumer come again, or warn of it."""
         consumer.tell_unreturned()
         self._owe_unreturned(consumer)
         if self.ledger.owed and self.gives_back_at_any_time:
             with suppress(ProviderError):
                 self.give_back(())
-        with mapped_errors:
-            consumer.release()
 
     def forget_producer(self, producer: JmsMessageProducer) -> None:
         """Drop a closed producer."""
