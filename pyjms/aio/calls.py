@@ -184,3 +184,4 @@ def _do_all(work: SimpleQueue[_Work | None]) -> None:
         except Exception:  # the top of a thread: the calls that follow must not wait for ever
             with suppress(Exception):  # the application's logging
                 _log.exception("an unexpected error on %s", current_thread().name)
+        del piece  # which knows its session: while it is kept, nobody has left that

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from threading import Event
+import gc
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from threading import Event, Thread, current_thread
 from typing import Any
 
 import pytest
 
-from pyjms import IllegalStateException
-from pyjms.aio import ConnectionFactory, Session
+from pyjms import IllegalStateException, JMSException
+from pyjms.aio import Connection, ConnectionFactory, Session
+from pyjms.api.message import Message
 from tests.pyjms.aio.helpers import SOON_MS, awaited, sent, text_of, texts, turn
 
 HOLDING = [(False, Session.CLIENT_ACKNOWLEDGE), (True, Session.SESSION_TRANSACTED)]
@@ -112,3 +117,120 @@ async def test_a_listener_is_not_set_while_a_task_is_about_to_get_a_message(fact
             await setting
         await consumer.set_message_listener(print)
         assert heard == []
+
+
+@awaited
+async def test_the_thread_of_a_session_that_nobody_has_ends(factory: ConnectionFactory) -> None:
+    """What it had done last kept the session alive, and so the thread, until the connection was closed."""
+    async with factory.create_connection() as connection:
+        session = await connection.create_session()
+        threads: asyncio.Queue[Thread] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        session._thread.post(lambda: loop.call_soon_threadsafe(threads.put_nowait, current_thread()))
+        thread = await threads.get()
+        await sent(session, await session.create_producer(session.create_queue("q")), "last")
+        del session
+        gc.collect()
+        await asyncio.to_thread(thread.join, SOON_MS / 1000)
+        assert not thread.is_alive()
+
+
+@awaited
+async def test_an_exception_listener_may_close_its_connection(
+    factory: ConnectionFactory, stop_broker: Callable[[], None]
+) -> None:
+    connection = await factory.create_connection()
+    is_closed = asyncio.Event()
+
+    async def close(_: JMSException) -> None:
+        await connection.close()
+        is_closed.set()
+
+    connection.exception_listener = close
+    await asyncio.to_thread(stop_broker)
+    await is_closed.wait()
+    assert connection.state == "closed"
+
+
+@awaited
+async def test_what_is_cancelled_within_a_listener_ends_nothing_else(factory: ConnectionFactory) -> None:
+    async with factory.create_connection() as connection, connection.create_session() as session:
+        queue = session.create_queue("q")
+        consumer, producer = await session.create_consumer(queue), await session.create_producer(queue)
+        seen: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
+
+        async def listen(message: Message) -> None:
+            if text_of(message) == "a timeout":
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0):
+                        await asyncio.Event().wait()
+            if text_of(message) == "raised" and not message.jms_redelivered:
+                raise asyncio.CancelledError
+            seen.put_nowait((text_of(message), message.jms_redelivered))
+
+        await consumer.set_message_listener(listen)
+        await sent(session, producer, "a timeout", "raised", "the end")
+        await connection.start()
+        got = [await seen.get() for _ in range(3)]
+        assert got == [("a timeout", False), ("raised", True), ("the end", False)]
+
+
+@awaited
+async def test_a_close_that_is_cancelled_goes_on(factory: ConnectionFactory) -> None:
+    async with factory.create_connection() as connection:
+        session, other = await connection.create_session(), await connection.create_session()
+        queue = session.create_queue("q")
+        consumer, producer = await session.create_consumer(queue), await other.create_producer(queue)
+        is_begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def listen(_: Message) -> None:
+            is_begun.set()
+            await may_end.wait()
+
+        await consumer.set_message_listener(listen)
+        await connection.start()
+        await sent(other, producer, "in hand")
+        await is_begun.wait()
+        closing = asyncio.create_task(connection.close())
+        await turn()
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        may_end.set()
+        await connection.close()
+        assert connection.state == "closed"
+
+
+@pytest.mark.parametrize(("transacted", "mode"), [(False, Session.AUTO_ACKNOWLEDGE), *HOLDING])
+@awaited
+async def test_consumers_whose_tasks_are_cancelled_all_the_time_share_a_queue(
+    factory: ConnectionFactory, transacted: bool, mode: int
+) -> None:
+    """Each message is one task's, although receives are cancelled at whatever point they are."""
+    count, seen = 300, list[str]()
+
+    async def consume(connection: Connection, seed: int) -> None:
+        chance = Random(seed)  # noqa: S311 - no secret
+        session = await connection.create_session(transacted, mode)
+        consumer = await session.create_consumer(session.create_queue("q"))
+        while len(seen) < count:
+            receive = asyncio.create_task(chance.choice([consumer.receive, consumer.receive_no_wait])())
+            for _ in range(chance.randrange(5)):
+                await turn()
+            receive.cancel()
+            with suppress(asyncio.CancelledError):
+                message = await receive
+                if message is not None:
+                    seen.append(text_of(message))
+                    await (session.commit() if transacted else session.acknowledge(message))
+                    if mode != Session.AUTO_ACKNOWLEDGE and chance.random() < 0.2:
+                        await consumer.close()
+                        consumer = await session.create_consumer(session.create_queue("q"))
+
+    async with factory.create_connection() as connection, connection.create_session() as session:
+        await connection.start()
+        async with session.create_producer(session.create_queue("q")) as producer:
+            consumers = [asyncio.create_task(consume(connection, seed)) for seed in range(3)]
+            await sent(session, producer, *map(str, range(count)))
+            await asyncio.gather(*consumers)
+    assert sorted(seen, key=int) == [str(number) for number in range(count)]
