@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from threading import Lock
 from typing import TypeAlias, TypeVar
 from weakref import WeakSet
 
@@ -38,6 +39,8 @@ class Connection(Closing):
         self._loop = loop
         self._exception_listener: ExceptionListenerLike | None = None
         self._threads: WeakSet[SessionThread] = WeakSet()
+        self._lock = Lock()
+        """Held while a thread is entered, and while all are listed: who closes does so beside the event loop."""
 
     def create_session(
         self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
@@ -64,7 +67,8 @@ class Connection(Closing):
         except JMSException:
             await call_on_thread("pyjms-aio-close", made.close)
             raise
-        self._threads.add(thread)
+        with self._lock:
+            self._threads.add(thread)
         return kind(made, thread, self._loop)
 
     # Settings
@@ -131,12 +135,16 @@ class Connection(Closing):
         try:
             self._beneath.close()
         finally:
-            for thread in list(self._threads):
+            for thread in self._all_threads():
                 thread.end()
 
     def _refuse_in_listener(self, what: str) -> None:
-        if any(thread.serves_here for thread in self._threads):
+        if any(thread.serves_here for thread in self._all_threads()):
             raise IllegalStateException(f"a listener cannot {what} its own connection: it would wait for itself")
+
+    def _all_threads(self) -> list[SessionThread]:
+        with self._lock:
+            return list(self._threads)
 
     async def _call(self, what: str, function: Callable[[], None]) -> None:
         self._check_loop()
