@@ -11,10 +11,14 @@ from threading import Event, Thread, current_thread
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from pyjms import IllegalStateException, JMSException
 from pyjms.aio import Connection, ConnectionFactory, Session
 from pyjms.api.message import Message
+from pyjms.telemetry import instrument, uninstrument
 from tests.pyjms.aio.helpers import SOON_MS, awaited, sent, text_of, texts, turn
 
 HOLDING = [(False, Session.CLIENT_ACKNOWLEDGE), (True, Session.SESSION_TRANSACTED)]
@@ -96,6 +100,30 @@ async def test_a_consumer_that_closes_leaves_the_message_to_the_task_that_gets_i
         await session.close()
         async with other.create_consumer(queue) as reader:
             assert await reader.receive_no_wait() is None
+
+
+@pytest.mark.parametrize(("transacted", "mode"), HOLDING)
+@awaited
+async def test_what_a_task_gets_away_from_after_the_consumer_was_closed_comes_again(
+    factory: ConnectionFactory, transacted: bool, mode: int
+) -> None:
+    async with factory.create_connection() as connection:
+        await connection.start()
+        session, other = await connection.create_session(transacted, mode), await connection.create_session()
+        queue = session.create_queue("q")
+        consumer, producer = await session.create_consumer(queue), await other.create_producer(queue)
+        await sent(other, producer, "only")
+        receive = asyncio.create_task(consumer.receive())
+        await turn()
+        taken(session)
+        session._thread.post(consumer._beneath.close)
+        taken(session)
+        receive.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await receive
+        await (session.rollback() if transacted else session.recover())
+        async with other.create_consumer(queue) as reader:
+            assert await texts(reader, 1) == ["only"]
 
 
 @awaited
@@ -210,7 +238,7 @@ async def test_consumers_whose_tasks_are_cancelled_all_the_time_share_a_queue(
     count, seen = 300, list[str]()
 
     async def consume(connection: Connection, seed: int) -> None:
-        chance = Random(seed)  # noqa: S311 - no secret
+        chance = Random(seed)
         session = await connection.create_session(transacted, mode)
         consumer = await session.create_consumer(session.create_queue("q"))
         while len(seen) < count:
@@ -234,3 +262,39 @@ async def test_consumers_whose_tasks_are_cancelled_all_the_time_share_a_queue(
             await sent(session, producer, *map(str, range(count)))
             await asyncio.gather(*consumers)
     assert sorted(seen, key=int) == [str(number) for number in range(count)]
+
+
+@awaited
+async def test_spans_are_children_of_the_span_of_the_task(factory: ConnectionFactory) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("application")
+    instrument(provider)
+    try:
+        async with factory.create_connection() as connection:
+            await connection.start()
+            session, other = await connection.create_session(), await connection.create_session()
+            questions, answers = session.create_queue("questions"), session.create_queue("answers")
+            asker, reader = await session.create_producer(questions), await session.create_consumer(answers)
+            consumer, replier = await other.create_consumer(questions), await other.create_producer(answers)
+
+            async def answer(_: Message) -> None:
+                with tracer.start_as_current_span("answers"):
+                    await sent(other, replier, "answer")
+
+            await consumer.set_message_listener(answer)
+            with tracer.start_as_current_span("asks"):
+                await sent(session, asker, "question")
+            with tracer.start_as_current_span("reads"):
+                assert await texts(reader, 1) == ["answer"]
+    finally:
+        uninstrument()
+    spans = exporter.get_finished_spans()
+    names = {each.context.span_id: each.name for each in spans}
+    assert {each.name: names[each.parent.span_id] for each in spans if each.parent is not None} == {
+        "send questions": "asks",
+        "process questions": "send questions",
+        "answers": "process questions",
+        "send answers": "answers",
+        "receive answers": "reads",
+    }
