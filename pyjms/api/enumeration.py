@@ -20,7 +20,8 @@ class NoSuchElementException(LookupError, RuntimeThrowable):
 class Enumeration(JavaNames, Iterator[T], Generic[T], declares=True):
     """The elements of `elements`, once, in order. Asking whether there are more takes one element ahead.
 
-    Not for several threads at a time.
+    A class that is written as in Java, with both methods and nothing else, can be iterated over, too. Not for several
+    threads at a time.
     """
 
     __slots__ = ("_ahead", "_elements")
@@ -39,7 +40,9 @@ class Enumeration(JavaNames, Iterator[T], Generic[T], declares=True):
 
     def next_element(self) -> T:
         """Return the next element. Raises `NoSuchElementException` after the last one."""
-        for element in self:
+        if self._ahead:
+            return self._ahead.pop()
+        for element in self._elements:
             return element
         raise NoSuchElementException("the enumeration has no more elements; ask hasMoreElements() first")
 
@@ -47,4 +50,6 @@ class Enumeration(JavaNames, Iterator[T], Generic[T], declares=True):
         return self
 
     def __next__(self) -> T:
-        return self._ahead.pop() if self._ahead else next(self._elements)
+        if not self.has_more_elements():
+            raise StopIteration
+        return self.next_element()

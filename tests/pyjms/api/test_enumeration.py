@@ -62,3 +62,30 @@ def test_asking_changes_nothing(elements: list[int], calls: list[str]) -> None:
         elif more:
             gathered.append(next(found) if call == "next" else found.nextElement())
     assert gathered + list(found) == elements
+
+
+class _Countdown(Enumeration[int]):
+    """As a program from Java writes one: its own fields, both methods, and no call of a constructor above it."""
+
+    def __init__(self, start: int) -> None:
+        self.left = start
+
+    def hasMoreElements(self) -> bool:
+        return self.left > 0
+
+    def nextElement(self) -> int:
+        if not self.left:
+            raise NoSuchElementException("there are no more")
+        self.left -= 1
+        return self.left
+
+
+def test_one_that_is_written_as_in_java_can_be_iterated_over() -> None:
+    """It raised AttributeError, and yielded nothing where it had called the constructor of `Enumeration`."""
+    assert list(_Countdown(3)) == [2, 1, 0]
+    found = _Countdown(2)
+    assert next(found) == 1
+    assert found.has_more_elements()
+    assert found.next_element() == 0
+    with pytest.raises(StopIteration):
+        next(found)
