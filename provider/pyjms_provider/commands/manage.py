@@ -357,7 +357,7 @@ def _options(fields: str | None, *, actual: bool, **others: str | None) -> dict[
 def _text(value: Any, name: str = "") -> str:
     if value is None:
         return ""
-    if name.endswith("_at_ms") and isinstance(value, int):
+    if (name.endswith("_at_ms") or name == "since_ms") and isinstance(value, int):
         return f"{datetime.fromtimestamp(value // 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
     return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 

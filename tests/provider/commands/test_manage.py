@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,10 +14,12 @@ from typing import Any, TypeAlias
 import pytest
 
 from pyjms.flows.store import open_store
+from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.commands import rest_client
 from pyjms_provider.commands.rest_client import NoAnswerError, OperationDescription, RestClient
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.served_broker import ServedBroker
+from tests.provider.helpers import RecordedEvents
 from tests.pyjms.demo.command_line import Run
 from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, parked
 
@@ -404,6 +407,19 @@ def test_workflows_are_listed_looked_at_and_decided_about(
     assert (code, "only one that is parked" in err) == (2, True)
     assert documents("list", "workflow", f"{HOST}/flows")["items"][0]["running"] == 1
     assert run_pyjms("manage", "delete", served, "workflow_store", f"{HOST}/flows", "--yes")[0] == 0
+
+
+def test_since_when_a_client_is_connected_is_told_as_a_time(
+    broker: ServedBroker, run_pyjms: Run, served: str, documents: Documents
+) -> None:
+    """It was a number of 13 digits, the only time of all lists that was."""
+    host = broker.broker.child("virtual_host_node", "default").child("virtual_host", "shop")
+    assert isinstance(host, VirtualHost)
+    with closing(VmConnection(host.embedded, RecordedEvents())):
+        asked = ("manage", "list", served, "connection", "--fields", "since_ms")
+        [shown] = run_pyjms(*asked)[1].splitlines()[1:]
+        [connection] = documents(*asked[1:2], *asked[3:])["items"]
+    assert shown.strip() == f"{datetime.fromtimestamp(connection['since_ms'] // 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 def test_names_that_clients_chose_steer_no_terminal(broker: ServedBroker, run_pyjms: Run, served: str) -> None:
