@@ -36,11 +36,12 @@ _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 # Names of others, which no source of ours has.
 FOREIGN = {
-    *("chrt", "fdatasync", "heapq", "logic", "sched_setaffinity", "strace", "taskset", "umask"),
+    *("chrt", "copytruncate", "fdatasync", "heapq", "logic", "sched_setaffinity", "strace", "taskset", "umask"),
     *("appendfsync", "excl", "locking_mode", "pg_dump", "pg_xact_status", "unix"),
     *("AnyIO", "InheritableThread", "auto_content_length", "http_host", "mapInArrow", "proxy_set_header"),
     *("AbstractConfiguredObject", "VirtualHostNode", "managesChildren"),  # Broker-J's
     *("Boolean.valueOf", "CountDownLatch", "DataOutput", "runnable", "synchronized", "void"),  # Java's
+    *("Hashtable", "PROVIDER_URL", "RuntimeException", "hashCode", "initCause", "println"),
 }
 # What stands for a value, or is a part of a name.
 PARTS = {
