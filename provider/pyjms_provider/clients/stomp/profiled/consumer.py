@@ -28,6 +28,7 @@ from pyjms_provider.protocols.stomp.profile import from_frame
 from pyjms_provider.stores.codec import decode_plain
 
 if TYPE_CHECKING:
+    from pyjms.spi.envelope import Envelope
     from pyjms_provider.clients.stomp.epoch import Epoch
     from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
     from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds
@@ -76,6 +77,8 @@ class ProfiledConsumer(ProviderConsumer):
         self._returned: DeliveryIds = ()
         """What went back last."""
         self._numbers = count(1)
+        self._expired: deque[tuple[str | None, int]] = deque(maxlen=window)
+        """What went back last as it had expired here. Once it comes again it is handed out: the broker's clock says otherwise."""
         self._is_withdrawn = False
         """Whether what has come is about to go back: nothing is handed out, and no credit given, until `resume`."""
         self._is_closed = False
@@ -182,35 +185,67 @@ class ProfiledConsumer(ProviderConsumer):
     def poll_or_wait(self) -> Delivery | None:
         return self._take(waits=True)
 
-    def _take(self, *, waits: bool) -> Delivery | None:
-        """Return the next message that has come; if it `waits`, begin to be interested if there is none, and end it if there is."""
+    def _take(self, *, waits: bool, keeps: bool = False) -> Delivery | None:
+        """Return the next message that has come; if it `waits`, begin to be interested if there is none, and end it if there is.
+
+        With `keeps` it stays the next one. What has expired here goes back.
+        """
         found: Arrived | Frame | None = None
         epoch: Epoch | None = None
         try:
-            with self._lock:
-                epoch = self._epoch
-                if self._is_closed:
+            while True:
+                with self._lock:
+                    epoch = self._epoch
+                    if self._is_closed:
+                        return None
+                    may_take = epoch is not None and not self._is_withdrawn and self._connection.is_started
+                    is_found = may_take and bool(self._arrived)
+                    if is_found:
+                        found = self._arrived[0]
+                        del self._arrived[0]  # no call, after which an interrupt would find it nowhere
+                    elif waits:
+                        self._is_interested, self._is_revoked = True, False
+                    if self._credit <= self._window // 2:
+                        self._grant()
+                    if is_found and waits:
+                        self._is_interested = False
+                if self._to_say:
+                    self._speak()
+                if found is None or epoch is None:
                     return None
-                may_take = epoch is not None and not self._is_withdrawn and self._connection.is_started
-                is_found = may_take and bool(self._arrived)
-                if is_found:
-                    found = self._arrived[0]
-                    del self._arrived[0]  # no call, after which an interrupt would find it nowhere
-                elif waits:
-                    self._is_interested, self._is_revoked = True, False
-                if self._credit <= self._window // 2:
-                    self._grant()
-                if is_found and waits:
-                    self._is_interested = False
-            if self._to_say:
+                delivery = self._deliver(found, epoch)
+                if not (delivery.envelope.expiration_ms and self._has_expired(delivery.envelope)):
+                    if keeps:
+                        with self._lock:
+                            if self._epoch is epoch:
+                                arrived = deque((found, *self._arrived))
+                                self._arrived, found = arrived, None  # no call in between, as above
+                    return delivery
+                frame = verbs.GiveBack(
+                    session=self._session.name, ids=delivery_ids([_number_of(found)]), unseen=True
+                ).write()
+                with self._lock:
+                    if self._epoch is epoch:
+                        self._to_say += ((epoch, frame),)
+                    found = None
                 self._speak()
-            return None if found is None or epoch is None else self._deliver(found, epoch)
         except Exception:
             raise  # what cannot be read now cannot be read later
         except BaseException:
             if found is not None:
                 self._put_back(found, epoch)
             raise
+
+    def _has_expired(self, envelope: Envelope) -> bool:
+        """Whether its time is over, so that it goes back (JMS 1.1 §3.4.9): it was in time when the broker pushed it, and has waited here.
+
+        The broker settles it, as it does with all that expires there.
+        """
+        which = (envelope.message_id, envelope.expiration_ms)
+        if envelope.expiration_ms > self._connection.clock.time_ms() or which in self._expired:
+            return False
+        self._expired.append(which)
+        return True
 
     def _put_back(self, found: Arrived | Frame, epoch: Epoch | None) -> None:
         """Have a message again that was taken and not handed out, as its thread was interrupted."""
@@ -237,6 +272,8 @@ class ProfiledConsumer(ProviderConsumer):
 
     def catch_up(self) -> None:
         """Ask the broker what there is now (an exact `receive_no_wait`)."""
+        if self._arrived and self._take(waits=False, keeps=True) is not None:
+            return
         with self._lock:
             epoch = self._epoch
             if epoch is None or self._arrived or self._is_closed or not self._connection.is_started:

@@ -72,6 +72,42 @@ def test_a_full_window_goes_back_when_interest_ends() -> None:
         assert peer.wait_for("RETURN").headers["ids"] == "1-2"
 
 
+def test_what_has_expired_here_goes_back_and_the_next_one_is_handed_out() -> None:
+    """Whoever worked for an hour on one message then got the others that had been pushed, however long they were over."""
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        consumer = consumer_of(connection.open_session(transacted=False), told)
+        over = make_envelope("over", expiration_ms=1)
+        peer.deliver_to(consumer, 1, over)
+        peer.deliver_to(consumer, 2, make_envelope("in time", expiration_ms=2**62))
+        told.wait(2)
+        assert text_of(consumer.poll()) == "in time"
+        returned = peer.wait_for("RETURN").headers
+        assert (returned["ids"], returned["unseen"]) == ("1", "true")
+        peer.deliver_to(consumer, 3, over)  # by the broker's clock it is not
+        told.wait(3)
+        assert text_of(consumer.poll()) == "over"
+        assert len(peer.of("RETURN")) == 1
+
+
+def test_catching_up_asks_if_all_that_had_come_has_expired() -> None:
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        consumer = consumer_of(connection.open_session(transacted=False), told)
+        peer.deliver_to(consumer, 1, make_envelope("over", expiration_ms=1))
+        told.wait(1)
+
+        def push(_: int, frame: Frame) -> None:
+            if frame.headers.get("drain") == "true":
+                peer.deliver_to(consumer, 2)
+
+        peer.before_answer = push
+        consumer.catch_up()
+        consumer.catch_up()  # asks no more, and lets it stay the next one
+        assert text_of(consumer.poll()) == "m2"
+        assert [frame.headers["ids"] for frame in peer.of("RETURN")] == ["1"]
+
+
 def test_poll_never_asks_and_catching_up_does() -> None:
     with Peer() as peer, linked(peer) as connection:
         consumer = consumer_of(connection.open_session(transacted=False), wants=False)

@@ -16,7 +16,7 @@ from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds, read_delive
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
 from tests.provider.clients.stomp.world import ORDERS, Told, poll_twice
-from tests.provider.helpers import text_of
+from tests.provider.helpers import make_envelope, text_of
 from tests.provider.interruptions import Interruption, each_interruption
 
 FILES = tuple(
@@ -54,6 +54,49 @@ def test_a_message_that_an_interrupted_poll_took_is_there_for_the_next_one(*, wa
             assert not consumer._is_speaking, f"{interruption.where}: it would say no credit any more"
 
         assert each_interruption(attempt, "profiled/consumer.py", "profiled/connection.py") > 3
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_one_that_has_expired_here_goes_back_once_or_is_handed_out_whenever_its_poll_is_interrupted(
+    *, waits: bool
+) -> None:
+    told = Told()
+    count = 0
+    handed_out: list[str] = []
+    with Peer() as peer, linked(peer) as connection:
+        consumer = consumer_of(connection.open_session(transacted=False), told)
+
+        def attempt(interruption: Interruption) -> None:
+            nonlocal count
+            count += 2
+            consumer.set_interested(True)
+            peer.deliver_to(consumer, count - 1, make_envelope(f"m{count - 1}", expiration_ms=1))
+            peer.deliver_to(consumer, count)
+            told.wait(count)
+            delivery = poll_twice(consumer, interruption, waits=waits)
+            while delivery is not None:
+                handed_out.append(text_of(delivery))
+                delivery = consumer.poll()
+            assert handed_out[-1] == f"m{count}", interruption.where
+
+        def catching_up(interruption: Interruption) -> None:
+            nonlocal count
+            count += 1
+            consumer.set_interested(True)
+            peer.deliver_to(consumer, count)
+            told.wait(count)
+            with suppress(KeyboardInterrupt), interruption():
+                consumer.catch_up()
+            handed_out.append(text_of(consumer.poll()))
+            assert consumer.poll() is None, interruption.where
+
+        assert each_interruption(attempt, "profiled/consumer.py") > 3
+        assert each_interruption(catching_up, "profiled/consumer.py") > 1
+        assert not consumer._to_say
+        consumer.close()
+        ids = [read_delivery_ids(frame.headers["ids"]) for frame in peer.of("RETURN")]
+    returned = [f"m{number}" for ranges in ids for numbers in ranges for number in numbers]
+    assert sorted(handed_out + returned) == sorted(f"m{number}" for number in range(1, count + 1))
 
 
 def test_a_consumer_whose_close_was_interrupted_is_ended_by_the_next_one() -> None:
