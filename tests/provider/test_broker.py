@@ -264,7 +264,8 @@ def test_who_waits_for_a_broker_whose_start_is_interrupted_is_told(monkeypatch: 
 PARENT = """
 import os, signal, sys
 from pyjms import ConnectionFactory, JMSException, Session
-from pyjms_provider.stores.sql.journal import _open
+from pyjms_provider.forks import _known
+from pyjms_provider.stores.sql.journal import SqlJournal
 
 url, ending = sys.argv[1:]
 signal.alarm(50)
@@ -272,7 +273,7 @@ connection = ConnectionFactory(url).create_connection()
 connection.start()
 session = connection.create_session(False, Session.CLIENT_ACKNOWLEDGE)
 queue = session.create_queue("orders")
-(journal,) = _open
+(journal,) = [each for each in _known if isinstance(each, SqlJournal)]
 producer = session.create_producer(queue)
 producer.send(session.create_text_message("before"))
 consumer = session.create_consumer(queue)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from pyjms.spi.errors import ResourceError
+from pyjms_provider.forks import forget_in_children, let_go
 from pyjms_provider.management.rest.app import RestSettings, make_app
 from pyjms_provider.management.rest.hosts import ANY_HOST
 from pyjms_provider.model.port import HttpPort, HttpPortAttributes
@@ -49,6 +50,15 @@ class _Server(uvicorn.Server):
         self._sockets: list[socket] = []
         self.ready: Future[None] = Future()
         self.silent: Future[None] = Future()
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """Let go of the port and its connections, in a child of this process."""
+        for each in self._sockets:
+            let_go(each.fileno())
+        for connection in self.server_state.connections:
+            if not connection.transport.is_closing():  # else the number may be another file's by now
+                let_go(connection.transport.get_extra_info("socket").fileno())
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Begin to accept connections."""

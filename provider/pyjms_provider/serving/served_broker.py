@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms_provider.broker import EmbeddedBroker
+from pyjms_provider.forks import forget_in_children
 from pyjms_provider.management.desk import Desk
 from pyjms_provider.management.messages import MANAGEMENT
 from pyjms_provider.model.life_cycle import State
@@ -67,6 +68,9 @@ class ServedBroker:
         self.network = network
         self._desks = desks
         self._queues = queues
+        self._is_parents = False
+        """Whether another process runs it, which has forked this one."""
+        forget_in_children(self)
 
     @classmethod
     def open(
@@ -135,12 +139,18 @@ class ServedBroker:
         return found
 
     def close(self) -> None:
-        """End connections, ports, virtual hosts and the network, in this order. May be repeated."""
+        """End connections, ports, virtual hosts and the network, in this order. May be repeated. Does nothing in a child that was forked."""
+        if self._is_parents:
+            return
         with ExitStack() as ends:  # the last of these first; one that fails to end keeps no other one open
             ends.callback(self.network.stop)
             ends.callback(self.system.close)
             ends.callback(self._desks.close)
             ends.callback(self._queues.close)
+
+    def forget(self) -> None:
+        """Be the parent's, in a child of this process: none of the threads is here, and whoever closes it would wait for them."""
+        self._is_parents = True
 
     def __enter__(self) -> Self:
         return self

@@ -7,8 +7,8 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
-from weakref import WeakSet
 
+from pyjms_provider.forks import forget_in_children
 from pyjms_provider.stores.errors import HeldStoreError, UnsupportedStoreError, UnusableStoreError
 from pyjms_provider.stores.stand_by import HOW_TO_STAND_BY
 
@@ -44,7 +44,7 @@ class FileLock:
             os.close(file)
             file = self._open()
         self._file = file
-        _held.add(self)
+        forget_in_children(self)
         with suppress(OSError):  # a full disk: the lock holds without its text
             os.ftruncate(file, 0)
             os.pwrite(file, self._holder.encode()[:_LONGEST], 0)
@@ -95,15 +95,3 @@ class FileLock:
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
-
-
-_held: WeakSet[FileLock] = WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for lock in list(_held):
-        lock.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

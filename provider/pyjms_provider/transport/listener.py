@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import ResourceError
+from pyjms_provider.forks import forget_in_children, let_go
 from pyjms_provider.protocols.engine import Conduit, ProtocolEngine
 from pyjms_provider.transport.connection import Connection, Trace
 from pyjms_provider.transport.delegates import ChosenLayer, choose_layer
@@ -128,7 +129,8 @@ class Listener:
         self._port: int = port
         self._host = f"[{host}]" if ":" in host else host
         self._context = None if settings.tls is None else make_context(settings.tls, settings.kind)
-        self._connections: dict[Connection, str] = {}
+        self._connections: dict[Connection, tuple[str, socket.socket]] = {}
+        """Of each the peer's address, and the socket, which the loop closes."""
         self._arriving: set[asyncio.Task[None]] = set()
         self._per_address: Counter[str] = Counter()
         self._accepted = 0
@@ -211,12 +213,20 @@ class Listener:
 
     def ended(self, connection: Connection) -> None:
         """Forget the connection."""
-        self._leave(self._connections.pop(connection))
+        host, _ = self._connections.pop(connection)
+        self._leave(host)
+
+    def forget(self) -> None:
+        """Let go of the port and its connections, in a child of this process."""
+        let_go(self._socket.fileno())
+        for _, taken in self._connections.values():
+            let_go(taken.fileno())
 
     # ----------------------------------------------------------------------------------------------------- on the loop
 
     def start(self) -> None:
         """Begin to accept."""
+        forget_in_children(self)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._accept)
         Report.LISTENING.log("%s", " and ".join(self.urls))
@@ -292,7 +302,7 @@ class Listener:
         self._accepted += 1
         self._per_address[host] += 1
         connection = Connection(self, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        self._connections[connection] = host
+        self._connections[connection] = host, incoming
         assert self._loop is not None, "who accepts has been started"
         task = self._loop.create_task(self._arrive(connection, incoming))
         self._arriving.add(task)

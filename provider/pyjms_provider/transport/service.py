@@ -18,6 +18,7 @@ from typing import Any, Final, Self, TypeVar
 
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
+from pyjms_provider.forks import forget_in_children
 from pyjms_provider.transport.connection import Trace
 from pyjms_provider.transport.listener import EngineFactory, Listener, bind
 from pyjms_provider.transport.reports import RareReports, Report
@@ -78,6 +79,7 @@ class NetworkService:
         self.timers: Timers
         self.workers: WorkerPool
         self._loop: asyncio.AbstractEventLoop
+        forget_in_children(self)
 
     # --------------------------------------------------------------------------------------------------- for everybody
 
@@ -178,6 +180,11 @@ class NetworkService:
                 self.workers.join()
         finally:
             stopped.set_result(None)
+
+    def forget(self) -> None:
+        """Be stopped, in a child of this process: the threads are its parent's, so that nobody would end a wait for them."""
+        self._lock, self._listeners, self._stopped = Lock(), {}, Future()
+        self._stopped.set_result(None)
 
     def __enter__(self) -> Self:
         """Start it."""

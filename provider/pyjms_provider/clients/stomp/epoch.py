@@ -369,6 +369,11 @@ class Epoch:
         with self._lock:
             return None if receipt is None else self._expected.pop(receipt, None)
 
+    def forget(self, reason: str) -> None:
+        """Have ended, in a child of this process, which nobody is told."""
+        self._lock, self.reason, self.has_ended = Lock(), reason, True
+        self.wire.forget()
+
     # What the wire tells
 
     def on_frame(self, frame: Frame) -> None:

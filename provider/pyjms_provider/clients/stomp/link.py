@@ -29,6 +29,7 @@ from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.refusals import refusal
 from pyjms_provider.clients.stomp.wire import RefusedError, WireEndedError
+from pyjms_provider.forks import forget_in_children
 from pyjms_provider.protocols.stomp.answers import body_max_in
 from pyjms_provider.protocols.stomp.dialects import Dialect, dialect_named, dialect_of_server
 from pyjms_provider.protocols.stomp.errors import StompError
@@ -154,6 +155,7 @@ class Link:
         Messages come as soon as their consumer is restored. So what came is judged by this one, and settled in it: what
         is not settled where it came stays with the broker, which holds it as delivered.
         """
+        forget_in_children(self)
 
     def begin(self) -> None:
         """Heal what is lost from now on, also what was lost already: the owner can `restore`. Called once, before anything was done."""
@@ -282,6 +284,13 @@ class Link:
                 _log.debug("the broker did not answer DISCONNECT: %s", error)
         epoch.wire.close()
         epoch.wire.join(self._settings.connect_timeout_ms / 1000)
+
+    def forget(self) -> None:
+        """Be lost, in a child of this process, which has none of its threads."""
+        why = f"the connection to {self._places()} is of the process that this one was forked from: make one here"
+        self._lock, self._state, self._error = Lock(), LinkState.LOST, ConnectionLostError(why)
+        for epoch in (self._epoch, self.newest):
+            epoch.forget(why)
 
     # What an epoch tells
 

@@ -274,6 +274,10 @@ class Outbox:
             self._size = 0
             self._wake_waiting()
 
+    def forget(self) -> None:
+        """Take nothing more, in a child of this process."""
+        self._lock, self._is_closed = Lock(), True
+
     def _wake_waiting(self) -> None:
         """Have those that wait for room look again. The lock is held."""
         for signal in self._waiting:

@@ -286,6 +286,10 @@ class Reading:
             if is_mine:
                 self._right.release()
 
+    def forget(self) -> None:
+        """Let no thread read, in a child of this process."""
+        self._right, self._lock, self._is_over = RLock(), Lock(), True
+
 
 def _nothing() -> None:
     return

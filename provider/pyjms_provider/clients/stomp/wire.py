@@ -31,6 +31,7 @@ from pyjms_provider.clients.stomp.heart_beat import HeartBeat
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError, Said
 from pyjms_provider.clients.stomp.reading import TICK_S, InterruptedReadError, Reading, Watch
+from pyjms_provider.forks import let_go
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, Limits, encode
 from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
@@ -245,6 +246,14 @@ class Wire:
         self.is_closing = True
         self._outbox.close()
         self._wake()
+
+    def forget(self) -> None:
+        """Be over, in a child of this process: what it said there would be its parent's word, and its end the parent's."""
+        self.is_closing = True
+        self._outbox.forget()
+        self._reading.forget()
+        for each in (self._channel, self._wake_writer):
+            let_go(each.fileno())
 
     def _on_interrupted(self) -> None:
         self.was_interrupted = True

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
-from weakref import WeakSet
 
 from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
 from pyjms_provider.core.journal import Changes, Journal, QueueNumber, QueueRecord, Recovery
 from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
+from pyjms_provider.forks import forget_in_children
 from pyjms_provider.stores.codec import decode, encode
 from pyjms_provider.stores.errors import CodecError, LostStoreError, StoreError
 from pyjms_provider.stores.group_commit import GroupCommit, Member
@@ -83,7 +82,7 @@ class SqlJournal(Journal):
         self._queues: dict[tuple[Address, SubscriptionKey | None], QueueNumber] = {}
         self._lost: LostStoreError | None = None
         self._is_closed = False
-        _open.add(self)
+        forget_in_children(self)
         self._watch: HolderWatch | None = None
         if database.may_be_lost:
             self._watch = HolderWatch(self._look, clock, name=database.engine.url.database)
@@ -472,18 +471,6 @@ class SqlJournal(Journal):
         # A thread that was writing is not in the child, to let others write after it: they must come as far as being refused.
         self._group = GroupCommit(self._commit_group)
         self._lock, self._noted = Lock(), Noted()
-
-
-_open: WeakSet[SqlJournal] = WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for journal in list(_open):
-        journal.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _work_of(member: Member[Batch | Row]) -> Batch:

@@ -9,15 +9,14 @@ server sends nothing either while it is at work on one statement that takes long
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
-from weakref import WeakSet
 
 import psycopg
+
+from pyjms_provider.forks import forget_in_children, let_go
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -79,7 +78,7 @@ class Patience:
         except psycopg.errors.ConnectionTimeout:
             self.has_given_up = self._closing_since_ms is not None
             raise
-        _open.add(connection)
+        forget_in_children(connection)
         connection.patience = self
         connection.connect_beside = partial(self.connect, *arguments, **{**options, "autocommit": True})
         return connection
@@ -120,8 +119,8 @@ class PatientConnection(psycopg.Connection[Any]):
 
     def forget(self) -> None:
         """Let go of its socket in a child of this process, which must not keep the store's lock when its parent dies."""
-        with suppress(psycopg.Error), Path(os.devnull).open("rb") as nothing:  # an error says that it is closed
-            os.dup2(nothing.fileno(), self.pgconn.socket, inheritable=False)  # its number is not for other files yet
+        with suppress(psycopg.Error):  # which says that it is closed
+            let_go(self.pgconn.socket)
 
     def wait(self, gen: Generator[Any, Any, _T], *arguments: Any, **options: Any) -> _T:
         """Do as psycopg, which resumes `gen` when the connection is ready, and each tenth of a second while it is not."""
@@ -181,15 +180,3 @@ def unhurried(connection: Connection) -> Iterator[None]:
         yield
     finally:
         driver.limit_ms = None
-
-
-_open: WeakSet[PatientConnection] = WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for connection in list(_open):
-        connection.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

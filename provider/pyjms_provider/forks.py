@@ -1,0 +1,51 @@
+"""What the children that this process forks have no business with.
+
+They inherit each open file. A socket ends for its peer, and a port or a lock is free, only when the last process has let go of it: so a
+child that lives on would keep them after its parent was killed. And what a child said on a socket, the peer would take for its parent's word.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+from weakref import WeakSet
+
+__all__ = ["Forgetting", "forget_in_children", "let_go"]
+
+
+class Forgetting(Protocol):
+    """Who has something that is of this process alone."""
+
+    def forget(self) -> None:
+        """Let go of it, in a child. No other thread is there, and locks are as they happened to be: they are replaced, not taken."""
+        ...
+
+
+_known: WeakSet[Forgetting] = WeakSet()
+
+
+def forget_in_children(owner: Forgetting) -> None:
+    """Have `owner` forget in each child of this process, for as long as it is there."""
+    _known.add(owner)
+
+
+def let_go(descriptor: int) -> None:
+    """Let go of an open file; a number below 0 is of none. What still has its number finds nothing there, and may close it."""
+    if descriptor < 0:
+        return
+    try:
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # as many are open as may be
+        os.close(descriptor)
+        return
+    os.dup2(nothing, descriptor, inheritable=False)
+    os.close(nothing)
+
+
+def _after_fork_in_child() -> None:
+    for owner in list(_known):
+        owner.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
