@@ -33,9 +33,11 @@ class HandClock:
 
     def __init__(self, now_ms: int = 1_000) -> None:
         self.now_ms = now_ms
+        self.ahead_ms = 0
+        """By how much somebody has set the clock on the wall."""
 
     def time_ms(self) -> int:
-        return self.now_ms
+        return self.now_ms + self.ahead_ms
 
     def monotonic_ms(self) -> float:
         return float(self.now_ms)

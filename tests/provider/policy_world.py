@@ -54,7 +54,7 @@ class PolicyWorld:
         ttl_ms: int = 0,
         **rest: Any,
     ) -> Envelope:
-        expiration_ms = self.clock.now_ms + ttl_ms if ttl_ms else 0
+        expiration_ms = self.clock.time_ms() + ttl_ms if ttl_ms else 0
         envelope = make_envelope(text, destination=address(to), expiration_ms=expiration_ms, **rest)
         self.host.route(envelope, CONNECTION, unit, patience)
         return envelope
@@ -91,12 +91,20 @@ class PolicyWorld:
     def pass_time(self, milliseconds: int) -> None:
         """Move the clock, and let the housekeeper come to whoever has asked for it by then."""
         self.clock.now_ms += milliseconds
-        while due := [channel for channel, at_ms in self.visits.items() if at_ms <= self.clock.now_ms]:
-            for channel in due:
-                del self.visits[channel]
-                again_ms = channel.do_what_is_due(self.clock.now_ms)
-                if again_ms is not None:
-                    self._ask(channel, again_ms)
+        while due := [channel for channel, at_ms in self.visits.items() if at_ms <= self.clock.time_ms()]:
+            self._visit(due)
+
+    def set_clock(self, ahead_ms: int) -> None:
+        """Set the clock on the wall, and let the housekeeper come to all, as it does where that was put back."""
+        self.clock.ahead_ms = ahead_ms
+        self._visit(list(self.visits))
+
+    def _visit(self, channels: list[HasTimes]) -> None:
+        for channel in channels:
+            del self.visits[channel]
+            again_ms = channel.do_what_is_due(self.clock.time_ms())
+            if again_ms is not None:
+                self._ask(channel, again_ms)
 
 
 def address(name: str) -> Address:

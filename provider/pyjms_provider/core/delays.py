@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["DelayIndex", "redelivery_delay_ms"]
 
 _SPARE = 64
+_STEP_MS = 1000
+"""A clock that is set by less is not noticed."""
 _LONGEST_MS = 2**63 - 1
 
 
@@ -37,12 +39,14 @@ def redelivery_delay_ms(policy: QueuePolicy, delivery_count: int) -> int:
 class DelayIndex:
     """The messages that wait, the next one first."""
 
-    __slots__ = ("_ages", "_due", "_heap", "_numbers")
+    __slots__ = ("_ages", "_ahead_ms", "_due", "_heap", "_numbers")
 
     def __init__(self) -> None:
         self._due: dict[QueueEntry, int] = {}
         self._heap: list[tuple[int, int, QueueEntry]] = []
         self._numbers = count()
+        self._ahead_ms = 0.0
+        """By how much the clock on the wall, by which all times here are, was ahead of the monotonic one."""
         self._ages: list[tuple[int, int, QueueEntry]] | None = None
         """What `least` needs, once somebody has asked: priority, age and message, of those that have gone, too."""
 
@@ -64,8 +68,25 @@ class DelayIndex:
             heappop(heap)
         return heap[0][0] if heap else None
 
+    def follow(self, ahead_ms: float) -> None:
+        """Hear by how much the clock on the wall is ahead of the monotonic one: before a message is added that waits for a while, and before
+        those are taken that are due. If it was set, all that wait for a while wait for as long as they were to, and those
+        that were sent to be delivered at a time wait for that time.
+        """
+        by_ms = round(ahead_ms - self._ahead_ms)
+        if abs(by_ms) < _STEP_MS:
+            return
+        due = {
+            entry: due_ms if due_ms in {0, entry.reference.deliver_at_ms} else due_ms + by_ms
+            for entry, due_ms in self._due.items()
+        }
+        heap = [(due_ms, next(self._numbers), entry) for entry, due_ms in due.items()]
+        heapify(heap)
+        # In one step: Python interrupts a thread after a call.
+        self._due, self._heap, self._ahead_ms = due, heap, ahead_ms
+
     def add(self, entry: QueueEntry, due_ms: int) -> None:
-        """Note a message that waits until then, in milliseconds since 1970 UTC."""
+        """Note a message that waits until then, in milliseconds since 1970 UTC; 0: until somebody looks who is due."""
         heappush(self._heap, (due_ms, next(self._numbers), entry))
         if self._ages is not None:
             if len(self._ages) > 2 * len(self._due) + _SPARE:

@@ -87,13 +87,13 @@ class Doorkeeper:
 
         `marks`: its message is written at once, and not with the commit of a transaction.
         """
-        identity, channel, now_ms = claim.duplicate_id, claim.channel, self._clock.time_ms()
+        identity, channel, now_ms = claim.duplicate_id, claim.channel, self._clock.monotonic_ms()
         kept = channel.kept if claim.is_kept and isinstance(channel, Queue) else None
         with self._lock:
             window = claim.window = self._window(claim.address, channel.policy)
             sighting = window.claim(identity, now_ms, claim)
             if marks and sighting is Sighting.NEW:
-                self._mark(claim, window, now_ms, None if kept is None else kept.number, is_kept=claim.is_kept)
+                self._mark(claim, window, None if kept is None else kept.number, is_kept=claim.is_kept)
         if sighting is Sighting.CLAIMED:
             raise ResourceError(
                 f"a message with {DUPLICATE_ID} {identity!r} was sent to {window.address} in a transaction that has "
@@ -109,13 +109,13 @@ class Doorkeeper:
                 return claim.mark  # it has arrived, and the thread was interrupted in telling so
             # Of a destination that was destroyed: its window does not know what that of the next one of its name remembers.
             is_kept = self._windows.get(claim.address) is claim.window
-            return self._mark(claim, claim.window, self._clock.time_ms(), queue, is_kept=is_kept)
+            return self._mark(claim, claim.window, queue, is_kept=is_kept)
 
     def _mark(
-        self, claim: DuplicateClaim, window: DuplicateWindow, now_ms: int, queue: QueueNumber | None, *, is_kept: bool
+        self, claim: DuplicateClaim, window: DuplicateWindow, queue: QueueNumber | None, *, is_kept: bool
     ) -> DuplicateMark:
         """Return the mark of a claim, which keeps it. The lock is held."""
-        mark = window.mark(claim.duplicate_id, now_ms, next(self._serials), queue, is_kept=is_kept)
+        mark = window.mark(claim.duplicate_id, self._clock.time_ms(), next(self._serials), queue, is_kept=is_kept)
         claim.mark = mark
         return mark
 
@@ -124,7 +124,7 @@ class Doorkeeper:
         window = self._windows.get(address)
         if window is None:
             window = DuplicateWindow(address, policy.duplicate_window_ms, policy.duplicate_count)
-            window.restore(self._restored.get(address, ()))
+            window.restore(self._restored.get(address, ()), self._clock.time_ms(), self._clock.monotonic_ms())
             self._windows[address] = window
             self._restored.pop(address, None)
         window.window_ms, window.most = policy.duplicate_window_ms, policy.duplicate_count
@@ -140,7 +140,8 @@ class Doorkeeper:
                 window.drop(claim.duplicate_id, claim)
                 return
             # Nothing of a message that no journal keeps was written, so that it has no mark yet if it was in a transaction.
-            window.confirm(claim.mark or self._mark(claim, window, self._clock.time_ms(), None, is_kept=False))
+            mark = claim.mark or self._mark(claim, window, None, is_kept=False)
+            window.confirm(mark, self._clock.monotonic_ms())
 
     def restore(self, marks: Iterable[DuplicateMark], last_serial: int) -> None:
         """Remember what a journal has kept; before the host is used. `last_serial`: the highest that it knows, 0 if it knows none."""

@@ -60,7 +60,8 @@ class DuplicateWindow:
         self.address = address
         self.window_ms = window_ms
         self.most = most
-        self._seen: OrderedDict[str, DuplicateMark] = OrderedDict()
+        self._seen: OrderedDict[str, tuple[DuplicateMark, float]] = OrderedDict()
+        """Each with the end of its time, by the monotonic clock: a clock on the wall that is set makes no id forgotten, nor remembered for ever."""
         self._claimed: dict[str, _Claimed] = {}
         self._marked = 0
         """How many marks a journal has got since it last heard what it may forget."""
@@ -70,11 +71,13 @@ class DuplicateWindow:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def claim(self, identity: str, now_ms: int, claimant: object | None = None) -> Sighting:
-        """Return what is known of an id; a NEW one is claimed by `claimant`, and must be marked and confirmed, or dropped, later."""
+    def claim(self, identity: str, now_ms: float, claimant: object | None = None) -> Sighting:
+        """Return what is known of an id at `now_ms`, by the monotonic clock; a NEW one is claimed by `claimant`, and must be marked and
+        confirmed, or dropped, later.
+        """
         self._forget_old(now_ms)
         known = self._seen.get(identity)
-        if known is not None and known.until_ms > now_ms:
+        if known is not None and known[1] > now_ms:
             return Sighting.SEEN
         if identity in self._claimed:
             return Sighting.CLAIMED
@@ -91,24 +94,24 @@ class DuplicateWindow:
     ) -> DuplicateMark:
         """Return the mark of a claimed id. `is_kept`: a journal must keep it together with the message, for that queue.
 
-        `serial`: higher than all before, as what nobody remembers is told by serials.
+        `now_ms`: by the clock on the wall, as the mark may outlive the process; `serial`: higher than all before, as what nobody remembers is told by serials.
         """
         self._claimed[identity] = _Claimed(self._claimed[identity].claimant, serial)
         below = 0
         if is_kept:
             self._marked += 1
             if not self._forgets_below and self._marked >= max(_FORGOTTEN_TOGETHER, len(self._seen) // 20):
-                seen = (each.serial for each in self._seen.values())
+                seen = (each.serial for each, _ in self._seen.values())
                 marked = (each.serial for each in self._claimed.values() if each.serial is not None)
                 self._forgets_below = min(chain(seen, marked))  # others will get higher ones
             below = self._forgets_below
         return DuplicateMark(self.address, identity, now_ms + self.window_ms, serial, queue, below)
 
-    def confirm(self, mark: DuplicateMark) -> None:
-        """Remember the id of a message that has arrived. May be repeated, after an interrupt too: it is forgotten as claimed last."""
+    def confirm(self, mark: DuplicateMark, now_ms: float) -> None:
+        """Remember the id of a message that has arrived, by the monotonic clock at `now_ms`. May be repeated, after an interrupt too: it is forgotten as claimed last."""
         if mark.forgets_below and mark.forgets_below == self._forgets_below:
             self._forgets_below = self._marked = 0
-        self._remember(mark)
+        self._remember(mark, now_ms + self.window_ms)
         self._claimed.pop(mark.duplicate_id, None)
 
     def drop(self, identity: str, claimant: object | None = None) -> None:
@@ -116,18 +119,20 @@ class DuplicateWindow:
         if identity in self._claimed and self._claimed[identity].claimant is claimant:
             del self._claimed[identity]
 
-    def restore(self, marks: Iterable[DuplicateMark]) -> None:
-        """Remember what a journal has kept, in any order."""
+    def restore(self, marks: Iterable[DuplicateMark], wall_ms: int, now_ms: float) -> None:
+        """Remember what a journal has kept, in any order; no longer than the window, as the clock on the wall, `wall_ms`, may have been put
+        back since. `now_ms`: by the monotonic clock.
+        """
         for mark in sorted(marks, key=lambda each: each.serial):
             self._marked += 1
-            self._remember(mark)
+            self._remember(mark, now_ms + min(mark.until_ms - wall_ms, self.window_ms))
 
-    def _remember(self, mark: DuplicateMark) -> None:
-        self._seen[mark.duplicate_id] = mark
+    def _remember(self, mark: DuplicateMark, until_ms: float) -> None:
+        self._seen[mark.duplicate_id] = mark, until_ms
         self._seen.move_to_end(mark.duplicate_id)
         while len(self._seen) > self.most:
             self._seen.popitem(last=False)
 
-    def _forget_old(self, now_ms: int) -> None:
-        while self._seen and next(iter(self._seen.values())).until_ms <= now_ms:
+    def _forget_old(self, now_ms: float) -> None:
+        while self._seen and next(iter(self._seen.values()))[1] <= now_ms:
             self._seen.popitem(last=False)

@@ -285,6 +285,9 @@ class PolicedQueue(BuryingQueue):
     def do_what_is_due(self, now_ms: int) -> int | None:
         """Remove what has expired, make available what is due; return when to come again, None: when asked."""
         expiry_ms = self._purge_expired(now_ms)
+        if self._state.delays:
+            with self._lock:
+                self._follow_clock()
         if self._dead:
             self._bury()
         while self._place_some_due(now_ms):
@@ -292,6 +295,11 @@ class PolicedQueue(BuryingQueue):
         with self._lock:
             delays_ms = self._state.delays.next_ms
         return min((at_ms for at_ms in (expiry_ms, delays_ms) if at_ms is not None), default=None)
+
+    def _follow_clock(self) -> None:
+        """Have those that were given back stay away for no less and no more, though the clock was set. The lock is held."""
+        clock = self._clock
+        self._state.delays.follow(clock.time_ms() - clock.monotonic_ms())
 
     def _place_some_due(self, now_ms: int) -> bool:
         """Make so many messages available that are due as keep the lock for a moment only; return whether there may be more."""

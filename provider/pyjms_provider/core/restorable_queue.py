@@ -135,6 +135,7 @@ class RestorableQueue(PolicedQueue):
             now_ms = self._clock.time_ms()
             is_late = self._leaves_expired and is_expired(entry.reference, now_ms)
             if is_late:
+                self._follow_clock()
                 self._state.delays.add(entry, now_ms + _RETRY_MS)
                 self._expiry.put_back([entry])
             is_next = not is_late and entry.reference.expiration_ms > 0 and self._expiry.add(entry)
@@ -156,6 +157,7 @@ class RestorableQueue(PolicedQueue):
         if is_held:
             return ()
         if delay_ms:
+            self._follow_clock()
             self._state.delays.add(entry, max(entry.reference.deliver_at_ms, self._clock.time_ms() + delay_ms))
             self._supersede(entry)  # now, as a newer one may come and go before it is due
             self._drop_surplus()

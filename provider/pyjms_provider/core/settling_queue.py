@@ -220,6 +220,7 @@ class SettlingQueue(PolicedQueue):
             self.kept.note_returned([entry for entry in returned if entry.delivery_count] if unseen else returned)
         if self.policy.redelivery_delay_ms and not unseen:
             policy = self.policy
+            self._follow_clock()
             self._state.cancel(returned, lambda entry: now_ms + redelivery_delay_ms(policy, entry.delivery_count))
             return ()
         self._state.cancel(returned)

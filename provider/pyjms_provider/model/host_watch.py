@@ -49,7 +49,8 @@ class HostWatch:
         self._teller = AlertTeller(host, broker)
         self._queues = History(_QUEUE_COLUMNS)
         self._whole = History(_HOST_COLUMNS)
-        self._looked_ms = 0
+        self._looked_ms: float | None = None
+        """When it looked last, by the monotonic clock."""
         self._before: dict[str, tuple[int, int]] = {}
         self._traffic: dict[str, float] = {}
         self._sizes: dict[str, int] = {}
@@ -100,7 +101,7 @@ class HostWatch:
     def _note(
         self, counted: Sequence[tuple[str, Queue, Counts]], before: Mapping[str, tuple[int, int]], now_ms: int
     ) -> None:
-        rates = self._rates(counted, now_ms)
+        rates = self._rates(counted)
         depths = {name: counts.depth for name, _, counts in counted}
         chosen = self._busiest(depths)
         self._sizes = self._measured_sizes(counted, before, chosen)
@@ -114,7 +115,6 @@ class HostWatch:
         kept = len(self._broker.virtual_host.store)
         totals = sum(self._sizes.values()), sum(consumers.values()), len(self._broker.clients()), kept
         self._whole.note(now_ms, {_WHOLE: (sum(depths.values()), *flow, *totals)})
-        self._looked_ms = now_ms
 
     def _measured_sizes(
         self, counted: Sequence[tuple[str, Queue, Counts]], before: Mapping[str, tuple[int, int]], chosen: set[str]
@@ -129,10 +129,11 @@ class HostWatch:
             found[name] = size or about_bytes(queue, depth, _SAMPLE if name in chosen else 1)
         return found
 
-    def _rates(self, counted: Sequence[tuple[str, Queue, Counts]], now_ms: int) -> dict[str, tuple[float, float]]:
+    def _rates(self, counted: Sequence[tuple[str, Queue, Counts]]) -> dict[str, tuple[float, float]]:
         """Return how many messages a second came to each queue since the last look, and left it; none at the first look."""
-        seconds = (now_ms - self._looked_ms) / 1000
-        is_first = not self._looked_ms or seconds <= 0  # the system's clock may have been put back
+        looked_ms, self._looked_ms = self._looked_ms, self._broker.clock.monotonic_ms()
+        seconds = 0.0 if looked_ms is None else (self._looked_ms - looked_ms) / 1000
+        is_first = seconds <= 0
         seconds = seconds or 1.0  # rates of no time are not told, and not divided by it
         before, now = self._before, {name: (counts.accepted, counts.departed) for name, _, counts in counted}
         self._before = now

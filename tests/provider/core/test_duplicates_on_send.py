@@ -40,6 +40,19 @@ def test_ids_are_forgotten_after_the_window_and_beyond_its_number() -> None:
     assert world.texts()[-1] == "c3"
 
 
+@pytest.mark.parametrize("hours", [-24, -1, 1, 24])
+def test_a_clock_that_is_set_makes_the_window_neither_shorter_nor_longer(hours: int) -> None:
+    world = PolicyWorld(duplicate_window_ms=100)
+    send(world, "a", "a")
+    world.set_clock(hours * 3_600_000)
+    world.pass_time(99)
+    send(world, "a", "again")
+    assert world.texts() == ["a"]
+    world.pass_time(1)
+    send(world, "a", "late")
+    assert world.texts() == ["a", "late"]
+
+
 def test_each_destination_has_a_window_of_its_own() -> None:
     world = PolicyWorld()
     subscription = world.subscribe("topic://orders")

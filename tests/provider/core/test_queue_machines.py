@@ -428,7 +428,7 @@ def test_an_id_is_seen_once_its_message_has_arrived_and_until_the_window_ends() 
     assert window.claim("a", 0) is Sighting.NEW
     assert window.claim("a", 0) is Sighting.CLAIMED
     mark = window.mark("a", 0, 1)
-    window.confirm(mark)
+    window.confirm(mark, 0)
     assert (mark.address, mark.duplicate_id, mark.until_ms, mark.serial) == (ORDERS, "a", 100, 1)
     assert window.claim("a", 99) is Sighting.SEEN
     assert window.claim("a", 100) is Sighting.NEW
@@ -456,7 +456,7 @@ def arrive(window: DuplicateWindow, serial: int, now_ms: int = 0, *, is_kept: bo
     """Have a message with an id of its own arrive."""
     window.claim(f"id {serial}", now_ms)
     mark = window.mark(f"id {serial}", now_ms, serial, is_kept=is_kept)
-    window.confirm(mark)
+    window.confirm(mark, now_ms)
     return mark
 
 
@@ -474,7 +474,7 @@ def test_what_a_journal_kept_is_remembered_again() -> None:
     for identity in "ab":
         window.claim(identity, 0)
     marks = [window.mark(identity, now_ms, serial) for identity, now_ms, serial in (("b", 10, 2), ("a", 0, 1))]
-    again.restore(marks)
+    again.restore(marks, 10, 10)
     assert again.claim("a", 99) is Sighting.SEEN
     assert again.claim("a", 100) is Sighting.NEW
     assert again.claim("b", 100) is Sighting.SEEN
@@ -482,9 +482,20 @@ def test_what_a_journal_kept_is_remembered_again() -> None:
 
 def test_what_was_withdrawn_is_not_remembered_again() -> None:
     window = DuplicateWindow(ORDERS, 100, 10)
-    window.restore([DuplicateMark(ORDERS, "a", 100, 1), DuplicateMark(ORDERS, "b", 0, 2)])
+    window.restore([DuplicateMark(ORDERS, "a", 100, 1), DuplicateMark(ORDERS, "b", 0, 2)], 0, 0)
     assert window.claim("b", 50) is Sighting.NEW
     assert window.claim("a", 50) is Sighting.SEEN
+
+
+@pytest.mark.parametrize(("wall_ms", "left_ms"), [(0, 100), (60, 40), (-(10**9), 100), (100, 0), (10**9, 0)])
+def test_what_was_kept_is_remembered_no_longer_than_the_window_though_the_clock_was_put_back(
+    wall_ms: int, left_ms: int
+) -> None:
+    window = DuplicateWindow(ORDERS, 100, 10)
+    window.restore([DuplicateMark(ORDERS, "a", 100, 1)], wall_ms, 5)
+    if left_ms:
+        assert window.claim("a", 5 + left_ms - 1) is Sighting.SEEN
+    assert window.claim("a", 5 + left_ms) is Sighting.NEW
 
 
 def test_an_id_that_has_had_its_time_is_new_behind_one_that_has_not() -> None:
@@ -503,7 +514,7 @@ def test_a_journal_hears_which_marks_it_may_forget_and_never_one_that_counts() -
     window.claim("later", 0)  # its transaction goes on, and it will have a higher serial
     marks = [arrive(window, serial) for serial in range(2, 1002)]
     assert [mark.forgets_below for mark in marks] == [0] * 998 + [1, 0]
-    window.confirm(being_written)
+    window.confirm(being_written, 0)
     window.drop("later")
     marks = [arrive(window, serial) for serial in range(1002, 3002)]
     told = [(mark.serial, mark.forgets_below) for mark in marks if mark.forgets_below]
@@ -525,7 +536,7 @@ def test_a_journal_hears_it_until_it_has_it() -> None:
 
 def test_what_is_restored_is_counted_among_what_may_be_forgotten() -> None:
     window = DuplicateWindow(ORDERS, 100, 10)
-    window.restore([DuplicateMark(ORDERS, f"id {serial}", 100, serial) for serial in range(1, 1000)])
+    window.restore([DuplicateMark(ORDERS, f"id {serial}", 100, serial) for serial in range(1, 1000)], 0, 0)
     assert arrive(window, 1000).forgets_below == 990
 
 

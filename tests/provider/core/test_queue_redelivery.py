@@ -121,6 +121,41 @@ def test_a_message_that_was_given_back_stays_away_for_a_while_and_keeps_its_plac
         assert world.texts() == ["a", "b"]
 
 
+@pytest.mark.parametrize("hours", [-24, -1, 1, 24])
+def test_a_clock_that_is_set_keeps_a_message_away_for_no_less_and_no_more(hours: int) -> None:
+    world = PolicyWorld(redelivery_delay_ms=60_000)
+    for text in "ab":
+        world.send(text)
+    world.send("scheduled", **later(world, 1_800_000))
+    reader = world.reader(interested=True)
+    reader.give_back(pulled(reader))
+    world.pass_time(20_000)
+    world.set_clock(hours * 3_600_000)
+    delivery = pulled(reader)
+    assert text_of(delivery) == "b"
+    reader.give_back(delivery)
+    scheduled = ["scheduled"] if hours > 0 else []
+    assert world.texts() == scheduled
+    world.pass_time(39_999)
+    assert world.texts() == scheduled
+    world.pass_time(1)
+    assert world.texts() == ["a", *scheduled]
+    world.pass_time(19_999)
+    assert world.texts() == ["a", *scheduled]
+    world.pass_time(1)
+    assert world.texts() == ["a", "b", *scheduled]
+
+
+def test_a_clock_that_was_set_while_nothing_waited_makes_nothing_wait_longer() -> None:
+    world = PolicyWorld(redelivery_delay_ms=60_000)
+    world.send("a")
+    world.set_clock(3_600_000)
+    reader = world.reader()
+    reader.give_back(pulled(reader))
+    world.pass_time(60_000)
+    assert world.texts() == ["a"]
+
+
 def test_a_message_that_expires_while_it_is_kept_away_goes() -> None:
     world = PolicyWorld(redelivery_delay_ms=100)
     world.send("a", ttl_ms=50)

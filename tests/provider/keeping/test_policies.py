@@ -18,6 +18,7 @@ from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, Replay
+from tests.provider.helpers import HandClock
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all
 from tests.provider.rival import Rival
 from tests.provider.simulation.site import SimulatedSite
@@ -460,6 +461,25 @@ def test_ids_of_producers_survive(site: Site) -> None:
     advance(site, 300_000)
     send("a late", "1")
     assert site.texts()[-1] == "a late"
+
+
+@pytest.mark.parametrize("ahead_ms", [0, -86_400_000, -999_999_999_000])
+def test_ids_are_remembered_by_who_starts_with_a_clock_that_was_put_back_and_no_longer_than_the_window(
+    site: Site, ahead_ms: int
+) -> None:
+    def send(text: str) -> None:
+        site.send(text, properties={"JMS_pyjms_duplicateId": "1"})
+
+    clock = site.clock = HandClock(site.clock.time_ms())
+    site.restart()
+    send("a")
+    clock.ahead_ms = ahead_ms
+    site.crash()
+    send("again")
+    assert site.texts() == ["a"]
+    clock.now_ms += 300_000
+    send("late")
+    assert site.texts() == ["a", "late"]
 
 
 def test_ids_of_producers_go_with_their_queue(site: Site) -> None:
