@@ -7,6 +7,7 @@ child that lives on would keep them after its parent was killed. And what a chil
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
 
@@ -37,6 +38,8 @@ def let_go(descriptor: int) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # as many are open as may be
         os.close(descriptor)
+        with suppress(OSError):
+            os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # has its number, which is the only free one
         return
     os.dup2(nothing, descriptor, inheritable=False)
     os.close(nothing)

@@ -16,6 +16,7 @@ import pytest
 
 from pyjms import ConnectionFactory, Session, TextMessage
 from pyjms_provider import forks
+from pyjms_provider.broker import stop_broker
 from pyjms_provider.serving.served_broker import ServedBroker
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +83,25 @@ with ServedBroker.open(name="parent") as served, NetworkService("parent") as net
     if not os.fork():
         sys.exit(0)
     assert os.wait()[1] == 0
+"""
+
+
+STORE = """
+import os, signal, sys
+from pyjms import ConnectionFactory, Session
+from pyjms_provider.broker import stop_broker
+connection = ConnectionFactory(sys.argv[1]).create_connection()
+session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+producer = session.create_producer(session.create_queue("orders"))
+producer.send(session.create_text_message(sys.argv[2]))
+"""
+STOPS = """
+if not os.fork():
+    print("forked", flush=True)
+    sys.stdin.readline()
+    sys.exit(0)
+stop_broker("kept")
+os._exit(0)
 """
 
 
@@ -198,6 +218,26 @@ def test_a_child_of_a_client_neither_speaks_for_it_nor_ends_its_connection(url: 
 
 def test_a_child_that_leaves_a_broker_of_its_parent_waits_for_nobody() -> None:
     subprocess.run([sys.executable, "-c", SERVES], cwd=ROOT, timeout=PATIENCE_S, check=True)
+
+
+def test_a_child_that_ends_deletes_no_log_of_who_has_the_store_by_then(tmp_path: Path) -> None:
+    """SQLite would, as it closes the child's connections, whose locks were the parent's."""
+    url = f"vm://kept?store=sqlite:///{tmp_path / 'store.db'}"
+    with parent(STORE + STOPS, url, "first") as process:
+        assert said(process) == "forked\n"
+        process.wait(PATIENCE_S)
+        killed = STORE + "os.kill(os.getpid(), signal.SIGKILL)"
+        subprocess.run([sys.executable, "-c", killed, url, "second"], cwd=ROOT, timeout=PATIENCE_S, check=False)
+        assert (tmp_path / "store.db-wal").exists()
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert said(process) == "", "the child has ended"
+    with ConnectionFactory(url).create_connection() as connection:
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        with session.create_browser(session.create_queue("orders")) as browser:
+            assert [message.text for message in browser if isinstance(message, TextMessage)] == ["first", "second"]
+    stop_broker("kept")
 
 
 @pytest.mark.parametrize("many_are_open", [False, True])

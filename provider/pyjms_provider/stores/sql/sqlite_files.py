@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.errors import UrlError
+from pyjms_provider.forks import forget_in_children, let_go
 from pyjms_provider.stores.errors import LostStoreError, StoreError, UnavailableStoreError, UnsupportedStoreError
 from pyjms_provider.stores.sql.log_index import LogIndex
 
@@ -100,6 +101,7 @@ class OpenFiles:
         self._beside = self._held
         self.has_failed = False
         """Whether the disk could not force something, and `mend_log` was not called since."""
+        forget_in_children(self)
 
     def note(self, error: BaseException | None) -> bool:
         """Return whether `error` says that the disk could not force something, and remember that. Any thread."""
@@ -150,6 +152,21 @@ class OpenFiles:
             return connection
         self.look()  # a connection to another file of this name would apply this one's log to it
         return connect(self.path, **options)
+
+    def forget(self) -> None:
+        """Let go of them, in a child of this process, which closes the connections when it ends. None of their locks is its own, so that SQLite
+        would take the database for one that nobody uses, and delete the log, which may be another process's by then.
+        """
+        known = []
+        for name in (self.path, self._log, f"{self.path}-shm"):
+            with suppress(OSError):
+                known.append(os.stat(name))  # noqa: PTH116 - as in `_inode`
+        with suppress(OSError):  # where they are not listed
+            for descriptor in map(int, os.listdir("/dev/fd")):  # noqa: PTH208 - the names are numbers, not paths
+                with suppress(OSError):  # that of the list itself is closed by now
+                    found = os.fstat(descriptor)
+                    if any(os.path.samestat(found, each) for each in known):
+                        let_go(descriptor)
 
     def watch_log(self) -> None:
         """Note the log, which is there while the connection that writes is open."""
