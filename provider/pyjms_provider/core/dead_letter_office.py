@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,7 @@ from pyjms_provider.core.admission import Admission
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.dead_letters import DeadEntry, DeadKind, dead_letter
 from pyjms_provider.core.journal import Removal
+from pyjms_provider.core.stories import Happening
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.reference import MessageReference
-    from pyjms_provider.core.stories import Happening
     from pyjms_provider.core.virtual_host import VirtualHost
 
 __all__ = ["DeadLetterOffice"]
@@ -167,6 +167,31 @@ class DeadLetterOffice:
             if isinstance(error, ProviderError) or not queue.took(reference):  # or the thread was interrupted
                 host.store.take_back(reference)
             raise
+
+    def delete(self, entries: Iterable[QueueEntry]) -> int:
+        """Delete messages that nobody holds, in one write; return how many: the others are held, or have gone.
+
+        Raises `ResourceError`: they are where they were; `InDoubtError`: they are there again, or gone, when the store has answered.
+        """
+        store, keeper = self._host.store, self._host.keeper
+        deleted: list[QueueEntry] = []
+        owed: list[MessageReference] = []
+        is_written = False
+        try:
+            for entry in entries:
+                entry.queue.take_out(entry, deleted, Happening.DELETED)
+            owed = [entry.reference for entry in deleted]
+            if keeper is not None:
+                keeper.write_deleted(deleted)
+            is_written = True
+            store.release_all(owed)
+        except BaseException:
+            if is_written:
+                store.release_all(owed)
+            else:
+                self._put_back(deleted)
+            raise
+        return len(deleted)
 
     def move(
         self, entry: QueueEntry, envelope: Envelope, target: str | Queue, cause: Happening, deliver_at_ms: int

@@ -56,11 +56,17 @@ class RemovalInDoubt:
     """Messages that were taken out of their queues, and may be there in the store."""
 
     def __init__(
-        self, changes: Changes, entries: Sequence[QueueEntry], reinstate: Callable[[Sequence[QueueEntry]], None]
+        self,
+        changes: Changes,
+        entries: Sequence[QueueEntry],
+        reinstate: Callable[[Sequence[QueueEntry]], None],
+        let_go: Callable[[Sequence[QueueEntry]], None] | None = None,
     ) -> None:
+        """`let_go`: lets go of them in memory; None: that is done."""
         self.changes: Final = changes
         self._entries = entries
         self._reinstate = reinstate
+        self._let_go = let_go
 
     def __str__(self) -> str:
         return f"the removal of {counted(len(self._entries), 'message')} from {self._entries[0].queue.name}"
@@ -77,6 +83,8 @@ class RemovalInDoubt:
         """Do as `Doubt` says: give back what is still in the store."""
         if not is_written:
             self._reinstate(self._entries)
+        elif self._let_go is not None:
+            self._let_go(self._entries)
 
 
 class MoveInDoubt:
@@ -160,6 +168,7 @@ class Doubts:
                     self._journal.write(doubt.changes, force=force)
                 except ProviderError:
                     return False
+                doubt.end_doubt(self._clock.time_ms(), is_written=True)
                 with self._lock:
                     self._waiting.remove(doubt)
                 _log.warning("PYJMS-BROKER-16 %s has been written, as it was asked for once more", doubt)

@@ -162,9 +162,25 @@ class Keeper(DurableSending):
         """Write once more that messages were settled, where that is in doubt; return whether it is in doubt no more."""
         return self.doubts.remove_again(settled, force=self.force_acknowledgements)
 
-    def write_noted(self) -> None:
-        """Write what was noted, as that messages were deleted, as acknowledgements are written. Raises `ResourceError`, `InDoubtError`; it is noted still."""
-        self.journal.write(Changes(), force=self.force_acknowledgements)
+    def write_deleted(self, deleted: list[QueueEntry]) -> None:
+        """Write that messages are deleted that were taken out of their queues, and which the caller lets go of afterwards.
+
+        Raises `ResourceError`: they are there again; `InDoubtError`: they will be, or are gone, when the store has answered. Then the
+        caller has nothing to do with them any more: `deleted` is empty. If it is not, nothing was done.
+        """
+        changes = Changes(removals=removals_of(deleted))
+        if not changes.removals:
+            return
+        try:
+            self.journal.write(changes, force=self.force_acknowledgements)
+        except BaseException as error:
+            entries = tuple(deleted)
+            if is_doubt(error):
+                self.doubts.add(RemovalInDoubt(changes, entries, self._put_back, self._let_go))
+            else:
+                self._put_back(entries)
+            deleted.clear()
+            raise
 
     def take_back(self, settled: Sequence[QueueEntry]) -> None:
         """Have messages in their queues again whose removal was not written: now, or when they can be read."""
@@ -176,6 +192,10 @@ class Keeper(DurableSending):
         """Have messages in their queues again that the store has not let go of."""
         for entry in entries:
             self.reinstate(entry)
+
+    def _let_go(self, entries: Sequence[QueueEntry]) -> None:
+        """Have the store let go of messages that are gone."""
+        self._store.release_all([entry.reference for entry in entries])
 
     def reinstate(self, entry: QueueEntry) -> None:
         """Have a message in its queue again: now, or when it can be read, if the queue orders by what is in it."""

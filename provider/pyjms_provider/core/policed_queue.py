@@ -388,10 +388,11 @@ class PolicedQueue(BuryingQueue):
         with self._lock:
             return self._state.size
 
-    def take_out(self, entry: QueueEntry, taken: list[QueueEntry]) -> bool:
-        """Take a message out that nobody holds, for one who puts it elsewhere; return False if it is held, or has gone.
+    def take_out(self, entry: QueueEntry, taken: list[QueueEntry], cause: Happening | None = None) -> bool:
+        """Take a message out that nobody holds, for one who puts it elsewhere, or deletes it; return False if it is held, or has gone.
 
-        The store and the journal do not know of it. Then it is in `taken`, also if the thread is interrupted.
+        The store and the journal do not know of it. Then it is in `taken`, also if the thread is interrupted. `cause`: what becomes of it,
+        if nobody else tells of that.
         """
         try:
             with self._lock:
@@ -400,7 +401,7 @@ class PolicedQueue(BuryingQueue):
                 room = None if self._rules is None else self._rules.taken_room
                 try:
                     taken.append(entry)
-                    self._state.remove(entry, MessageEvent.REMOVE)
+                    self._state.remove(entry, MessageEvent.REMOVE, cause)
                     self._note_out(entry)
                 except BaseException:
                     self._end_taking(entry, taken, room)
@@ -415,7 +416,8 @@ class PolicedQueue(BuryingQueue):
         if entry.state is MessageState.ABSENT:
             self._free_room(entry, room)
             return
-        taken.clear()
+        if entry in taken:
+            taken.remove(entry)
         if self._state.is_homeless(entry):
             self._place(entry)
 
@@ -425,11 +427,3 @@ class PolicedQueue(BuryingQueue):
             self._expiry.forget_one()
         if self._rules is not None:
             self._rules.gone(entry)
-
-    def drop(self, entry: QueueEntry) -> bool:
-        """Take a message out for good that nobody holds; return False if it is held, or has gone."""
-        with self._lock:
-            if entry.state is not MessageState.NEW or entry.acknowledgements is not None:
-                return False
-            self._remove(entry, MessageEvent.REMOVE, Happening.DELETED)
-        return True

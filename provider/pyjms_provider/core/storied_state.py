@@ -58,6 +58,10 @@ class StoriedEndsState(ChannelState):
         if happening is not None:
             self._tell_end(entry, happening)
 
+    def reinstate(self, entry: QueueEntry) -> None:
+        super().reinstate(entry)
+        self._stories.tell(Happening.REINSTATED, entry.reference.id, entry.queue.name)
+
     def clear_available(self) -> list[QueueEntry]:
         entries = super().clear_available()
         for entry in entries:
@@ -118,10 +122,6 @@ class StoriedState(StoriedEndsState):
         holder = entry.holder
         super().settle(entry)
         self._stories.tell(Happening.ACKNOWLEDGED, entry.reference.id, entry.queue.name, (holder,))
-
-    def reinstate(self, entry: QueueEntry) -> None:
-        super().reinstate(entry)
-        self._stories.tell(Happening.REINSTATED, entry.reference.id, entry.queue.name)
 
     def record_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
         super().record_acknowledgement(entry, unit)

@@ -215,11 +215,6 @@ class VirtualHost:
         assert self.keeper is not None, "only a host that keeps messages has messages that a journal keeps"
         self.keeper.write_settled(settled)
 
-    def write_noted(self) -> None:
-        """Have survive what was only noted, such as what an administrator deleted. As `Keeper.write_noted`."""
-        if self.keeper is not None:
-            self.keeper.write_noted()
-
     def reject(self, delivery: Delivery, entry: QueueEntry, session: ConsumerSession, reason: str) -> None:
         """Settle a delivery and keep its message aside, with `reason`; see `DeadLetterOffice`. Raises `ResourceError`."""
         self.office.reject(delivery, entry, session, reason)

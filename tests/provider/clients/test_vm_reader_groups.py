@@ -378,8 +378,8 @@ def test_deleting_messages_by_hand_leaves_those_that_are_held(reader: Reader) ->
     opened = reader.open()
     reader.send("a", "b")
     reader.reserve(opened, 0, 1)
-    queue = reader.connection.broker.virtual_host.queue("orders")
-    assert [queue.drop(entry) for entry in queue.waiting_entries()] == [True]
+    host = reader.connection.broker.virtual_host
+    assert host.office.delete(host.queue("orders").waiting_entries()) == 1
     assert reader.texts(opened, 0, 1) == ["a"]
 
 

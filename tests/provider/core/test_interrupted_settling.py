@@ -143,8 +143,8 @@ def test_a_message_that_is_dropped() -> None:
         waiting = RoomRequest(Signal(), 0)
         assert not world.queue.claim_room(waiting, or_wait=True)
         with suppress(KeyboardInterrupt), interruption():
-            world.queue.drop(entry)
-        world.queue.drop(entry)
+            world.host.office.delete([entry])
+        world.host.office.delete([entry])
         assert waiting.signal.wait(0), f"{interruption.where}: nobody told the sender"
 
     assert each_interruption(attempt, *FILES, "core/asynchronous_channel.py", "core/policed_queue.py") > 3
@@ -237,11 +237,6 @@ class Meanwhile:
         """Nothing happens."""
 
 
-def drop(two: Two) -> Callable[[], object]:
-    [entry] = two.queue.waiting_entries()
-    return lambda: two.queue.drop(entry)
-
-
 def give_back_expired(two: Two) -> Callable[[], object]:
     """Have somebody told of it, so that it is let go of when that is done."""
     two.world.host.expiries.add(ConnectionId("watcher"), lambda _: None)
@@ -250,15 +245,12 @@ def give_back_expired(two: Two) -> Callable[[], object]:
     return lambda: two.mine.give_back(delivery)
 
 
-@pytest.mark.parametrize("leaving", [drop, give_back_expired], ids=["dropped", "expired"])
-def test_another_subscription_that_settles_meanwhile_what_leaves_this_one(
-    leaving: Callable[[Two], Callable[[], object]],
-) -> None:
+def test_another_subscription_that_settles_meanwhile_what_expires_in_this_one() -> None:
     """Nothing of it stays in memory."""
 
     def attempt(interruption: Interruption) -> None:
         two = Two(ttl_ms=10)
-        leave = leaving(two)
+        leave = give_back_expired(two)
         Meanwhile(two.queue, two.settle_other)
         with suppress(KeyboardInterrupt), interruption():
             leave()
@@ -268,6 +260,21 @@ def test_another_subscription_that_settles_meanwhile_what_leaves_this_one(
         assert len(two.world.store) == 0, interruption.where
 
     assert each_interruption(attempt, "core/asynchronous_channel.py", "core/dead_letter_office.py") > 3
+
+
+def test_another_subscription_that_settles_meanwhile_what_is_deleted() -> None:
+    """Nothing of it stays in memory."""
+
+    def attempt(interruption: Interruption) -> None:
+        two = Two()
+        [entry] = two.queue.waiting_entries()
+        HookedLock(two.queue, two.settle_other)
+        with suppress(KeyboardInterrupt), interruption():
+            two.world.host.office.delete([entry])
+        two.world.host.office.delete([entry])
+        assert len(two.world.store) == 0, interruption.where
+
+    assert each_interruption(attempt, "core/dead_letter_office.py", "core/policed_queue.py", "core/keeping.py") > 3
 
 
 def test_another_subscription_that_settles_meanwhile_what_is_moved() -> None:
