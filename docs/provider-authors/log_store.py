@@ -337,8 +337,8 @@ class LogJournal(Journal):
         self._commits.submit(known, force=True)
         return known.number
 
-    def number_of(self, record: QueueRecord) -> QueueNumber:
-        return self._memory.number_of(record)
+    def number_of(self, record: QueueRecord, *, anew: bool = False) -> QueueNumber:
+        return self._memory.number_of(record, anew=anew)
 
     def drop_queue(self, number: QueueNumber) -> None:
         self._commits.submit(Dropped(number), force=True)

@@ -20,7 +20,7 @@ from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.names import check_name
 from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.topic import Topic
-from pyjms_provider.core.when_written import end_at_once, end_when_written
+from pyjms_provider.core.when_written import end_at_once, end_when_written, succeed_when_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,9 +125,12 @@ class HostSubscriptions:
                         return subscription
                     is_changing = True
                     self._changing.add(mark)
-                if subscription is not None:
-                    self._drop_durable(key, subscription)  # §6.11.1: other terms make another subscription
-                taken = self._make_durable(key, request, subscriber, user)
+                if subscription is None:
+                    taken = self._make_durable(key, request, subscriber, user)
+                else:  # §6.11.1: other terms make another subscription
+                    taken = self._make_successor(key, subscription, request, subscriber)
+                    with self._lock:
+                        taken.user = user
             finally:
                 if is_changing:
                     self._changing.discard(mark)  # without a lock, for which an interrupted thread would wait first
@@ -156,6 +159,31 @@ class HostSubscriptions:
             elif keeper is not None and kept is not None:
                 keeper.forget(kept)
             raise
+        return made
+
+    def _make_successor(
+        self, key: SubscriptionKey, old: Subscription, request: SubscribeRequest, subscriber: ConnectionId
+    ) -> Subscription:
+        """Make a durable subscription, which nobody has yet, in place of one without a subscriber; the caller keeps others away from both.
+
+        Raises `ResourceError`: then the old one is as it was; after any other error the new one is there nevertheless.
+        """
+        keeper = self._host.keeper
+        if keeper is None or old.kept is None:
+            self._drop_durable(key, old)
+            return self._make_durable(key, request, subscriber, None)
+        _check_settled(key, old)
+        terms = SubscriptionTerms.of(request)
+        kept = keeper.succeed_later(key, terms)
+        made = self._make_subscription(_durable_name(key, request.address), request, subscriber, None, kept)
+
+        def exchange() -> None:
+            self._host.topic(old.terms.topic.name).remove_subscription(old)
+            self._host.topic(terms.topic.name).add_subscription(made)
+            with self._lock:
+                self._durable[key] = made
+
+        succeed_when_written(old, kept, keeper, exchange)
         return made
 
     def restore(
@@ -199,12 +227,7 @@ class HostSubscriptions:
 
     def _drop_durable(self, key: SubscriptionKey, subscription: Subscription) -> None:
         """Delete a durable subscription without a subscriber; the caller keeps others away from it."""
-        unsettled = subscription.count(MessageState.DELIVERED)
-        if unsettled:
-            raise SubscriptionInUseError(
-                f"durable subscription {key.name!r} has {counted(unsettled, 'message')}, received and neither acknowledged "
-                f"nor rolled back; settle that, or close the session"
-            )
+        _check_settled(key, subscription)
         end_when_written(subscription, self._host.keeper, partial(self._forget_subscription, key, subscription))
 
     def _forget_subscription(self, key: SubscriptionKey, subscription: Subscription) -> None:
@@ -259,6 +282,16 @@ class HostSubscriptions:
         made.user = user
         made.watch = host.expiries
         return made
+
+
+def _check_settled(key: SubscriptionKey, subscription: Subscription) -> None:
+    """Raise `SubscriptionInUseError` while somebody has messages of a subscription that is to end."""
+    unsettled = subscription.count(MessageState.DELIVERED)
+    if unsettled:
+        raise SubscriptionInUseError(
+            f"durable subscription {key.name!r} has {counted(unsettled, 'message')}, received and neither acknowledged "
+            f"nor rolled back; settle that, or close the session"
+        )
 
 
 def _mark(key: SubscriptionKey) -> tuple[str, str]:

@@ -398,8 +398,12 @@ class Journal(ABC):
         """
 
     @abstractmethod
-    def number_of(self, record: QueueRecord) -> QueueNumber:
-        """Return the number that a queue has, or that it will have when it is kept. Does not wait."""
+    def number_of(self, record: QueueRecord, *, anew: bool = False) -> QueueNumber:
+        """Return the number that a queue has, or that it will have when it is kept. Does not wait.
+
+        `anew`: one that no queue has, for a queue that takes the place of one of that name: that is `dropped`, and this one `corrected`, in the
+        same changes.
+        """
 
     @abstractmethod
     def drop_queue(self, number: QueueNumber) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -90,14 +91,7 @@ class Keeper(DurableSending):
 
     def define_subscription(self, key: SubscriptionKey, terms: SubscriptionTerms) -> KeptQueue:
         """Keep a durable subscription. Raises `ResourceError`; with any other error none is kept."""
-        record = QueueRecord(
-            number=QueueNumber(0),
-            address=terms.topic,
-            subscription=key,
-            selector_text=terms.selector_text,
-            no_local=terms.no_local,
-        )
-        kept = self._later(record)
+        kept = self._later(_subscription_record(key, terms))
         try:
             self.define(kept)
         except BaseException as error:
@@ -105,6 +99,28 @@ class Keeper(DurableSending):
                 self.journal.note(Changes(dropped=[kept.number]))
             raise
         return kept
+
+    def succeed_later(self, key: SubscriptionKey, terms: SubscriptionTerms) -> KeptQueue:
+        """Have a number for a durable subscription that is to take the place of one of its name. Does not wait."""
+        record = _subscription_record(key, terms)
+        number = self.journal.number_of(record, anew=True)
+        return KeptQueue(self.journal, self._clock, number, replace(record, number=number))
+
+    def succeed(self, ended: KeptQueue, successor: KeptQueue) -> None:
+        """Keep a subscription in the place of another one, in one write. Raises `ResourceError`; after any other error `has_succeeded` must be called."""
+        self.journal.write(_succession(ended, successor), force=True)
+        successor.was_defined()
+
+    def has_succeeded(self, ended: KeptQueue, successor: KeptQueue) -> None:
+        """Have that so before anything else is written, whether it is already or not. Does not wait."""
+        if successor.definition is not None:
+            self.journal.note(_succession(ended, successor))
+        ended.has_ended(was_unwritten=False)
+
+    def remove_messages(self, ended: KeptQueue) -> None:
+        """Have what a subscription had leave the store, that another one has taken the place of. If that fails, the next start does it."""
+        with suppress(ProviderError):
+            self.journal.drop_queue(ended.number)
 
     def drop(self, kept: KeptQueue) -> None:
         """Forget a queue or a subscription with its messages. Raises `ResourceError`; after any other error `forget` must be called."""
@@ -260,6 +276,21 @@ class Keeper(DurableSending):
         reference.journaled = True
         if changes.definitions:
             note_definitions([target_kept])
+
+
+def _succession(ended: KeptQueue, successor: KeptQueue) -> Changes:
+    assert successor.definition is not None, "it is not written yet"
+    return Changes(dropped=[ended.number], corrected=[successor.definition])
+
+
+def _subscription_record(key: SubscriptionKey, terms: SubscriptionTerms) -> QueueRecord:
+    return QueueRecord(
+        number=QueueNumber(0),
+        address=terms.topic,
+        subscription=key,
+        selector_text=terms.selector_text,
+        no_local=terms.no_local,
+    )
 
 
 def _queue_record(number: QueueNumber, address: Address, policy: QueuePolicy | None) -> QueueRecord:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.queue import Queue
 
-__all__ = ["alter_when_written", "end_at_once", "end_when_written", "make_when_written"]
+__all__ = ["alter_when_written", "end_at_once", "end_when_written", "make_when_written", "succeed_when_written"]
 
 
 @contextmanager
@@ -99,6 +99,32 @@ def end_when_written(queue: Queue, keeper: Keeper | None, forget: Callable[[], N
         if is_doubt(error):  # or the thread was interrupted, before the write or after it
             end_at_once(queue, keeper, kept, forget)
         raise
+
+
+def succeed_when_written(old: Queue, kept: KeptQueue, keeper: Keeper, exchange: Callable[[], None]) -> None:
+    """Have it written, in one step, that a subscription ends and the one of `kept` takes its place; `exchange` does so in its host's tables.
+
+    Waits for the journal; the caller keeps others away who would end or alter them. Raises `ResourceError`: then all is as it was;
+    after any other error the other one is in its place. `exchange` may be repeated.
+    """
+    ended = old.kept
+    assert ended is not None, "it is kept"
+
+    def change() -> None:
+        keeper.has_succeeded(ended, kept)
+        _end(old, ended, exchange)
+
+    def take_place() -> None:
+        try:
+            change()
+        except BaseException:  # the thread was interrupted
+            change()
+            raise
+
+    ended.is_to_end(old.last_place)
+    with _unless_refused(take_place):
+        keeper.succeed(ended, kept)
+    keeper.remove_messages(ended)
 
 
 def end_at_once(queue: Queue, keeper: Keeper | None, kept: KeptQueue | None, forget: Callable[[], None]) -> None:

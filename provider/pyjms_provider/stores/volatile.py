@@ -332,9 +332,9 @@ class VolatileJournal(Journal):
         self._pass("after define", Changes())
         return number
 
-    def number_of(self, record: QueueRecord) -> QueueNumber:
+    def number_of(self, record: QueueRecord, *, anew: bool = False) -> QueueNumber:
         with self._lock:
-            return self._find_number(record)
+            return self._next_number() if anew else self._find_number(record)
 
     def _find_number(self, record: QueueRecord) -> QueueNumber:
         identity = (record.address, record.subscription)
@@ -343,9 +343,12 @@ class VolatileJournal(Journal):
             if known.number not in dropped and (known.address, known.subscription) == identity:
                 return record.number or known.number
         if not record.number and identity not in self._promised:
-            self._last_number = max(self._last_number, self._medium.last_number) + 1
-            self._promised[identity] = QueueNumber(self._last_number)
+            self._promised[identity] = self._next_number()
         return record.number or self._promised[identity]
+
+    def _next_number(self) -> QueueNumber:
+        self._last_number = max(self._last_number, self._medium.last_number) + 1
+        return QueueNumber(self._last_number)
 
     def drop_queue(self, number: QueueNumber) -> None:
         self._pass("before drop", Changes())

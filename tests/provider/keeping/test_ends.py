@@ -178,19 +178,49 @@ def test_a_subscription_whose_end_is_in_doubt_is_gone(site: Site, point: str, fa
     assert len(site.medium.queues) == 1
 
 
+@ENDS
 @FATES
-def test_other_terms_whose_write_is_in_doubt_leave_no_subscription(site: Site, fate: BaseException) -> None:
-    """JMS 1.1 §6.11.1: the old one has ended, and who asks again makes another."""
+@pytest.mark.parametrize("point", ["before write", "after write"])
+def test_other_terms_whose_write_is_in_doubt_are_those_of_the_subscription(
+    site: Site, point: str, fate: BaseException, end: str
+) -> None:
+    """JMS 1.1 §6.11.1: the old one has ended, and what comes from then on is for the other one, which anybody may have."""
     subscribe(site)
-    fail(site, "after drop", fate)
+    site.send("old", to=NEWS)
+    fail(site, point, fate)
     with pytest.raises(type(fate)):
         subscribe(site, selector="region = 'EU'")
-    site.send("unwanted", to=NEWS)
-    subscribe(site, selector="region = 'EU'")
-    site.send("here", to=NEWS, properties={"region": "EU"})
-    site.crash()
-    assert received(site, selector="region = 'EU'") == ["here"]
+    for region in ("EU", "US"):
+        site.send(region, to=NEWS, properties={"region": region})
+    getattr(site, end)()
+    assert received(site, selector="region = 'EU'") == ["EU"]
     assert len(site.medium.queues) == 1
+    assert len(site.broker.virtual_host.store) == 0
+
+
+@ENDS
+def test_other_terms_that_are_refused_leave_the_subscription_as_it_was(site: Site, end: str) -> None:
+    """It had ended, with its messages, and the other one was not there."""
+    subscribe(site)
+    site.send("old", to=NEWS)
+    fail(site, "before write", ResourceError("no space"))
+    with pytest.raises(ResourceError, match="no space"):
+        subscribe(site, selector="region = 'EU'")
+    site.send("new", to=NEWS)
+    getattr(site, end)()
+    assert received(site) == ["old", "new"]
+
+
+@ENDS
+def test_messages_of_other_terms_that_cannot_be_removed_go_later(site: Site, end: str) -> None:
+    subscribe(site)
+    site.send("old", to=NEWS)
+    fail(site, "before drop", ResourceError("no space"))
+    subscribe(site, selector="region = 'EU'")
+    assert site.trap is None
+    getattr(site, end)()
+    assert received(site, selector="region = 'EU'") == []
+    assert (len(site.medium.queues), len(site.broker.virtual_host.store)) == (1, 0)
 
 
 @ENDS

@@ -413,15 +413,18 @@ class SqlJournal(Journal):
         return number
 
     def _define(self, batch: Batch, record: QueueRecord) -> None:
+        self.number_of(record)  # which it has from now on
         statements = self._database.statements
         batch.others += [
             (statements.put_queue, [queue_row(record)]),
             (statements.raise_next_queue, [next_queue(record.number)]),
         ]
 
-    def number_of(self, record: QueueRecord) -> QueueNumber:
+    def number_of(self, record: QueueRecord, *, anew: bool = False) -> QueueNumber:
         identity = (record.address, record.subscription)
         with self._lock:
+            if anew:
+                return QueueNumber(next(self._queue_numbers))
             number = record.number or self._queues.get(identity) or QueueNumber(next(self._queue_numbers))
             self._queues[identity] = number
         return number

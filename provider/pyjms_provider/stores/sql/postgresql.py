@@ -568,5 +568,7 @@ def understand(error: Exception, where: str) -> StoreError:
     if isinstance(cause, sqlstates.DiskFull):
         return StoreError(f"the disk of {where} is full; nothing was written. Make room, and try again")
     if isinstance(cause, psycopg.OperationalError):
-        return UnavailableStoreError(f"{where} cannot be reached or is busy; nothing was written: {text}")
+        return UnavailableStoreError(
+            f"{where} cannot be reached or is busy; nothing was written, so try again when it answers: {text}"
+        )
     return StoreError(f"{where}: {text}; nothing was written")

@@ -72,6 +72,26 @@ def test_a_number_that_was_promised_is_given_to_nobody_else(world: World) -> Non
     assert world.journal.number_of(queue_record("first")) == world.queue
 
 
+def test_a_queue_may_take_the_place_of_another_one_of_its_name(world: World) -> None:
+    """Journal.number_of, Changes.dropped and Changes.corrected: in one write; before that, the other one is there."""
+    record = queue_record("first")
+    old = world.add(world.message())
+    number = world.journal.number_of(record, anew=True)
+    assert number not in {world.queue, world.other, world.journal.number_of(record, anew=True)}
+    assert world.journal.holds(world.queue, old.reference) is True
+    new = replace(record, number=number, policy="{}")
+    world.journal.write(Changes(dropped=[world.queue], corrected=[new]), force=True)
+    assert world.journal.number_of(record) == number
+    world.journal.drop_queue(world.queue)  # for the sake of its messages
+    sent = world.message(number)
+    world.journal.write(Changes(messages=[sent]), force=True)
+    found = world.reopen()
+    assert {each.number: each for each in found.recovery.queues}.keys() == {world.other, number}
+    assert new in found.recovery.queues
+    assert found.ids == [(sent.reference.id, number)]
+    assert world.journal.number_of(record) == number
+
+
 def test_a_definition_changes_no_queue_that_is_kept(world: World) -> None:
     """Changes.definitions: a queue that is kept stays as it is."""
     record = replace(queue_record("first", world.queue), policy="{}")
