@@ -22,7 +22,7 @@ from tests.provider.kill.site import ROOT
 BEFORE, AFTERWARDS = "before the store can be written again", "afterwards"
 WHEN: Final = (BEFORE, AFTERWARDS)
 IN_DOUBT: Final = "PYJMS-IN-DOUBT"
-NAMED: Final = ("PYJMS-STORE", "PYJMS-STORE-UNAVAILABLE", IN_DOUBT, "PYJMS-XA")
+NAMED: Final = ("PYJMS-STORE", "PYJMS-STORE-UNAVAILABLE", "PYJMS-STORE-UNUSABLE", IN_DOUBT, "PYJMS-XA")
 """What callers may be told; errors.md says what they do then."""
 
 _SIZE_MB: Final = 16

@@ -18,6 +18,7 @@ from pyjms_provider.stores.sql import SqlJournal, postgresql, sqlite
 from tests.provider.kill.chores import CHORES, Place
 
 UNANSWERED: Final = ("unanswered, and not written", "unanswered, and written")
+READ_ONLY: Final = "read-only"
 
 
 def say(what: Any) -> None:
@@ -49,11 +50,27 @@ def fill(place: Place) -> None:
                 place.send("filler", text)
 
 
-def unanswered(place: Place, *, is_written: bool) -> Callable[[], None]:
-    """Have no write answered from now on; return what ends that."""
+def database_of(place: Place) -> Any:
+    """Return what writes."""
     journal = place.host.keeper and place.host.keeper.journal
     assert isinstance(journal, SqlJournal)
-    database: Any = journal._database
+    return journal._database
+
+
+def read_only(place: Place) -> Callable[[], None]:
+    """Have SQLite refuse writes as if the file were read-only; return what ends that."""
+    cursor = database_of(place)._cursor
+    cursor.execute("PRAGMA query_only=ON")
+
+    def end() -> None:
+        cursor.execute("PRAGMA query_only=OFF")
+
+    return end
+
+
+def unanswered(place: Place, *, is_written: bool) -> Callable[[], None]:
+    """Have no write answered from now on; return what ends that."""
+    database = database_of(place)
 
     def without(write: Callable[..., object]) -> Callable[..., None]:
         def written(*arguments: Any, **options: Any) -> None:
@@ -84,6 +101,8 @@ def main(store: str, fault: str) -> None:
     mend: Callable[[], None] | None = None
     if fault == "full":
         fill(place)
+    elif fault == READ_ONLY:
+        mend = read_only(place)
     elif fault in UNANSWERED:
         mend = unanswered(place, is_written=fault == UNANSWERED[1])
     errors = {name: attempt(place, name) for name in CHORES}

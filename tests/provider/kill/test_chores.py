@@ -8,11 +8,12 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import LiteralString
 
 import pytest
 
 from tests.provider.kill.chore_driver import WHEN, Play
-from tests.provider.kill.chore_worker import UNANSWERED
+from tests.provider.kill.chore_worker import READ_ONLY, UNANSWERED
 from tests.provider.kill.site import PATIENCE_S, ROOT
 from tests.provider.postgresql import PostgresqlServer
 
@@ -34,8 +35,8 @@ def test_the_database_is_locked(tmp_path: Path, when: str) -> None:
 
 
 @KILLED
-@pytest.mark.parametrize("fault", UNANSWERED)
-def test_nobody_answers(tmp_path: Path, fault: str, when: str) -> None:
+@pytest.mark.parametrize("fault", [READ_ONLY, *UNANSWERED])
+def test_nothing_is_written_or_nobody_answers(tmp_path: Path, fault: str, when: str) -> None:
     play = Play(f"sqlite:///{tmp_path / 'store.db'}", fault, when, spoil=lambda: None, mend=lambda: None)
     assert play.run() == []
 
@@ -44,6 +45,31 @@ def test_nobody_answers(tmp_path: Path, fault: str, when: str) -> None:
 def test_the_server_is_stopped(postgresql: PostgresqlServer, when: str) -> None:
     play = Play(postgresql.make_store(), "stopped", when, spoil=postgresql.stop, mend=postgresql.start)
     assert play.run() == []
+
+
+@KILLED
+def test_the_server_takes_no_writes(postgresql: PostgresqlServer, when: str) -> None:
+    """As one that fails over."""
+    with postgresql.connect() as administrator:
+        administrator.execute("SET default_transaction_read_only = off")
+
+        def change(how: LiteralString) -> None:
+            administrator.execute(f"ALTER ROLE postgres {how}")
+            administrator.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'pyjms'"
+            )
+
+        play = Play(
+            postgresql.make_store(),
+            "takes no writes",
+            when,
+            spoil=lambda: change("SET default_transaction_read_only = on"),
+            mend=lambda: change("RESET default_transaction_read_only"),
+        )
+        try:
+            assert play.run() == []
+        finally:
+            change("RESET default_transaction_read_only")
 
 
 @KILLED
