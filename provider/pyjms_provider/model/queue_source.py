@@ -178,6 +178,7 @@ class QueueSource(ChildSource):
     # On the configuration thread
 
     def create(self, attributes: Mapping[str, Any], by: str) -> ManagedObject:
+        """Do as `ChildSource`. `InDoubtError`: there is one, and all that was said of it is kept."""
         now_ms = self._host.clock.time_ms()
         name = str(attributes.get("name", ""))
         record = ObjectRecord(
@@ -200,11 +201,14 @@ class QueueSource(ChildSource):
             raise ObjectExistsError(
                 f"there is a queue {name!r} already, which could not be made; change it, or delete it"
             )
+        doubt: InDoubtError | None = None
         try:
             with told_of_attributes(f"queue {name}"):
                 self.manager.create(name, policy)
         except QueueExistsError as error:
             raise ObjectExistsError(error.reason) from error
+        except InDoubtError as error:  # it is there nevertheless
+            doubt = error
         try:
             self._keep(name, record)
         except BaseException:
@@ -213,6 +217,8 @@ class QueueSource(ChildSource):
         made = self.find(name)
         assert made is not None, "it was made a moment ago"
         self._host.tell_child_added(made)
+        if doubt is not None:
+            raise doubt
         return made
 
     def change(self, name: str, changes: Mapping[str, Any], by: str) -> None:

@@ -205,6 +205,29 @@ def test_a_queue_in_use_is_not_deleted(folder: Folder) -> None:
     assert folder.found_host().child_names("queue") == []
 
 
+def test_a_queue_that_may_be_in_the_store_is_there_with_all_that_was_said_of_it(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was there without its description, and nobody was told of it."""
+    host = folder.host()
+    recorder = Recorder()
+    host.add_listener(recorder, below=True)
+    running = host.embedded.virtual_host
+    create = running.create_queue
+
+    def create_in_doubt(name: str, policy: QueuePolicy | None) -> bool:
+        assert create(name, policy)
+        raise InDoubtError("nobody answered")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "create_queue", create_in_doubt)
+        with pytest.raises(InDoubtError):
+            make(host, description="mine")
+    assert recorder.heard == [("added", "shop", "q")]
+    folder.open()
+    assert folder.found_host().child("queue", "q").attribute_values(["description"]) == {"description": "mine"}
+
+
 def test_a_queue_whose_end_is_in_doubt_is_deleted(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is gone from its host, so the configuration must not bring it back."""
     host = folder.host()
