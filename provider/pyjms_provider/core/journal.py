@@ -59,7 +59,9 @@ class NewMessage:
     """A message, and the queues that it is added to: several for a topic with several durable subscriptions."""
 
     reference: MessageReference
-    envelope: Envelope
+    envelope: Envelope | None
+    """None: it was paged out while its transaction was open, which may be larger than memory, and the journal has it. One that is not
+    there any more is left out if nobody holds the reference; else nothing of the changes may be written."""
     queues: tuple[QueueNumber, ...]
 
 
@@ -383,7 +385,10 @@ class Journal(ABC):
 
     @abstractmethod
     def page_out(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
-        """Keep messages that need not survive, to make room in memory; `read` gives them back. Raises `ResourceError`."""
+        """Keep messages that need not survive, or whose transaction is open, to make room in memory; `read` gives them back.
+
+        They may be added by `write` without their envelopes, while they were not dropped. Raises `ResourceError`.
+        """
 
     @abstractmethod
     def drop_paged(self, ids: Sequence[ReferenceId]) -> None:

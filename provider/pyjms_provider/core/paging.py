@@ -1,7 +1,8 @@
 """Messages that a journal keeps, as many of them in memory as may be (Broker-J, flow to disk).
 
 Beyond the allowed number of bytes the newest messages leave memory first, because they are wanted last. A PERSISTENT
-message that the journal keeps is simply dropped there; a transient one is handed to the journal, which gives it back.
+message that the journal keeps is simply dropped there; one that it does not keep, as it is transient or its transaction is
+open, is handed to the journal to be put aside, and given back.
 """
 
 from __future__ import annotations
@@ -130,6 +131,11 @@ class PagingMessageStore(MessageStore):
         with self._lock:
             if reference.id in self._messages:
                 self._pageable[reference.id] = reference
+
+    def drop_copy(self, reference: MessageReference) -> None:
+        if reference.id in self._paged:
+            with self._lock:
+                self._drop_paged(reference)
 
     def retrieve(self, reference: MessageReference) -> Envelope:
         try:
@@ -280,14 +286,15 @@ class PagingMessageStore(MessageStore):
         gone: list[ReferenceId] = []
         with self._lock:
             for reference, _ in transient:
-                if reference.holders:
+                if reference.holders and not reference.journaled:
                     self._paged[reference.id] = None
-                else:
+                else:  # nobody holds it any more, or its transaction was written meanwhile
                     gone.append(reference.id)
             for reference, _ in leaving:
                 # Another queue of a topic may have published the message, or loaded it, while it was being written.
                 self._pageable.pop(reference.id, None)
-                if self._messages.pop(reference.id, None) is not None:
+                if reference.id in self._messages:
+                    del self._messages[reference.id]  # with no call before the next line, at which Python could interrupt the thread
                     self._bytes -= reference.size
         if gone:
             self._journal.drop_paged(gone)
@@ -345,13 +352,17 @@ class PagingMessageStore(MessageStore):
         self._unwanted.discard(reference.id)
         self._pageable.pop(reference.id, None)
         if reference.id in self._paged:
-            self._journal.drop_paged([reference.id])
-            del self._paged[reference.id]  # with no call from here on, at which Python could interrupt the thread
+            self._drop_paged(reference)  # with no call from here on, at which Python could interrupt the thread
         if reference.id in self._messages:
             del self._messages[reference.id]
             self._bytes -= reference.size
         self._count -= 1
         reference.holders = 0
+
+    def _drop_paged(self, reference: MessageReference) -> None:
+        """Drop what was paged out. The lock is held. May be repeated."""
+        self._journal.drop_paged([reference.id])
+        self._paged.pop(reference.id, None)
 
     def __len__(self) -> int:
         return self._count

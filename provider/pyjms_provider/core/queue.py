@@ -84,9 +84,9 @@ class Queue(RestorableQueue, SettlingQueue):
                     entry = self._state.add(self, reference)
                     if (self._manager.interested_count or self._manager.non_acquiring_count) and not self._receivers:
                         woken = self._choose(entry)
-                if not self._all_in_memory and transaction is None:
+                if not self._all_in_memory:
                     self._store.publish(reference)
-                    if self._rules is not None:
+                    if self._rules is not None and transaction is None:
                         self._shelve(reference, is_coming=True)
                 if reference.expiration_ms and self._expiry.add(entry):
                     due_ms = reference.expiration_ms if due_ms is None else min(due_ms, reference.expiration_ms)
@@ -159,7 +159,8 @@ class Queue(RestorableQueue, SettlingQueue):
                 self._place(entry)
             raise
         if not self._all_in_memory:
-            self._store.publish(entry.reference)
+            if entry.reference.journaled:
+                self._store.drop_copy(entry.reference)
             if self._rules is not None:
                 self._shelve(entry.reference)
         return woken

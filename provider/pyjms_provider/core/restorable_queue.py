@@ -13,6 +13,7 @@ from pyjms_provider.core.delays import redelivery_delay_ms
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.policed_queue import PolicedQueue
+from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
@@ -178,11 +179,18 @@ class RestorableQueue(PolicedQueue):
 
     def uncommitted_messages(
         self, entries: Iterable[QueueEntry], *, with_transient: bool
-    ) -> Sequence[tuple[MessageReference, Envelope]]:
-        """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; not those that have expired, or if the queue was closed."""
+    ) -> Sequence[tuple[MessageReference, Envelope | None]]:
+        """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; not those that have expired, or if the queue was closed.
+
+        Without their envelopes those that were paged out.
+        """
+        found: list[tuple[MessageReference, Envelope | None]] = []
         with self._lock:
-            return [
-                (entry.reference, self._store.retrieve(entry.reference))
-                for entry in entries
-                if entry.state is MessageState.NOT_COMMITTED and (with_transient or entry.reference.reliable)
-            ]
+            retrieve = self._store.retrieve
+            for entry in entries:
+                if entry.state is MessageState.NOT_COMMITTED and (with_transient or entry.reference.reliable):
+                    try:
+                        found.append((entry.reference, retrieve(entry.reference)))
+                    except NotInMemoryError:
+                        found.append((entry.reference, None))
+        return found

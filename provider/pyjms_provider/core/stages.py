@@ -128,7 +128,7 @@ class StageTable:
         try:
             unit.stage(record, None if keeper is None else keeper.journal)
             for entry in unit.sent():
-                host.store.publish(entry.reference)  # it may leave memory
+                host.store.drop_copy(entry.reference)
             with self._lock:
                 is_late = sink.has_promoted(name.epoch)
                 if not is_late:

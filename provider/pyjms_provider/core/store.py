@@ -101,7 +101,10 @@ class MessageStore(ABC):
         return ()
 
     def publish(self, reference: MessageReference) -> None:  # noqa: B027 - a store that keeps all has nothing to do
-        """Hear that the message is where it goes to, so that it may leave memory."""
+        """Hear that the message is where it goes to, so that it may leave memory: also before its transaction commits."""
+
+    def drop_copy(self, reference: MessageReference) -> None:  # noqa: B027 - as before
+        """Hear that a journal keeps the message from now on: what was written of it to make room is not needed. Never waits."""
 
     def leave(self, references: Sequence[MessageReference], *, are_coming: bool = False) -> None:  # noqa: B027 - as before
         """Let messages leave memory although there is room: now if they are kept elsewhere, else with the next `relieve`.

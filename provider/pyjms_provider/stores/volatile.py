@@ -38,7 +38,7 @@ from pyjms_provider.core.journal import (
 )
 from pyjms_provider.core.recovered_runs import in_runs
 from pyjms_provider.core.reference import MessageReference, ReferenceId
-from pyjms_provider.stores.errors import HeldStoreError
+from pyjms_provider.stores.errors import HeldStoreError, StoreError
 
 __all__ = ["Crash", "KeptBranch", "KeptStage", "Medium", "Tap", "VolatileJournal"]
 
@@ -151,6 +151,7 @@ class Medium:
         for message in changes.messages:
             if not message.queues:
                 continue  # all that it was for were dropped while its branch was in doubt
+            assert message.envelope is not None, "what was paged out is read before"
             self.messages[message.reference.id] = (message.reference, message.envelope)
             for number in message.queues:
                 self.entries[message.reference.id, number] = 0
@@ -273,11 +274,22 @@ class VolatileJournal(Journal):
         self._pass("before write", changes)
         with self._lock:
             self._check_open()
+            whole = self._with_paged(changes)
             for noted in self._noted:
                 self._medium.apply(noted)
             self._noted.clear()
-            self._medium.apply(changes)
+            self._medium.apply(whole)
         self._pass("after write", changes)
+
+    def _with_paged(self, changes: Changes) -> Changes:
+        """Return `changes` with the envelopes that were paged out."""
+        if all(message.envelope is not None for message in changes.messages):
+            return changes
+        found = ((each, each.envelope or self._paged.get(each.reference.id)) for each in changes.messages)
+        messages = [replace(each, envelope=envelope) for each, envelope in found if each.reference.holders or envelope]
+        if any(message.envelope is None for message in messages):
+            raise StoreError("a message that was paged out is not there any more; nothing was written")
+        return replace(changes, messages=messages)
 
     def note(self, changes: Changes) -> None:
         with self._lock:

@@ -102,16 +102,6 @@ def test_a_recovered_backlog_is_read_when_it_is_wanted(small: Site) -> None:
     assert [name for name, _ in small.drain()] == texts
 
 
-def test_what_is_in_a_transaction_stays_in_memory_until_it_commits(small: Site) -> None:
-    session = small.session(transacted=True)
-    for index in range(100):
-        small.send(f"{index} {BODY}", session, delivery_mode=1)
-    assert store_of(small).count_in_memory == 100
-    session.commit()
-    assert store_of(small).bytes_in_memory <= LIMIT
-    assert len(small.drain()) == 100
-
-
 def test_what_is_given_back_comes_again_although_it_left_memory(small: Site) -> None:
     session = small.session()
     small.send("first")

@@ -17,11 +17,11 @@ from sqlalchemy import create_engine, text
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.journal import Changes, NewMessage
+from pyjms_provider.core.journal import Changes
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.testing import JournalHome
-from pyjms_provider.stores.testing.world import World
+from pyjms_provider.stores.testing.world import WholeMessage, World
 from tests.provider.kill.power import _MAIN_AND_LOG, _Methods, _Open, _Sync, _Vfs
 
 
@@ -63,7 +63,7 @@ class BadDisk:
         return self._methods[address]
 
 
-def send(world: World, message: NewMessage, how: str, url: str) -> None:
+def send(world: World, message: WholeMessage, how: str, url: str) -> None:
     if how == "add":
         world.journal.add(message.reference, message.envelope, world.queue)
     elif how == "write":

@@ -16,15 +16,15 @@ from sqlalchemy import create_engine, text
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import InDoubtError, ProviderError
-from pyjms_provider.core.journal import Changes, NewMessage
+from pyjms_provider.core.journal import Changes
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.testing import JournalHome
-from pyjms_provider.stores.testing.world import World
+from pyjms_provider.stores.testing.world import WholeMessage, World
 from tests.provider.kill.power import Power
 
 
-def add(world: World, how: str, url: str) -> NewMessage:
+def add(world: World, how: str, url: str) -> WholeMessage:
     """Send a message."""
     message = world.message()
     if how == "joined":

@@ -16,16 +16,17 @@ import pytest
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
-from pyjms_provider.core.journal import Changes, NewMessage, Removal
+from pyjms_provider.core.journal import Changes, Removal
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.codec import encode
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.group_commit import Member
 from pyjms_provider.stores.sql import SqlJournal, open_journal
-from pyjms_provider.stores.sql.batch import Batch, Row, make_batch, message_row
+from pyjms_provider.stores.sql.batch import Batch, Row, make_batch
 from pyjms_provider.stores.sql.checkpoints import Checkpoints
+from pyjms_provider.stores.sql.message_rows import message_row
 from pyjms_provider.stores.testing import JournalHome
-from pyjms_provider.stores.testing.world import World
+from pyjms_provider.stores.testing.world import WholeMessage, World
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def members_for(world: World, *changes: Changes) -> list[Member[Unit]]:
     return [Member(make_batch(each), force=True) for each in changes]
 
 
-def lone(world: World, *messages: NewMessage) -> list[Member[Unit]]:
+def lone(world: World, *messages: WholeMessage) -> list[Member[Unit]]:
     """Return the members of threads that each send one of `messages` by itself."""
     return [
         Member(message_row(each.reference, world.queue, None, encode(each.envelope)), force=True) for each in messages

@@ -77,7 +77,7 @@ class SlowDisk:
 
     def commit(self, batch: Any, *, force: bool) -> None:
         """Write in a while."""
-        if batch.steps(self._database.statements):
+        if batch.steps(self._database):
             self._write()
         self._database.commit(batch, force=force)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from pyjms_provider.core.journal import Changes, QueueNumber, QueueRecord, Removal
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal
+from pyjms_provider.core.reference import ReferenceId
 from pyjms_provider.stores.codec import encode
+from pyjms_provider.stores.sql.message_rows import PagedMessage, PagedRows, Row, message_row
 
 if TYPE_CHECKING:
-    from pyjms_provider.stores.sql.statements import Statements
+    from pyjms_provider.stores.sql.database import Database
 
 __all__ = [
     "Batch",
@@ -19,14 +20,11 @@ __all__ = [
     "batch_of",
     "make_batch",
     "merge",
-    "message_row",
     "next_queue",
     "queue_row",
     "text_from_column",
     "text_to_column",
 ]
-
-Row = tuple[Any, ...]
 
 _ORDER: Final = (
     "drop_queue_duplicates",
@@ -73,25 +71,30 @@ class Batch:
     duplicate id again changes nothing: so batches may be merged, and be executed again.
     """
 
-    __slots__ = ("others", "rows", "witness")
+    __slots__ = ("others", "paged", "rows", "witness")
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[Hashable, Row]] = {}
         """By the name of a statement in `Statements`: rows by what they are about, so that of two the later one stays."""
+        self.paged: list[PagedMessage] = []
+        """Messages that are added besides, and read only then."""
         self.others: list[tuple[str, Sequence[Row]]] = []
         """Statements that run last, in this order."""
         self.witness: tuple[str, Row] | None = None
         """A query that finds a row exactly when the batch was written, for one whose additions do not tell."""
 
-    def steps(self, statements: Statements) -> Sequence[tuple[str, Collection[Row]]]:
+    def steps(self, database: Database) -> Sequence[tuple[str, Collection[Row]]]:
         """Return what is to be executed, in this order."""
-        rows = self.rows
-        if len(rows) == 1 and not self.others:  # what most batches are
+        rows, statements = self.rows, database.statements
+        if len(rows) == 1 and not self.others and not self.paged:  # what most batches are
             name, found = next(iter(rows.items()))
             return ((getattr(statements, name), found.values()),)
-        steps: list[tuple[str, Collection[Row]]] = [
-            (getattr(statements, name), rows[name].values()) for name in _ORDER if name in rows
-        ]
+        steps: list[tuple[str, Collection[Row]]] = []
+        for name in _ORDER:
+            if name in rows:
+                steps.append((getattr(statements, name), rows[name].values()))
+            if name == "add_message" and self.paged:
+                steps.append((statements.add_message, PagedRows(self.paged, database.read_paged)))
         steps += self.others
         if _LAST in rows:
             steps.append((getattr(statements, _LAST), rows[_LAST].values()))
@@ -109,6 +112,7 @@ class Batch:
                     self._put_mark(key, row)
             else:
                 self.rows.setdefault(name, {}).update(rows)
+        self.paged += later.paged
         self.others += later.others
         self.witness = self.witness or later.witness
 
@@ -128,16 +132,25 @@ class Batch:
     @property
     def first_message(self) -> ReferenceId | None:
         """The id of a message that is added; None: none is."""
-        return next((row[0] for row in self.rows.get("add_message", {}).values()), None)
+        added = self.rows.get("add_message")
+        if added:
+            return next(iter(added.values()))[0]  # type: ignore[no-any-return]
+        # others may be left out
+        return next((message.reference.id for message in self.paged if message.reference.holders), None)
 
-    def add(self, reference: MessageReference, queues: Sequence[QueueNumber], branch: int | None, body: bytes) -> None:
-        """Add a message, and its entries if it is in several queues."""
+    def add(self, message: NewMessage, branch: int | None) -> None:
+        """Add a message, and its entries if it is in several queues. Raises `CodecError`."""
+        reference, envelope, queues = message.reference, message.envelope, message.queues
         shared = len(queues) != 1
-        row = message_row(reference, None if shared else queues[0], branch, body)
-        rows = self.rows.get("add_message")
-        if rows is None:
-            rows = self.rows["add_message"] = {}
-        rows[row[0]] = row
+        queue = None if shared else queues[0]
+        if envelope is None:
+            self.paged.append(PagedMessage(reference, queue, branch))
+        else:
+            row = message_row(reference, queue, branch, encode(envelope))
+            rows = self.rows.get("add_message")
+            if rows is None:
+                rows = self.rows["add_message"] = {}
+            rows[row[0]] = row
         if shared:
             for queue in queues:
                 self.put("add_entry", (reference.id, queue), (reference.id, queue, 0))
@@ -159,21 +172,6 @@ def batch_of(rows: Sequence[Row]) -> Batch:
     batch = Batch()
     batch.rows["add_message"] = {row[0]: row for row in rows}
     return batch
-
-
-def message_row(reference: MessageReference, queue: QueueNumber | None, branch: int | None, body: bytes) -> Row:
-    """Return the row of a message; `queue` None: it has entries, being in several."""
-    return (
-        reference.id,
-        queue,
-        branch,
-        reference.priority,
-        reference.expiration_ms,
-        reference.deliver_at_ms,
-        reference.reliable,
-        0,
-        body,
-    )
 
 
 def queue_row(record: QueueRecord) -> Row:
@@ -201,7 +199,7 @@ def make_batch(changes: Changes) -> Batch:
     pipelines = changes.pipelines
     if changes.prepared is None and (pipelines is None or pipelines.staged is None):
         for message in changes.messages:
-            batch.add(message.reference, message.queues, None, encode(message.envelope))
+            batch.add(message, None)
         if changes.removals:
             batch.remove(changes.removals)
     for queue, reference, count in changes.counts:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal import BranchOutcome, Changes
-from pyjms_provider.stores.codec import encode
 
 if TYPE_CHECKING:
     from pyjms_provider.stores.sql.batch import Batch, Row
@@ -26,7 +25,7 @@ def add_branches(batch: Batch, changes: Changes, database: Database, next_number
     if prepared is not None:
         number = next_number()
         for message in changes.messages:
-            batch.add(message.reference, message.queues, number, encode(message.envelope))
+            batch.add(message, number)
         key = _key(prepared.xid)
         batch.others.append((statements.add_branch, [(number, *key, prepared.prepared_ms)]))
         removals = [(number, removal.reference.id, removal.queue) for removal in changes.removals]

@@ -42,6 +42,8 @@ class Database(ABC):
         self.engine = engine
         self.statements = compile_statements(engine.dialect)
         self.readers = Readers(where)
+        self.read_paged: Callable[[Sequence[ReferenceId]], dict[ReferenceId, bytes]] = lambda _: {}
+        """Returns the payloads that were paged out, for `Batch.paged`; set by who pages out. Raises `StoreError`."""
 
     @abstractmethod
     def commit(self, batch: Batch, *, force: bool) -> None:

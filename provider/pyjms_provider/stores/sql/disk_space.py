@@ -50,6 +50,22 @@ class DiskSpace:
         if self._keep_free_bytes and self._is_short(cursor):
             raise self.error()
 
+    def check_room(self, size: int) -> None:
+        """Look whether what is about to be written has room, of so many bytes, in the log and once more in the database. Raises `StoreError`.
+
+        For what may be larger than all that is left: SQLite would fill the disk with its log before it takes that back.
+        """
+        try:
+            free = shutil.disk_usage(Path(self._path).parent).free
+        except OSError:
+            return  # as below
+        if self._keep_free_bytes and free < 2 * size + self._keep_free_bytes:
+            raise StoreError(
+                f"the disk of {self._path} has no room for a transaction of {size / _MB:.0f} MB: it needs twice that, beside the "
+                f"{self._keep_free_bytes / _MB:g} MB that are kept for acknowledging messages (keep_free), and {free / _MB:.0f} MB are left; "
+                "nothing was written. Make room, or send less in a transaction"
+            )
+
     def _is_short(self, cursor: sqlite3.Cursor | None) -> bool:
         try:
             free = shutil.disk_usage(Path(self._path).parent).free

@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
 from pyjms_provider.core.journal import JoinedTransaction
 from pyjms_provider.stores.sql.batch import make_batch
+from pyjms_provider.stores.sql.message_rows import PagedRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,10 +89,12 @@ class JoinedWriter(JoinedTransaction):
         with self._noted_first() as noted:
             try:
                 for batch in (*noted, make_batch(changes)):
-                    steps = batch.steps(self._database.statements)
+                    steps = batch.steps(self._database)
                     self._database.check_space(self._connection, steps)
                     for statement, rows in steps:
-                        self._connection.exec_driver_sql(statement, list(rows))
+                        for some in rows.portions() if isinstance(rows, PagedRows) else (list(rows),):
+                            if some:
+                                self._connection.exec_driver_sql(statement, some)
                 # Last, so that a broker that takes the store over waits for the commit alone, and then finds it done.
                 is_ours = self._database.hold_opening(self._connection) == self._opening
             except (SQLAlchemyError, ProviderError) as error:

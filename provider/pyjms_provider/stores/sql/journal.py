@@ -23,7 +23,6 @@ from pyjms_provider.stores.sql.batch import (
     batch_of,
     make_batch,
     merge,
-    message_row,
     next_queue,
     queue_row,
     text_to_column,
@@ -32,6 +31,7 @@ from pyjms_provider.stores.sql.branches import add_branches
 from pyjms_provider.stores.sql.dropping import add_dropped, drop_messages, drop_queue
 from pyjms_provider.stores.sql.holder_watch import HolderWatch
 from pyjms_provider.stores.sql.joining import JoinedWriter
+from pyjms_provider.stores.sql.message_rows import message_row
 from pyjms_provider.stores.sql.noted import Noted, Taken
 from pyjms_provider.stores.sql.pipelines import add_pipelines
 from pyjms_provider.stores.sql.recovery import read_entries, read_places, read_records
@@ -67,6 +67,7 @@ class SqlJournal(Journal):
         """`force_all`: every write survives a loss of power, also those that only acknowledge."""
         self._database = database
         self._paging = paging
+        database.read_paged = paging.fetch
         self._clock = clock
         self._meta = meta
         self._force_all = force_all

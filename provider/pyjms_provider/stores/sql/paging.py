@@ -37,6 +37,15 @@ class Paging:
     def add(self, rows: Sequence[tuple[ReferenceId, bytes]]) -> None:
         """Keep payloads. Raises `StoreError`."""
         self._purge_many()  # first, as it makes room
+        try:
+            self._add(rows)
+        except StoreError:
+            if not self._dropped:
+                raise
+            self._purge()  # it may be for want of room
+            self._add(rows)
+
+    def _add(self, rows: Sequence[tuple[ReferenceId, bytes]]) -> None:
         batch = Batch()
         batch.others.append((self._database.statements.add_paged, rows))
         self._group.submit(batch, force=False)
@@ -58,8 +67,10 @@ class Paging:
 
     def _purge_many(self) -> None:
         """Delete what was forgotten, if it is much. It is done by who waits for the disk anyway."""
-        if len(self._dropped) < _PURGE:
-            return
+        if len(self._dropped) >= _PURGE:
+            self._purge()
+
+    def _purge(self) -> None:
         with self._lock:
             dropped, self._dropped = self._dropped, {}
             self._count -= len(dropped)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pyjms.spi.replay import StageName
 from pyjms_provider.core.journal import GroupNumber, GroupRecord, QueueNumber, RecoveredGroup, StageRecord
 from pyjms_provider.core.reference import ReferenceId
-from pyjms_provider.stores.codec import encode
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import text_from_column, text_to_column
 from pyjms_provider.stores.sql.whole_rows import all_rows, is_whole, tell_damage, whole_rows
@@ -39,7 +38,7 @@ def add_pipelines(batch: Batch, changes: Changes, database: Database, next_numbe
     if staged is not None:
         number = next_number()
         for message in changes.messages:
-            batch.add(message.reference, message.queues, number, encode(message.envelope))
+            batch.add(message, number)
         name = _name_row(staged.name)
         row = (number, *name, staged.messages, staged.staged_ms, staged.discarded_after_ms)
         others.append((statements.add_stage, [row]))

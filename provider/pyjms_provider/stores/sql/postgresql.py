@@ -226,7 +226,7 @@ class PostgresqlDatabase(_Postgresql):
         self._read_many = _by_ids(engine, t.MESSAGE)
 
     def commit(self, batch: Batch, *, force: bool) -> None:
-        steps = batch.steps(self.statements)
+        steps = batch.steps(self)
         if not steps:
             return
         try:
@@ -319,7 +319,7 @@ class PostgresqlDatabase(_Postgresql):
         connection = self._holder.acquire_again()
         if self._unforced:
             try:
-                write(connection, merge(self._unforced).steps(self.statements), force=True)
+                write(connection, merge(self._unforced).steps(self), force=True)
             except BaseException:
                 self._holder.release()
                 raise
@@ -334,6 +334,9 @@ class PostgresqlDatabase(_Postgresql):
         """Write; return the error of a connection that was lost, perhaps after the commit. Raises `StoreError` when the server refused it."""
         try:
             write(connection, steps, force=force)
+        except StoreError:  # what was paged out cannot be read, so nothing was committed
+            self._take_back(connection)
+            raise
         except self.errors as error:
             if was_refused(error):
                 self._take_back(connection)
@@ -410,7 +413,7 @@ class UnloggedDatabase(_Postgresql):
             lent = self.engine.raw_connection()
             try:
                 connection: Any = lent.driver_connection
-                write(connection, batch.steps(self.statements), force=False)
+                write(connection, batch.steps(self), force=False)
             except BaseException:
                 lent.invalidate()
                 raise

@@ -26,6 +26,7 @@ from pyjms_provider.stores.errors import (
 from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.database import Database
 from pyjms_provider.stores.sql.disk_space import BELIEVED_MS, DiskSpace
+from pyjms_provider.stores.sql.message_rows import PagedRows
 from pyjms_provider.stores.sql.readers import POOL_OPTIONS
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles
 from pyjms_provider.stores.sql.whole_rows import UNDECODABLE
@@ -46,6 +47,8 @@ CHECK_MS: Final = 10
 _TOGETHER: Final = 64
 """So many messages at most are added by one statement: more threads seldom wait together."""
 _PAGE: Final = 4096
+_LONGEST_LOG: Final = 64_000_000
+"""The log is cut to so many bytes when it begins anew: a large transaction, or one that was taken back, would have the disk for as long as the broker runs."""
 _OPENING: Final = "SELECT epoch, holder, (SELECT file FROM pragma_database_list WHERE name = 'main') FROM pyjms_meta"
 _NO_SUCH_NAME: Final = re.compile(r"^no such (table|column): |has no column named ")
 _LEVELS: Final = {
@@ -138,7 +141,7 @@ class SqliteDatabase(Database):
         self._checkpoints = Checkpoints(files, synchronous=self._unforced)
 
     def commit(self, batch: Batch, *, force: bool) -> None:
-        steps = batch.steps(self.statements)
+        steps = batch.steps(self)
         if steps:
             self._write(steps, self._forced if force else self._unforced, self._pages(steps))
 
@@ -153,6 +156,9 @@ class SqliteDatabase(Database):
             self._check_file(now_ms)
         if self._space.is_short and self._grow(steps):
             raise self._space.error()
+        for _, rows in steps:
+            if type(rows) is PagedRows:
+                self._space.check_room(rows.size)
         try:
             cursor = self._cursor or self._writer_again()
             if self._files.has_failed:
@@ -161,14 +167,18 @@ class SqliteDatabase(Database):
                 cursor.execute(f"PRAGMA synchronous={level}")
                 self._level = level
             statement, rows = steps[0]
-            if len(steps) == 1 and len(rows) == 1:
-                cursor.execute(statement, *rows)  # alone it is a transaction, and costs one statement in place of three
-            elif len(steps) == 1 and len(rows) <= _TOGETHER and statement is self._add_message:
-                self._add_together(cursor, rows)
-            else:
+            if len(steps) > 1 or type(rows) is PagedRows:
                 cursor.execute("BEGIN IMMEDIATE")
                 for statement, rows in steps:
                     cursor.executemany(statement, rows)
+                cursor.execute("COMMIT")
+            elif len(rows) == 1:
+                cursor.execute(statement, *rows)  # alone it is a transaction, and costs one statement in place of three
+            elif len(rows) <= _TOGETHER and statement is self._add_message:
+                self._add_together(cursor, rows)
+            else:
+                cursor.execute("BEGIN IMMEDIATE")
+                cursor.executemany(statement, rows)
                 cursor.execute("COMMIT")
             self._checkpoints.wrote(pages, cursor)
         except self.errors as error:
@@ -191,7 +201,7 @@ class SqliteDatabase(Database):
         for statement, rows in steps:
             pages += len(rows) // 2
             if statement in self._growing:
-                pages += sum([len(row[-1]) for row in rows]) // _PAGE
+                pages += (rows.size if type(rows) is PagedRows else sum([len(row[-1]) for row in rows])) // _PAGE
         return pages
 
     def _mend_log(self, cursor: sqlite3.Cursor) -> None:
@@ -234,6 +244,7 @@ class SqliteDatabase(Database):
         self._lent = connection  # the pool would close what nobody refers to
         self._writer, self._level = writer, "NORMAL"
         self._cursor = self._used = writer.cursor()
+        self._cursor.execute(f"PRAGMA journal_size_limit={_LONGEST_LOG}")
         self._files.watch_log()
         return self._cursor
 

@@ -7,6 +7,7 @@ from pyjms_provider.core.journal import (
     Changes,
     GroupNumber,
     GroupRecord,
+    NewMessage,
     PipelineChanges,
     Removal,
     Reservation,
@@ -41,7 +42,7 @@ def _unit(epoch: int, partition: int = 0, attempt: str = "a") -> StageName:
 
 def _stage(world: World, name: StageName, texts: int = 1, *, both: bool = False) -> list[int]:
     queues = (world.queue, world.other) if both else (world.queue,)
-    messages = [world.message(*queues) for _ in range(texts)]
+    messages: list[NewMessage] = [world.message(*queues) for _ in range(texts)]
     record = StageRecord(name=name, messages=texts, staged_ms=5, discarded_after_ms=2**45)
     world.journal.write(Changes(messages=messages, pipelines=PipelineChanges(staged=record)), force=True)
     return [message.reference.id for message in messages]

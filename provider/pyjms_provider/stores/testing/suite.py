@@ -12,14 +12,13 @@ from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms_provider.core.journal import (
     Changes,
     DuplicateMark,
-    NewMessage,
     Removal,
 )
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.pipeline_suite import *  # noqa: F403  pytest finds tests in the namespace of a module
 from pyjms_provider.stores.testing.queue_suite import *  # noqa: F403  as above
-from pyjms_provider.stores.testing.world import AWKWARD, ORDERS, World, envelope_of, queue_record, xid
+from pyjms_provider.stores.testing.world import AWKWARD, ORDERS, WholeMessage, World, envelope_of, queue_record, xid
 
 THREADS = 8
 EACH = 25
@@ -51,8 +50,8 @@ def test_a_message_is_found_again_with_all_that_its_reference_has(world: World) 
     assert (found.reliable, found.shared) == (True, False)
 
 
-def _with(world: World, reference: MessageReference) -> NewMessage:
-    return NewMessage(reference, envelope_of("with its reference"), (world.queue,))
+def _with(world: World, reference: MessageReference) -> WholeMessage:
+    return WholeMessage(reference, envelope_of("with its reference"), (world.queue,))
 
 
 def test_messages_are_found_in_the_order_in_which_they_were_added(world: World) -> None:
@@ -390,18 +389,72 @@ def test_messages_are_paged_out_and_come_back(world: World) -> None:
     """A message that need not survive is read again, until it is dropped or the journal is closed."""
     kept, paged = world.add(world.message()), world.message(text="transient")
     number = paged.reference.id
-    world.journal.page_out([(paged.reference, paged.envelope)])
+    world.page_out(paged)
     assert world.journal.read([kept.reference.id, number]) == {kept.reference.id: kept.envelope, number: paged.envelope}
-    world.journal.page_out([(paged.reference, paged.envelope)])
+    world.page_out(paged)
     assert world.bodies(number) == {number: "transient"}
     assert world.reopen().ids == [(kept.reference.id, world.queue)]
     assert world.bodies(number) == {}
 
 
+def test_what_was_paged_out_before_its_commit_is_added_without_its_envelope(world: World) -> None:
+    """A transaction may be larger than memory, so the journal reads what was paged out while it writes. Dropping it afterwards harms nothing."""
+    large = "0123456789abcdef" * 2**16
+    sent = [world.message(text=f"{number} {large}") for number in range(5)]
+    sent += [world.message(world.queue, world.other, text="shared"), *(world.message() for _ in range(300))]
+    world.page_out(*sent)
+    whole = world.message()
+    world.journal.write(Changes(messages=[*(each.without_envelope() for each in sent), whole]), force=True)
+    world.journal.drop_paged([each.reference.id for each in sent])
+    found = world.reopen()
+    assert found.ids == sorted((each.reference.id, queue) for each in (*sent, whole) for queue in each.queues)
+    assert world.bodies(*(each.reference.id for each in sent)) == {
+        each.reference.id: each.envelope.body for each in sent
+    }
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "rollback"])
+def test_a_branch_may_have_paged_out_what_it_sends(world: World, commit: bool) -> None:
+    """The same when a branch is prepared."""
+    sent = world.message()
+    world.page_out(sent)
+    world.prepare(1, sent.without_envelope())
+    world.journal.drop_paged([sent.reference.id])
+    world.reopen()
+    world.decide(1, commit=commit)
+    assert world.bodies(sent.reference.id) == ({sent.reference.id: sent.envelope.body} if commit else {})
+    assert len(world.reopen().ids) == commit
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_nothing_is_written_if_what_was_paged_out_is_lost(world: World, others: int) -> None:
+    """A message that somebody holds must not be left out: nothing is written, and the journal goes on."""
+    lost, there = world.message(), [world.message() for _ in range(others)]
+    world.page_out(*there)
+    changes = Changes(messages=[each.without_envelope() for each in (*there, lost)])
+    with pytest.raises(ResourceError):
+        world.journal.write(changes, force=True)
+    after = world.add(world.message())
+    assert world.reopen().ids == [(after.reference.id, world.queue)]
+
+
+def test_what_was_paged_out_is_left_out_if_nobody_holds_it(world: World) -> None:
+    """Its queue has ended while its transaction was committed."""
+    gone, there = world.message(), world.message()
+    world.page_out(there)
+    gone.reference.holders = 0
+    world.journal.write(Changes(messages=[gone.without_envelope(), there.without_envelope()]), force=True)
+    assert world.reopen().ids == [(there.reference.id, world.queue)]
+    alone = world.message()
+    alone.reference.holders = 0
+    world.journal.write(Changes(messages=[alone.without_envelope()]), force=True)
+    assert world.reopen().ids == [(there.reference.id, world.queue)]
+
+
 def test_dropped_messages_leave_room(world: World) -> None:
     """Forgetting what was paged out harms nothing else, however much it is."""
     messages = [world.message() for _ in range(1500)]
-    world.journal.page_out([(each.reference, each.envelope) for each in messages])
+    world.page_out(*messages)
     world.journal.drop_paged([each.reference.id for each in messages[:-1]])
     last = messages[-1]
     for _ in range(2):
@@ -416,7 +469,7 @@ def test_many_threads_may_write_at_once(world: World) -> None:
     start = Barrier(THREADS)
     batches = [[world.message(world.queue, world.other) for _ in range(EACH)] for _ in range(THREADS)]
 
-    def work(messages: list[NewMessage]) -> None:
+    def work(messages: list[WholeMessage]) -> None:
         start.wait()
         for message in messages:
             world.journal.write(Changes(messages=[message]), force=True)
@@ -470,7 +523,7 @@ def test_a_closed_journal_refuses_and_may_be_closed_again(world: World) -> None:
         lambda: world.add(sent),
         lambda: world.journal.read([ReferenceId(1)]),
         lambda: world.journal.define_queue(queue_record("late")),
-        lambda: world.journal.page_out([(sent.reference, sent.envelope)]),
+        lambda: world.page_out(sent),
     ):
         with pytest.raises(ProviderError):
             call()

@@ -24,7 +24,7 @@ from pyjms_provider.core.journal import (
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.testing import JournalHome
 
-__all__ = ["AWKWARD", "ORDERS", "Found", "World", "envelope_of", "queue_record", "xid"]
+__all__ = ["AWKWARD", "ORDERS", "Found", "WholeMessage", "World", "envelope_of", "queue_record", "xid"]
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
 AWKWARD = ("a\0b", "\ud800 alone", "back\\slash \\u0041", "😀", "", "x" * 5000, "line\nbreak 'quoted' \"twice\" %s ?")
@@ -81,6 +81,16 @@ class Found:
         return next(entry.reference for entry in self.entries if entry.reference.id == message)
 
 
+class WholeMessage(NewMessage):
+    """A message with its envelope."""
+
+    envelope: Envelope
+
+    def without_envelope(self) -> NewMessage:
+        """Return it as it is added once it was paged out."""
+        return NewMessage(self.reference, None, self.queues)
+
+
 class World:
     """A journal with two queues, 1 and 2, that can be opened again."""
 
@@ -111,16 +121,20 @@ class World:
         priority: int = 4,
         expiration_ms: int = 0,
         deliver_at_ms: int = 0,
-    ) -> NewMessage:
+    ) -> WholeMessage:
         """Make a message that is to be added to `queues`, or to the first one."""
         number = ReferenceId(next(self._ids))
         envelope = envelope_of(text or f"message {number}", priority=priority, expiration_ms=expiration_ms)
         reference = MessageReference(number, None, expiration_ms, priority, reliable=True)
         reference.shared = len(queues) > 1
         reference.deliver_at_ms = deliver_at_ms
-        return NewMessage(reference, envelope, queues or (self.queue,))
+        return WholeMessage(reference, envelope, queues or (self.queue,))
 
-    def add(self, *messages: NewMessage) -> NewMessage:
+    def page_out(self, *messages: WholeMessage) -> None:
+        """Page messages out."""
+        self.journal.page_out([(each.reference, each.envelope) for each in messages])
+
+    def add(self, *messages: WholeMessage) -> WholeMessage:
         """Write messages; return the last one."""
         self.journal.write(Changes(messages=list(messages)), force=True)
         return messages[-1]
