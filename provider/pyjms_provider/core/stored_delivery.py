@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import GoneError
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
 
     from pyjms.spi.envelope import Envelope
 
-__all__ = ["StoredDelivery", "is_there"]
+__all__ = ["LARGE", "StoredDelivery", "is_there", "without_content"]
+
+LARGE: Final = 16_384
+"""Bytes of a message from which on it pays to hold it without its content."""
 
 
 def _gone() -> NoReturn:
@@ -52,6 +56,15 @@ class StoredDelivery(Delivery):
                 self._undo = _nothing
                 raise
         return self._fetched
+
+
+def without_content(delivery: Delivery) -> Delivery:
+    """Return what settles a delivery, or gives it back, and has its message's headers alone.
+
+    For who has passed the message on, and may be long in hearing what became of it: else it would be in memory all the time.
+    """
+    headers = replace(delivery.envelope, properties={}, body=None)
+    return Delivery(headers, delivery.count, delivery.redelivered, delivery.tag)
 
 
 def is_there(delivery: Delivery) -> bool:

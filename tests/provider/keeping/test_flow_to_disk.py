@@ -237,7 +237,9 @@ def test_while_others_fill_memory_what_is_read_is_handed_out(mode: int, selector
     site = Site(memory_bytes=20 * _SIZE)
     create(site, {"max_messages": 2})
     texts = fill(site, 6, mode)[:: 1 if selector is None else 2]
-    store_of(site).store(make_envelope("y" * 30 * _SIZE), None)  # on its way it cannot leave memory, so all others have to
+    store_of(site).store(
+        make_envelope("y" * 30 * _SIZE), None
+    )  # on its way it cannot leave memory, so all others have to
     assert [envelope.body for envelope in manager(site).browse("orders", selector)] == texts
     session = site.session()
     consumer = consume(session, selector=selector)

@@ -147,3 +147,24 @@ def test_who_keeps_nothing_free_does_not_look(tmp_path: Path, free: list[int]) -
         send(session, "one")
         assert received(session) == ["one"]
     find_provider("vm").stop_broker(ProviderUrl.parse(URL))
+
+
+def test_a_transaction_that_the_disk_has_no_room_for_is_refused_before_it_fills_it(
+    tmp_path: Path, free: list[int], clock: VirtualClock
+) -> None:
+    """Of what has left memory; SQLite would have it in its log first, and then in the database."""
+    url = f"{URL}?store=sqlite:///{tmp_path}/jms.db&keep_free=1MB&memory=100kB"
+    with ConnectionFactory(url).create_connection() as connection:
+        connection.start()
+        session = connection.create_session(True, Session.SESSION_TRANSACTED)
+        texts = [f"{number}{'x' * 50_000}" for number in range(20)]
+        send(session, *texts)
+        free[0] = 2_500_000
+        with pytest.raises(TransactionRolledBackException, match="no room for a transaction of 1 MB"):
+            session.commit()
+        send(session, *texts)
+        free[0] = 3_500_000
+        session.commit()
+        assert received(session) == texts
+        session.commit()
+    find_provider("vm").stop_broker(ProviderUrl.parse(URL))

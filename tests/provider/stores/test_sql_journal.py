@@ -13,15 +13,17 @@ from typing import Any, TypeAlias
 from unittest.mock import Mock
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
 from pyjms_provider.core.journal import Changes, Removal
+from pyjms_provider.core.reference import ReferenceId
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.codec import encode
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.group_commit import Member
-from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql import SqlJournal, open_journal, sqlite
 from pyjms_provider.stores.sql.batch import Batch, Row, make_batch
 from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.message_rows import message_row
@@ -341,3 +343,91 @@ def test_a_queue_that_cannot_be_dropped_keeps_its_messages(world: World) -> None
     found = world.reopen()
     assert [record.number for record in found.recovery.queues] == [world.queue, world.other]
     assert found.ids == [(sent.id, world.queue)]
+
+
+def test_what_was_paged_out_and_forgotten_leaves_a_disk_that_is_full(world: World, tmp_path: Path) -> None:
+    """However little it is: a transaction that was rolled back, say."""
+    gone, next_one = [world.message() for _ in range(3)], world.message()
+    world.page_out(*gone)
+    world.journal.drop_paged([each.reference.id for each in gone])
+    database = journal_of(world)._paging._database
+    commit = database.commit
+    errors = [StoreError("the disk is full")]
+
+    def full(batch: Batch, *, force: bool) -> None:
+        if errors:
+            raise errors.pop()
+        commit(batch, force=force)
+
+    database.commit = full  # type: ignore[method-assign]
+    world.page_out(next_one)
+    with closing(sqlite3.connect(tmp_path / "store.db-paged")) as connection:
+        assert connection.execute("SELECT id FROM pyjms_paged").fetchall() == [(next_one.reference.id,)]
+    errors.append(StoreError("the disk is full"))
+    with pytest.raises(StoreError, match="full"):
+        world.page_out(world.message())
+
+
+def test_a_log_that_a_large_transaction_has_made_long_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 5_000_000
+    monkeypatch.setattr(sqlite, "_LONGEST_LOG", most)
+    settings = StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}")
+    home = JournalHome(lambda holder: open_journal(settings, holder, SystemClock()))
+    world, log = World(home), tmp_path / "store.db-wal"
+    world.add(*(world.message(text="x" * 1_000_000) for _ in range(10)))
+    assert log.stat().st_size > 10_000_000
+    for _ in range(3000):  # a thread carries it over first
+        world.add(world.message())
+        if log.stat().st_size <= most:
+            break
+    assert log.stat().st_size <= most
+    home.close()
+
+
+def test_what_was_paged_out_is_written_while_little_of_it_is_in_memory(world: World) -> None:
+    sent = [world.message(text=f"{number}{'x' * 400_000}") for number in range(12)]
+    sent += [world.message() for _ in range(1000)]
+    for each in sent:
+        each.reference.size = len(encode(each.envelope))
+    world.page_out(*sent)
+    database, most = journal_of(world)._database, list[tuple[int, int]]()
+    read = database.read_paged
+
+    def reading(ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
+        found = read(ids)
+        most.append((len(found), sum(map(len, found.values()))))
+        return found
+
+    database.read_paged = reading
+    world.journal.write(Changes(messages=[each.without_envelope() for each in sent]), force=True)
+    assert max(number for number, _ in most) <= 256
+    assert max(size for _, size in most) < 1_500_000
+    assert len(most) < 20, "small messages are read together"
+    assert [message for message, _ in world.reopen().ids] == [each.reference.id for each in sent]
+
+
+def test_what_was_paged_out_and_is_lost_harms_no_other_in_its_group(world: World) -> None:
+    lost, sent = world.message(), world.message()
+    members = members_for(world, Changes(messages=[lost.without_envelope()]), Changes(messages=[sent]))
+    errors = run(world, members)
+    assert errors[1] is None
+    assert isinstance(errors[0], StoreError)
+    assert "left memory before its transaction was committed" in errors[0].reason
+    assert [message for message, _ in world.reopen().ids] == [sent.reference.id]
+
+
+def test_what_was_paged_out_is_written_in_an_applications_transaction(world: World, tmp_path: Path) -> None:
+    world.journal.close(clean=True)
+    settings = StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}?pyjms_shared=true")
+    home = JournalHome(lambda holder: open_journal(settings, holder, SystemClock()))
+    joint = World(home)
+    sent = [joint.message(text=f"{number}{'x' * 400_000}") for number in range(5)]
+    for each in sent:
+        each.reference.size = 400_000
+    joint.page_out(*sent)
+    with create_engine(f"sqlite:///{tmp_path / 'store.db'}").connect() as connection:
+        connection.execute(text("UPDATE pyjms_meta SET one = 1"))
+        changes = Changes(messages=[each.without_envelope() for each in sent])
+        joint.journal.join(connection).write(changes, force=True)
+    assert [message for message, _ in joint.reopen().ids] == [each.reference.id for each in sent]
+    home.close()

@@ -17,6 +17,7 @@ from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, Rol
 from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.plain_selectors import plain_selector
 from pyjms_provider.core.policed_queue import QueueFullError
+from pyjms_provider.core.stored_delivery import LARGE
 from pyjms_provider.protocols.stomp.codec import encode_head, shown_id
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import SequenceError, StompError
@@ -311,9 +312,12 @@ class PlainDialogue(Dialogue):
 
     def write_message(self, subscription: PlainSubscription, delivery: Delivery, number: str) -> Iterable[bytes]:
         """Return the MESSAGE frame of a delivery."""
-        return self._message(subscription.name, subscription.shown_destination, delivery, number)
+        parts = self._message(subscription.name, subscription.shown_destination, delivery, number)
+        if len(parts[1]) > LARGE:
+            subscription.drop_content(number)
+        return parts
 
-    def _message(self, name: str, shown: str, delivery: Delivery, number: str) -> Iterable[bytes]:
+    def _message(self, name: str, shown: str, delivery: Delivery, number: str) -> tuple[bytes, bytes, bytes]:
         envelope = delivery.envelope
         frame = to_frame(envelope, PYJMS, command="MESSAGE", version=self._version, profile=False)
         headers = frame.headers

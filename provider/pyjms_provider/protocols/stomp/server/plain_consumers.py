@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
+from pyjms_provider.core.stored_delivery import without_content
 from pyjms_provider.protocols.stomp.server.browsing import LOOK_MESSAGES, Browsing
 from pyjms_provider.protocols.stomp.server.fetching import Fetching
 from pyjms_provider.protocols.stomp.server.turns import PULLS_OF_TURN
@@ -103,6 +104,13 @@ class PlainSubscription:
                 delivery = polled
             number = self._dialogue.hold(self, delivery)
         return self._dialogue.write_message(self, delivery, number)
+
+    def drop_content(self, number: str) -> None:
+        """Hold what is written, and still unsettled, without its content."""
+        with self._lock:  # somebody may be closing it
+            delivery = self.unsettled.get(number)
+            if delivery is not None:
+                self.unsettled[number] = without_content(delivery)
 
     def settled(self) -> None:
         """Hear that room has come about."""

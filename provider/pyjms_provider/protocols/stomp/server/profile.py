@@ -20,6 +20,7 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.replay import StageName
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.xid import BranchFailure
+from pyjms_provider.core.stored_delivery import LARGE, without_content
 from pyjms_provider.core.temporaries import TemporaryEndedError
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Greeting, Prepared, Recovered, Sent, receipt_frame
@@ -377,7 +378,7 @@ class ProfileDialogue(Dialogue):
     def _send(self, session: ServedSession, envelope: Envelope, frame: Frame) -> None:
         self.guard.send(envelope)
         session.session.send(envelope)
-        session.unit_size += session.transacted
+        session.grow_unit(1, len(frame.body))
         if (receipt := frame.receipt) is not None:
             self._receipts[receipt] = Sent(envelope.message_id).headers()
 
@@ -440,13 +441,15 @@ class ProfileDialogue(Dialogue):
             # it has a frame to itself, as there is a limit to frames
             before = self.write_messages(consumer, deliveries[:-1], parts[:-2])
             return *before, *self.write_messages(consumer, deliveries[-1:], parts[-2:])
+        size = sum(map(len, parts))
+        if size > LARGE:
+            deliveries = [without_content(delivery) for delivery in deliveries]
         numbers, unsettled = self._delivery_numbers, consumer.session.unsettled
         first = number = next(numbers)
         unsettled[number] = deliveries[0]
         for delivery in deliveries[1:]:
             number = next(numbers)
             unsettled[number] = delivery
-        size = sum(map(len, parts))
         head = f"MESSAGES\nsubscription:{consumer.escaped}\nfirst:{first}\ncontent-length:{size}\n\n"
         return (b"".join((head.encode(), *parts, _END)),)  # as one part, as each one counts on its way
 
@@ -454,7 +457,7 @@ class ProfileDialogue(Dialogue):
         """Return the MESSAGES of one delivery, and note whose it is. Raises `CodecError`."""
         body = pack_one(delivery)
         number = next(self._delivery_numbers)
-        consumer.session.unsettled[number] = delivery
+        consumer.session.unsettled[number] = delivery if len(body) <= LARGE else without_content(delivery)
         head = f"MESSAGES\nsubscription:{consumer.escaped}\nfirst:{number}\ncontent-length:{len(body)}\n\n"
         return b"%b%b\0" % (head.encode(), body)
 
@@ -465,7 +468,7 @@ class ProfileDialogue(Dialogue):
         headers["subscription"] = consumer.name
         if isinstance(consumer, ServedConsumer):
             number = next(self._delivery_numbers)
-            consumer.session.unsettled[number] = delivery
+            consumer.session.unsettled[number] = delivery if len(frame.body) <= LARGE else without_content(delivery)
             headers["ack"] = str(number)
         headers["message-id"] = shown_id(delivery.envelope.message_id, headers.get("ack", "0"))
         headers["delivery-count"] = str(delivery.count)

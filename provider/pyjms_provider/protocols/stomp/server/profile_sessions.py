@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["ServedSession"]
 
 _SMALL: Final = 256
+_MESSAGE_BYTES: Final = 16_384
+"""So many bytes take as long to be written as a small message does."""
 _RANGE_BYTES: Final = 128
 _PERSISTENT: Final = 2
 
@@ -39,7 +41,7 @@ class ServedSession:
         self.late: tuple[Act, list[range]] | None = None
         """The last acknowledgement that came and nobody waits for, with what it names: later ones may join it."""
         self.unit_size = 0
-        """How many messages the open transaction has sent and acknowledged."""
+        """How many messages the open transaction has sent and acknowledged, and how many more its bytes amount to."""
         self._acknowledged: dict[int, Delivery] = {}
         """What was acknowledged in the transaction or branch that is open."""
 
@@ -52,6 +54,11 @@ class ServedSession:
     def is_small(self) -> bool:
         """Whether what is to be committed is done in a moment."""
         return self.unit_size <= _SMALL
+
+    def grow_unit(self, messages: int, size: int) -> None:
+        """Note what was sent in the transaction, if there is one: so many messages, of so many bytes together."""
+        if self.transacted:
+            self.unit_size += messages + size // _MESSAGE_BYTES
 
     def waits_for(self, ids: DeliveryIds) -> bool:
         """Say whether acknowledging these writes anything: not in a unit, and not what no disk has."""

@@ -91,7 +91,7 @@ class PackedSends:
     def _send_one(self, session: ServedSession, message: PackedEnvelope) -> None:
         self._guard.send(message)
         session.session.send(message)
-        session.unit_size += session.transacted
+        session.grow_unit(1, len(message.data))
         message.forget()  # it waits as the bytes that it came as
 
     def _act_of(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> Act:
@@ -138,7 +138,7 @@ class PackedSends:
                 dialogue.refuse(frame, error)
             message.forget()
             done += 1
-        session.unit_size += session.transacted * (done - refused)
+        session.grow_unit(done - refused, len(frame.body))
         return done
 
     def _sent_together(self, frame: Frame, message: PackedEnvelope, error: BaseException | None) -> None:

@@ -173,3 +173,13 @@ def test_a_commit_is_brief_again_after_much_work_that_something_else_has_ended(
     jobs_of(client)
     client.do(verbs.CommitTransaction(session="a"))
     assert jobs_of(client) == [True]
+
+
+def test_a_commit_of_few_large_messages_is_not(stored: Bench) -> None:
+    client = PyjmsClient(stored)
+    client.session(transacted=True)
+    for number in range(5):
+        client.send(make_envelope(f"{number}{'x' * 1_000_000}", persistent=True))
+    jobs_of(client)
+    client.do(verbs.CommitTransaction(session="a"))
+    assert jobs_of(client) == [False]
