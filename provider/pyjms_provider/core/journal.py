@@ -322,7 +322,7 @@ class Journal(ABC):
 
     is_held: bool = True
     """Whether no other broker can hold it now, as far as is known. While that is not so, nothing that is kept may be handed out
-    before a write has succeeded."""
+    before a write, or `confirm`, has succeeded."""
 
     @property
     def is_reliable(self) -> bool:
@@ -364,6 +364,9 @@ class Journal(ABC):
     def join(self, transaction: object) -> JoinedTransaction:
         """Return what writes in a transaction of the application's. Raises `CapabilityError`, `ResourceError`."""
         raise CapabilityError("this store is no database that an application could have a transaction in")
+
+    def confirm(self) -> None:  # noqa: B027 - most journals cannot get another holder unseen
+        """Find out that it is held, as a write that changes nothing would. Waits. Raises as `write`."""
 
     @abstractmethod
     def note(self, changes: Changes) -> None:

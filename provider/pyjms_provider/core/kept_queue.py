@@ -69,6 +69,14 @@ class KeptQueue:
             return True
         return count == 1 and reference.id <= self._marks[reference.priority] and self._journal.is_held
 
+    def may_show(self, reference: MessageReference) -> bool:
+        """Return whether a message that stays in its queue may be shown without asking the journal, by `confirm`."""
+        return not reference.journaled or self._journal.is_held
+
+    def confirm(self) -> None:
+        """Have the journal find out that it is still held. Waits for it. Raises `ResourceError`."""
+        self._journal.confirm()
+
     def mark(self, reference: MessageReference, count: int) -> None:
         """Write down a delivery, or a mark that covers it. Waits for the journal. Raises `ResourceError`."""
         if count > 1:

@@ -109,19 +109,25 @@ class PagedQueue(PushingChannel):
 
     def _make_delivery(self, reference: MessageReference, count: int, tag: QueueEntry | None) -> Delivery:
         """Return a delivery whose message may have to be fetched without the lock, which is held."""
-        kept = self.kept if tag is not None else None
-        if kept is None or kept.knows(reference, count):
+        kept = self.kept
+        if kept is None or (kept.may_show(reference) if tag is None else kept.knows(reference, count)):
             try:
                 return Delivery(self._store.retrieve(reference), count, count > 1, tag)
             except NotInMemoryError:
                 pass  # `suppress` would cost three calls for each message
-        fetch, undo = partial(self._fetch, reference, kept, count), partial(self._undeliver, tag, count)
-        return StoredDelivery(fetch, undo, count, count > 1, tag)
+        fetch = partial(self._show, reference, kept) if tag is None else partial(self._fetch, reference, kept, count)
+        return StoredDelivery(fetch, partial(self._undeliver, tag, count), count, count > 1, tag)
 
     def _fetch(self, reference: MessageReference, kept: KeptQueue | None, count: int) -> Envelope:
         """Return the message of a delivery, noted in the journal if `kept` must know of it. Raises `ProviderError`."""
         if kept is not None and not kept.knows(reference, count):
             kept.mark(reference, count)
+        return self._message(reference)
+
+    def _show(self, reference: MessageReference, kept: KeptQueue | None) -> Envelope:
+        """Return a message that stays in the queue, for who looks at it. Raises `ProviderError`."""
+        if kept is not None and not kept.may_show(reference):
+            kept.confirm()
         return self._message(reference)
 
     def _message(self, reference: MessageReference) -> Envelope:

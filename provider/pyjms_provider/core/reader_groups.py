@@ -225,7 +225,7 @@ class GroupTable:
     # Reading
 
     def read(self, name: str, generation: str, *, after: int, upto: int) -> Sequence[ReservedMessage]:
-        """Do as `ReaderGroups.read` says."""
+        """Do as `ReaderGroups.read` says. Waits for a disk, or for the journal."""
         group = self._find(name)
         if group.record.generation != generation:
             raise GroupError(
@@ -234,6 +234,9 @@ class GroupTable:
             )
         if after >= upto:
             return ()
+        keeper = self._host.keeper
+        if keeper is not None and not keeper.journal.is_held:
+            keeper.journal.confirm()
         return group.read(group.page(after, upto), after, self._host.store)
 
     # Letting go

@@ -17,10 +17,13 @@ from pyjms_provider.broker import running_broker, stop_broker
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.errors import HeldStoreError, LostStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql import postgresql as postgresql_store
 from pyjms_provider.stores.sql.holder_watch import BETWEEN_LOOKS_MS, HolderWatch
+from pyjms_provider.stores.sql.lease import LEASE_S
 from tests.provider.postgresql import PostgresqlServer
 
 LONG_S = 30
+LEASE_MS = int(LEASE_S * 1000)
 NAME = "idle"
 
 
@@ -30,10 +33,16 @@ class Looked(VirtualClock):
     def __init__(self) -> None:
         super().__init__()
         self.begun: Queue[float | None] = Queue()
+        self.may_look = Event()
+        """While it is down, the watch is late."""
+        self.may_look.set()
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
         if current_thread().name.startswith("pyjms holder"):
             self.begun.put(until_ms)
+            came = super().wait(signal, until_ms)
+            self.may_look.wait(LONG_S)
+            return came
         return super().wait(signal, until_ms)
 
     def begin_look(self) -> None:
@@ -79,7 +88,11 @@ def idle(url: str, clock: Looked) -> Iterator[Idle]:
 
 
 def is_holder(idle: Idle) -> bool:
-    return idle.journal.is_held
+    return is_held(idle.journal)
+
+
+def is_held(journal: SqlJournal) -> bool:
+    return journal.is_held
 
 
 def cut(postgresql: PostgresqlServer, backend: int) -> None:
@@ -139,6 +152,40 @@ def test_who_looks_leaves_a_commit_alone(postgresql: PostgresqlServer, idle: Idl
     assert idle.backend != backend
 
 
+def test_who_commits_for_long_is_the_holder_meanwhile_unless_all_stood_still(idle: Idle, clock: Looked) -> None:
+    clock.look()
+    right = idle.journal._group.right
+    assert right.acquire(blocking=False)
+    for _ in range(5):
+        clock.look()
+        assert is_holder(idle)
+    clock.begun.get(timeout=LONG_S)
+    clock.advance(LEASE_MS)
+    assert not is_holder(idle)
+    clock.look()
+    assert not is_holder(idle)
+    right.release()
+    clock.look()
+    assert is_holder(idle)
+
+
+def test_who_looks_late_asks_the_server(
+    postgresql: PostgresqlServer, url: str, idle: Idle, clock: Looked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a machine that was suspended, the system had nobody to tell that the connection has ended."""
+    clock.look()
+    monkeypatch.setattr(postgresql_store, "is_alive", lambda _: True)
+    cut(postgresql, idle.backend)
+    second = open_journal(StoreSettings(url=url), "second", SystemClock())
+    clock.look()
+    assert is_holder(idle), "it has not stood still"
+    clock.begun.get(timeout=LONG_S)
+    clock.advance(LEASE_MS)
+    assert not is_holder(idle)
+    assert isinstance(idle.told.get(timeout=LONG_S), LostStoreError)
+    second.close(clean=True)
+
+
 @pytest.fixture
 def connection(url: str, clock: Looked) -> Iterator[Connection]:
     factory = ConnectionFactory(f"vm://{NAME}?store={quote(url, safe='')}", clock=clock)
@@ -181,6 +228,38 @@ def test_nothing_that_is_kept_is_delivered_while_the_lock_may_be_another_brokers
     message = consumer.receive_no_wait()
     assert message is not None
     assert not message.jms_redelivered
+
+
+def test_who_stood_still_asks_before_it_delivers(clock: Looked, connection: Connection) -> None:
+    consumer = consumer_of_sent(connection)
+    journal = journal_of_the_broker()
+    assert is_held(journal)
+    clock.may_look.clear()
+    clock.advance(LEASE_MS)
+    assert not is_held(journal)
+    message = consumer.receive_no_wait()
+    assert message is not None
+    assert not message.jms_redelivered
+    assert is_held(journal), "it was written that it is delivered"
+    clock.may_look.set()
+
+
+def test_who_stood_still_delivers_nothing_of_a_store_that_another_one_has(
+    postgresql: PostgresqlServer, url: str, clock: Looked, connection: Connection
+) -> None:
+    told: Queue[JMSException] = Queue()
+    connection.exception_listener = told.put
+    consumer = consumer_of_sent(connection)
+    clock.may_look.clear()
+    backend = journal_of_the_broker()._database._holder.connection.info.backend_pid  # type: ignore[attr-defined]
+    cut(postgresql, backend)
+    second = open_journal(StoreSettings(url=url), "second", SystemClock())
+    clock.advance(LEASE_MS)
+    with pytest.raises(JMSException, match="another broker has held the store"):
+        consumer.receive_no_wait()
+    assert "another broker has held the store" in str(told.get(timeout=LONG_S))
+    clock.may_look.set()
+    second.close(clean=True)
 
 
 def test_an_idle_broker_whose_store_another_one_has_stops_serving(

@@ -138,6 +138,24 @@ def test_a_send_that_is_interrupted_anywhere(world: World) -> None:
     assert set(sent) <= {message for message, _ in world.reopen().ids}
 
 
+def test_a_late_look_that_is_interrupted_anywhere(world: World) -> None:
+    database = database_of(world)
+
+    def attempt(interruption: Interruption) -> None:
+        database.lease.until_s = 0.0
+        was_interrupted = False
+        try:
+            with interruption(), world.journal._group.right:  # type: ignore[attr-defined]
+                database.look()
+        except KeyboardInterrupt:
+            was_interrupted = True
+        assert was_interrupted is (interruption.where is not None), interruption.where
+        send_elsewhere(world)
+        assert_at_rest(database._holder.connection, interruption.where)
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
 def test_what_is_sent_after_an_interrupted_removal_outlives_the_server(
     postgresql: PostgresqlServer, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

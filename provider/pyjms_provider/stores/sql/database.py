@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pyjms_provider.core.reference import ReferenceId
     from pyjms_provider.stores.errors import StoreError
+    from pyjms_provider.stores.sql.lease import Lease
 
 __all__ = ["Database"]
 
@@ -32,8 +33,8 @@ class Database(ABC):
     """Whether it is a file of this machine, so that nobody waits for a network."""
     has_one_writer: ClassVar[bool] = False
     """Whether nobody else can write from the first write of a transaction to its end."""
-    may_be_lost: ClassVar[bool] = False
-    """Whether it may get another holder while this one lives, so that somebody must `look`."""
+    lease: Lease | None = None
+    """For one that may get another holder while this one lives, so that somebody must `look`."""
     reading_options: ClassVar[Mapping[str, str]] = {}
     """Execution options of a connection for `reading`."""
 
@@ -78,7 +79,7 @@ class Database(ABC):
 
     @property
     def is_held(self) -> bool:
-        """Whether it is still held, as far as is known. Any thread; does not wait."""
+        """Whether it was still held when that was looked at last. Any thread; does not wait."""
         return True
 
     def look(self) -> None:  # noqa: B027 - not every database can be lost

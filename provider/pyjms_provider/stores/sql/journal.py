@@ -41,10 +41,11 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, Envelope
     from pyjms_provider.core.journal import SubscriptionKey
     from pyjms_provider.stores.sql.database import Database
+    from pyjms_provider.stores.sql.lease import Lease
     from pyjms_provider.stores.sql.paging import Paging
     from pyjms_provider.stores.sql.schema import Meta
 
-__all__ = ["SqlJournal"]
+__all__ = ["LeasedJournal", "SqlJournal"]
 
 _log = logging.getLogger(__name__)
 
@@ -84,8 +85,11 @@ class SqlJournal(Journal):
         self._lost: LostStoreError | None = None
         self._is_closed = False
         forget_in_children(self)
+        self._was_held = True
+        """Whether it was when that was looked at last."""
         self._watch: HolderWatch | None = None
-        if database.may_be_lost:
+        self._lease = database.lease
+        if self._lease is not None:
             self._watch = HolderWatch(self._look, clock, name=database.engine.url.database)
             self._watch.start()
 
@@ -313,7 +317,10 @@ class SqlJournal(Journal):
 
     def _look(self) -> None:
         """Find out whether the store is still held. Who commits just now finds out itself."""
-        if self._group.is_free():
+        if not self._group.is_free():
+            if self._lease is not None:
+                self._lease.go_on(self._lease.now_s())
+        else:
             try:
                 with self._group.right:
                     if self._lost is None and not self._is_closed:
@@ -323,11 +330,16 @@ class SqlJournal(Journal):
                 self._look_for_loss(error)
             finally:
                 self._group.hand_on()
-        was_held, self.is_held = self.is_held, self._lost is None and self._database.is_held
-        if was_held and not self.is_held and self._lost is None and not self._is_closed:
+        was_held, self._was_held = self._was_held, self._lost is None and self._database.is_held
+        if was_held and not self._was_held and self._lost is None and not self._is_closed:
             _log.warning(
                 "PYJMS-STORE-9 the connection that holds the store was lost; what is kept is handed out again when it is back"
             )
+
+    def confirm(self) -> None:
+        asked = Batch()
+        asked.others = [("SELECT 1", [()])]
+        self._submit(asked, force=False)
 
     # Reading
 
@@ -475,6 +487,17 @@ class SqlJournal(Journal):
         # A thread that was writing is not in the child, to let others write after it: they must come as far as being refused.
         self._group = GroupCommit(self._commit_group)
         self._lock, self._noted = Lock(), Noted()
+
+
+class LeasedJournal(SqlJournal):
+    """One whose database may get another holder while this one lives: it knows for a while only that it is held (decision 0216)."""
+
+    _lease: Lease
+
+    @property
+    def is_held(self) -> bool:  # type: ignore[override]  # as an attribute it costs nothing where it never changes
+        lease = self._lease
+        return lease.now_s() < lease.until_s and not lease.is_ended  # `is_valid`, without a call for each delivery
 
 
 def _work_of(member: Member[Batch | Row]) -> Batch:

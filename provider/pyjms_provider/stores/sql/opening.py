@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError
 from pyjms.spi.errors import UrlError
 from pyjms_provider.settings import URL_OPTIONS, Acknowledge, StandBy
 from pyjms_provider.stores.errors import UnsupportedStoreError
-from pyjms_provider.stores.sql.journal import SqlJournal
+from pyjms_provider.stores.sql.journal import LeasedJournal, SqlJournal
 from pyjms_provider.stores.sql.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def open_journal(
     )
     database, paging, meta = _opener(url)(wanted)
     force_all = settings.acknowledge is Acknowledge.FORCED
-    return SqlJournal(database, paging, clock, meta, force_all=force_all, on_lost=on_lost)
+    kind = SqlJournal if database.lease is None else LeasedJournal
+    return kind(database, paging, clock, meta, force_all=force_all, on_lost=on_lost)
 
 
 def _opener(url: URL) -> Callable[[Wanted], tuple[Database, Paging, Meta]]:

@@ -34,6 +34,7 @@ from pyjms_provider.stores.errors import (
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import merge
 from pyjms_provider.stores.sql.database import Database
+from pyjms_provider.stores.sql.lease import Lease
 from pyjms_provider.stores.sql.patience import UNLOCKING_MS, Patience, unhurried
 from pyjms_provider.stores.sql.readers import WAIT_S, Readers
 
@@ -75,7 +76,9 @@ _UNFORCED: Final = "SET LOCAL synchronous_commit TO OFF"
 class HolderConnection:
     """The connection that holds the advisory lock, while it lives; opened again when it was lost."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self.lease = Lease(clock)
+        """Ends with the connection; who has used that renews it."""
         self._engine = engine
         self._lent: PoolProxiedConnection | None = None
         self._backend: Row | None = None
@@ -147,6 +150,7 @@ class HolderConnection:
 
     def release(self) -> None:
         """Close the connection, and so free the lock. May be repeated."""
+        self.lease.end()
         lent, self._lent = self._lent, None
         if lent is not None:
             lent.invalidate()
@@ -205,13 +209,12 @@ class _Postgresql(Database):
 class PostgresqlDatabase(_Postgresql):
     """One schema of one database."""
 
-    may_be_lost: ClassVar[bool] = True
-
     def __init__(
         self, engine: Engine, holder: HolderConnection, clock: Clock, patience: Patience, *, where: str, forces: bool
     ) -> None:
         """`forces`: whether writes are ever forced."""
         super().__init__(engine, where, patience)
+        self.lease: Lease = holder.lease
         self._holder = holder
         self._clock = clock
         self._forces = forces
@@ -229,6 +232,7 @@ class PostgresqlDatabase(_Postgresql):
         steps = batch.steps(self)
         if not steps:
             return
+        begun_s = self.lease.now_s()
         try:
             connection = self._ready(SETTLE_MS)
         except self.errors as error:
@@ -242,6 +246,7 @@ class PostgresqlDatabase(_Postgresql):
                 self._settle(batch, steps, lost, force=force)
             self._note_written(batch, now_ms, force=force)
             self._is_in_use = False
+            self.lease.renew(begun_s)
         except ProviderError:
             self._is_in_use = False
             raise
@@ -255,11 +260,25 @@ class PostgresqlDatabase(_Postgresql):
         return self._holder.connection is not None
 
     def look(self) -> None:
+        begun_s = self.lease.now_s()
         try:
-            if not is_alive(self._ready(SETTLE_MS)):
+            connection = self._ready(SETTLE_MS)
+            if not (is_alive(connection) if self.lease.is_valid else self._answers(connection)):
                 self._connect_again()
         except self.errors as error:
             raise self.understand(error) from error
+        self.lease.renew(begun_s)
+
+    def _answers(self, connection: psycopg.Connection[Row]) -> bool:
+        """Ask the server. While the machine stood still, the end of a connection may have been told to nobody, and what is sent by it tells first."""
+        self._is_in_use = True  # also for who comes next, if this is interrupted
+        try:
+            connection.execute("SELECT 1")
+        except psycopg.Error:
+            self._is_in_use = False
+            return False
+        self._is_in_use = False
+        return True
 
     def _note_written(self, batch: Batch, now_ms: float, *, force: bool) -> None:
         if force:

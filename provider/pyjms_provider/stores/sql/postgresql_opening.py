@@ -80,7 +80,7 @@ def open_postgresql(wanted: Wanted) -> tuple[PostgresqlDatabase, Paging, Meta]:
     where = url.set(password=None, query={}).render_as_string()
     patience = patience_of(url, wanted.clock, wanted.cancelled)
     engine = make_engine(url, patience)
-    holding = HolderConnection(engine)
+    holding = HolderConnection(engine, wanted.clock)
     try:
         meta = acquire(
             lambda: _take_over(holding, engine, where, wanted),

@@ -1,0 +1,59 @@
+"""For how long a holder takes its lock for held without asking: its process may have been stopped, and hear last that another one has it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.clock import SystemClock
+from pyjms_provider.stores.sql.holder_watch import BETWEEN_LOOKS_MS
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+
+__all__ = ["LEASE_S", "Lease"]
+
+LEASE_S: Final = 2 * BETWEEN_LOOKS_MS / 1000
+"""From the beginning of a look, or of a commit. Twice the time between two looks, as the thread that looks may come late."""
+
+
+class Lease:
+    """Who has the right to write renews it, and ends it; any thread may ask."""
+
+    __slots__ = ("is_ended", "now_s", "until_s")
+
+    def __init__(self, clock: Clock) -> None:
+        self.now_s: Final = _lasting(clock)
+        self.until_s = -math.inf
+        self.is_ended = False
+        """Whether the lock is not known to be held, whatever the time."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the lock was held a moment ago."""
+        return not self.is_ended and self.now_s() < self.until_s
+
+    def renew(self, since_s: float) -> None:
+        """Hear that the lock was held at this time, which `now_s` told before that was found out."""
+        self.until_s = since_s + LEASE_S
+        self.is_ended = False
+
+    def end(self) -> None:
+        """Hear that nobody knows whether the lock is held."""
+        self.is_ended = True
+
+    def go_on(self, since_s: float) -> None:
+        """Have it last if it has not run out: a commit is under way, whose thread ends it as soon as the connection is lost. Any thread."""
+        if self.is_valid:  # else that thread stood still as well
+            self.until_s = since_s + LEASE_S
+
+
+def _lasting(clock: Clock) -> Callable[[], float]:
+    """Return what tells seconds that go on while the machine is suspended, where the system counts that; those of an injected clock are its own."""
+    since_boot = getattr(time, "CLOCK_BOOTTIME", None)
+    if since_boot is None or not isinstance(clock, SystemClock):
+        return lambda: clock.monotonic_ms() / 1000
+    return partial(time.clock_gettime, since_boot)
