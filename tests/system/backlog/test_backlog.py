@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.backlog.worker import SIZE
+from tests.system.backlog.worker import BATCH, SIZE
 
 _log = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[3]
@@ -23,10 +23,14 @@ OTHER_MB = 60
 
 @pytest.mark.realises("BJ-MSG-4")
 @pytest.mark.timeout(120 + BACKLOG_MB)
+@pytest.mark.parametrize("in_one", [False, True], ids=["in transactions of 50", "in one transaction"])
 @pytest.mark.parametrize("mode", ["PERSISTENT", "NON_PERSISTENT"])
-def test_a_backlog_of_many_times_the_memory_comes_back_whole_and_in_order(tmp_path: Path, mode: str) -> None:
+def test_a_backlog_of_many_times_the_memory_comes_back_whole_and_in_order(
+    tmp_path: Path, mode: str, in_one: bool
+) -> None:
     messages = BACKLOG_MB * 1_000_000 // SIZE
     worker = ["tests.system.backlog.worker", str(tmp_path / "backlog.db"), f"{ALLOWED_MB}MB", mode, str(messages)]
+    worker.append(str(messages if in_one else BATCH))
     done = subprocess.run([sys.executable, "-m", *worker], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

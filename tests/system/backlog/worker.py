@@ -1,4 +1,6 @@
-"""A process whose broker keeps more messages than it may have memory for: ``python -m tests.system.backlog.worker STORE MEMORY MODE MESSAGES``.
+"""A process whose broker keeps more messages than it may have memory for: ``python -m tests.system.backlog.worker STORE MEMORY MODE MESSAGES BATCH``.
+
+`BATCH`: so many are sent in each transaction, and 50 received.
 
 Prints how many came back, whether all were in order and whole, and by how many bytes the process grew at most.
 """
@@ -15,6 +17,7 @@ from pyjms import BytesMessage, ConnectionFactory, DeliveryMode
 
 SIZE = 100_000
 BATCH = 50
+"""So many are received in a transaction."""
 PATIENCE_MS = 60_000
 
 
@@ -23,7 +26,7 @@ def body(number: int) -> bytes:
     return number.to_bytes(8, "big") * (SIZE // 8)
 
 
-def main(store: str, memory: str, mode: str, messages: str) -> None:
+def main(store: str, memory: str, mode: str, messages: str, batch: str) -> None:
     """Send all, then receive all."""
     process = psutil.Process()
     before = most = process.memory_info().rss
@@ -39,9 +42,11 @@ def main(store: str, memory: str, mode: str, messages: str) -> None:
             message.write_bytes(body(number))
             producer.send(message)
             if number % BATCH == BATCH - 1:
-                session.commit()
                 most = max(most, process.memory_info().rss)
+            if number % int(batch) == int(batch) - 1:
+                session.commit()
         session.commit()
+        most = max(most, process.memory_info().rss)
         consumer = session.create_consumer(queue)
         received = 0
         while received < count and (found := consumer.receive(PATIENCE_MS)) is not None:
