@@ -28,11 +28,12 @@ from pyjms_provider.core.journal import (
 )
 from pyjms_provider.settings import StoreSettings, Synchronous
 from pyjms_provider.stores.errors import LostStoreError, StoreError, UnavailableStoreError, UnusableStoreError
-from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.sql import postgresql as postgresql_module
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, xid
 from tests.provider.postgresql import PostgresqlServer
+from tests.provider.stores.holders import cut_connection, journal_of
 from tests.provider.stores.unwatched import UnwatchedClock
 
 LONG_S = 30
@@ -57,23 +58,6 @@ def world(url: str, lost: list[ProviderError]) -> Iterator[World]:
     home.close()
 
 
-def backend_of(world: World) -> int:
-    connection = _journal(world)._database._holder.connection  # type: ignore[attr-defined]
-    pid: int = connection.info.backend_pid
-    return pid
-
-
-def _journal(world: World) -> SqlJournal:
-    assert isinstance(world.journal, SqlJournal)
-    return world.journal
-
-
-def cut_connection(postgresql: PostgresqlServer, world: World) -> None:
-    """End the holder's connection from the server's side."""
-    with postgresql.connect() as connection:
-        connection.execute("SELECT pg_terminate_backend(%s, 10000)", (backend_of(world),))
-
-
 def test_a_connection_that_was_lost_between_two_writes_is_made_again(
     postgresql: PostgresqlServer, world: World, lost: list[ProviderError]
 ) -> None:
@@ -92,7 +76,7 @@ def test_a_connection_that_was_lost_between_two_writes_is_made_again(
 )
 def test_the_server_notices_that_a_holders_machine_is_gone(world: World, setting: str, value: str) -> None:
     """Also while it waits for the confirmation of an answer: then it sends no probes, and a stand-by broker waited for 15 minutes."""
-    connection = _journal(world)._database._holder.connection  # type: ignore[attr-defined]
+    connection = journal_of(world)._database._holder.connection  # type: ignore[attr-defined]
     assert connection.execute(f"SHOW {setting}").fetchone()[0] == value
 
 
@@ -224,7 +208,7 @@ def lock_table(connection: psycopg.Connection[Any], url: str) -> None:
 
 @pytest.mark.parametrize("refusal", ["23505", "53100", "55P03", "22P02"])
 def test_what_the_server_refuses_was_not_written(world: World, refusal: str) -> None:
-    connection = _journal(world)._database._holder.connection  # type: ignore[attr-defined]
+    connection = journal_of(world)._database._holder.connection  # type: ignore[attr-defined]
     with pytest.raises(psycopg.Error) as raised:
         connection.execute(f"DO $$ BEGIN RAISE SQLSTATE '{refusal}'; END $$")
     assert raised.value.sqlstate == refusal
@@ -233,7 +217,7 @@ def test_what_the_server_refuses_was_not_written(world: World, refusal: str) -> 
 
 @pytest.mark.parametrize("said", ["08006", "57P01", "08P01"])
 def test_what_is_said_of_the_connection_is_no_refusal(world: World, said: str) -> None:
-    connection = _journal(world)._database._holder.connection  # type: ignore[attr-defined]
+    connection = journal_of(world)._database._holder.connection  # type: ignore[attr-defined]
     with pytest.raises(psycopg.Error) as raised:
         connection.execute(f"DO $$ BEGIN RAISE SQLSTATE '{said}'; END $$")
     assert not postgresql_module.was_refused(raised.value)
@@ -382,7 +366,7 @@ def test_what_a_dying_server_may_forget_is_not_older_than_a_second(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = VirtualClock()
-    monkeypatch.setattr(_journal(world)._database, "_clock", clock)
+    monkeypatch.setattr(journal_of(world)._database, "_clock", clock)
     real = postgresql_module.write
     forced: list[bool] = []
 
@@ -452,7 +436,7 @@ def _removal(world: World, message: NewMessage) -> Changes:
 
 
 def test_closing_ends_the_wait_for_the_server(postgresql: PostgresqlServer, world: World) -> None:
-    database = _journal(world)._database
+    database = journal_of(world)._database
     waits = Event()
 
     class Watched(SystemClock):

@@ -16,7 +16,7 @@ from pyjms_provider.stores.sql import postgresql as postgresql_module
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 from tests.provider.postgresql import PostgresqlServer
-from tests.provider.stores.test_postgresql_faults import cut_connection
+from tests.provider.stores.holders import cut_connection
 from tests.provider.stores.unwatched import UnwatchedClock
 
 
