@@ -173,14 +173,17 @@ class Session(Closing):
         Raises what `pyjms.Session.commit` raises. If the task is cancelled, the commit may be made: the session goes on with the
         next transaction in any case.
         """
+        self._beneath.check_receives_nothing()
         await self._thread.call(self._beneath.commit)
 
     async def rollback(self) -> None:
         """Undo the transaction: nothing was sent, and what was received comes again; then begin the next one (§4.4.7)."""
+        self._beneath.check_receives_nothing()
         await self._thread.call(self._beneath.rollback)
 
     async def recover(self) -> None:
         """Deliver again, from the first one on and marked as such, the messages not yet acknowledged (§4.4.11)."""
+        self._beneath.check_receives_nothing()
         await self._thread.call(self._beneath.recover)
 
     async def close(self) -> None:

@@ -204,6 +204,26 @@ async def test_one_receive_at_a_time_in_a_session(factory: ConnectionFactory) ->
 
 
 @awaited
+async def test_no_transaction_ends_while_a_receive_is_under_way(factory: ConnectionFactory) -> None:
+    """It would settle, or give back, a message that no task has yet."""
+    async with factory.create_connection() as connection:
+        await connection.start()
+        session, other = await connection.create_session(transacted=True), await connection.create_session()
+        consumers = [await each.create_consumer(each.create_queue("q")) for each in (session, other)]
+        receives = [asyncio.create_task(consumer.receive()) for consumer in consumers]
+        for each in (session, other):
+            await until_it_waits(each)
+        for call in (session.commit, session.rollback, other.recover):
+            with pytest.raises(IllegalStateException, match="another task waits in a receive of this session"):
+                await call()
+        for consumer in consumers:
+            await consumer.close()
+        assert await asyncio.gather(*receives) == [None, None]
+        await session.commit()
+        await other.recover()
+
+
+@awaited
 async def test_a_lost_connection_ends_it(jms_broker_url: str, stop_broker: Callable[[], None]) -> None:
     async with ConnectionFactory(jms_broker_url).create_connection() as connection:
         await connection.start()
