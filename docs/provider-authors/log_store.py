@@ -324,7 +324,7 @@ class LogJournal(Journal):
         return self._memory.recover(progress)
 
     def write(self, changes: Changes, *, force: bool) -> None:
-        self._commits.submit(changes, force=force)
+        self._commits.submit(changes.with_envelopes(self._memory.read), force=force)
 
     def note(self, changes: Changes) -> None:
         with self._lock:

@@ -10,13 +10,13 @@ All methods may be called from any thread, without a lock held, as they wait for
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NewType, TypeAlias
 
 from pyjms.spi.envelope import Address, Envelope, fact
-from pyjms.spi.errors import CapabilityError
+from pyjms.spi.errors import CapabilityError, ResourceError
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.reference import MessageReference, ReferenceId
@@ -208,6 +208,20 @@ class Changes:
             if witness[0] not in known:
                 known.add(witness[0])
                 yield witness
+
+    def with_envelopes(self, read: Callable[[Sequence[ReferenceId]], Mapping[ReferenceId, Envelope]]) -> Changes:
+        """Return the same with the messages that were paged out, for a journal that has all of them in memory anyway.
+
+        `read`: as `Journal.read`. Raises `ResourceError` if one is lost.
+        """
+        wanted = [each.reference.id for each in self.messages if each.envelope is None]
+        if not wanted:
+            return self
+        found = read(wanted)
+        messages = [replace(each, envelope=each.envelope or found.get(each.reference.id)) for each in self.messages]
+        if any(each.envelope is None and each.reference.holders for each in messages):
+            raise ResourceError("a message that had left memory is not there any more; nothing was written")
+        return replace(self, messages=[each for each in messages if each.envelope is not None])
 
     def withdrawal(self) -> Changes:
         """Return what has a journal forget their messages, which it may have, and the producers' ids of these."""

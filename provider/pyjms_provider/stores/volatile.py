@@ -38,7 +38,7 @@ from pyjms_provider.core.journal import (
 )
 from pyjms_provider.core.recovered_runs import in_runs
 from pyjms_provider.core.reference import MessageReference, ReferenceId
-from pyjms_provider.stores.errors import HeldStoreError, StoreError
+from pyjms_provider.stores.errors import HeldStoreError
 
 __all__ = ["Crash", "KeptBranch", "KeptStage", "Medium", "Tap", "VolatileJournal"]
 
@@ -272,24 +272,14 @@ class VolatileJournal(Journal):
 
     def write(self, changes: Changes, *, force: bool) -> None:
         self._pass("before write", changes)
+        whole = changes.with_envelopes(self.read)
         with self._lock:
             self._check_open()
-            whole = self._with_paged(changes)
             for noted in self._noted:
                 self._medium.apply(noted)
             self._noted.clear()
             self._medium.apply(whole)
         self._pass("after write", changes)
-
-    def _with_paged(self, changes: Changes) -> Changes:
-        """Return `changes` with the envelopes that were paged out."""
-        if all(message.envelope is not None for message in changes.messages):
-            return changes
-        found = ((each, each.envelope or self._paged.get(each.reference.id)) for each in changes.messages)
-        messages = [replace(each, envelope=envelope) for each, envelope in found if each.reference.holders or envelope]
-        if any(message.envelope is None for message in messages):
-            raise StoreError("a message that was paged out is not there any more; nothing was written")
-        return replace(changes, messages=messages)
 
     def note(self, changes: Changes) -> None:
         with self._lock:

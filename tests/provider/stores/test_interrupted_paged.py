@@ -13,7 +13,7 @@ from pyjms_provider.core.journal import Changes
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.testing import JournalHome
-from pyjms_provider.stores.testing.world import World
+from pyjms_provider.stores.testing.world import World, without_envelope
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.postgresql import PostgresqlServer
 
@@ -41,7 +41,7 @@ def test_all_of_it_is_written_or_nothing(world: World) -> None:
             each.reference.size = 600_000  # so that they are read two and two
         world.page_out(*sent)
         with suppress(KeyboardInterrupt), interruption():
-            world.journal.write(Changes(messages=[each.without_envelope() for each in sent]), force=True)
+            world.journal.write(Changes(messages=[without_envelope(each) for each in sent]), force=True)
         after = world.add(world.message())
         outcomes.add(len(database.fetch([each.reference.id for each in sent])))
         assert outcomes <= {0, 3}, interruption.where

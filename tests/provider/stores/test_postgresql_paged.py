@@ -14,7 +14,7 @@ from pyjms_provider.stores.errors import StoreError
 from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.sql import postgresql as postgresql_module
 from pyjms_provider.stores.testing import JournalHome
-from pyjms_provider.stores.testing.world import World
+from pyjms_provider.stores.testing.world import World, without_envelope
 from tests.provider.postgresql import PostgresqlServer
 from tests.provider.stores.holders import cut_connection
 from tests.provider.stores.unwatched import UnwatchedClock
@@ -37,10 +37,10 @@ def test_what_was_paged_out_before_its_commit_goes_with_a_server_that_dies(
     postgresql.stop("immediate")
     postgresql.start()
     with pytest.raises(StoreError, match="left memory before its transaction was committed"):
-        world.journal.write(Changes(messages=[sent.without_envelope(), world.message()]), force=True)
+        world.journal.write(Changes(messages=[without_envelope(sent), world.message()]), force=True)
     after = world.message()
     world.page_out(after)
-    world.journal.write(Changes(messages=[after.without_envelope()]), force=True)
+    world.journal.write(Changes(messages=[without_envelope(after)]), force=True)
     assert world.reopen().ids == [(after.reference.id, world.queue)]
 
 
@@ -64,5 +64,5 @@ def test_what_was_paged_out_is_written_once_if_the_answer_to_its_commit_is_lost(
                 raise psycopg.OperationalError("the connection is lost")
 
             patched.setattr(postgresql_module, "write", fails)
-            world.journal.write(Changes(messages=[each.without_envelope()]), force=True)
+            world.journal.write(Changes(messages=[without_envelope(each)]), force=True)
     assert [message for message, _ in world.reopen().ids] == [each.reference.id for each in sent]

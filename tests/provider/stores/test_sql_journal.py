@@ -28,7 +28,7 @@ from pyjms_provider.stores.sql.batch import Batch, Row, make_batch
 from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.message_rows import message_row
 from pyjms_provider.stores.testing import JournalHome
-from pyjms_provider.stores.testing.world import WholeMessage, World
+from pyjms_provider.stores.testing.world import WholeMessage, World, without_envelope
 
 
 @pytest.fixture
@@ -399,7 +399,7 @@ def test_what_was_paged_out_is_written_while_little_of_it_is_in_memory(world: Wo
         return found
 
     database.read_paged = reading
-    world.journal.write(Changes(messages=[each.without_envelope() for each in sent]), force=True)
+    world.journal.write(Changes(messages=[without_envelope(each) for each in sent]), force=True)
     assert max(number for number, _ in most) <= 256
     assert max(size for _, size in most) < 1_500_000
     assert len(most) < 20, "small messages are read together"
@@ -408,7 +408,7 @@ def test_what_was_paged_out_is_written_while_little_of_it_is_in_memory(world: Wo
 
 def test_what_was_paged_out_and_is_lost_harms_no_other_in_its_group(world: World) -> None:
     lost, sent = world.message(), world.message()
-    members = members_for(world, Changes(messages=[lost.without_envelope()]), Changes(messages=[sent]))
+    members = members_for(world, Changes(messages=[without_envelope(lost)]), Changes(messages=[sent]))
     errors = run(world, members)
     assert errors[1] is None
     assert isinstance(errors[0], StoreError)
@@ -427,7 +427,7 @@ def test_what_was_paged_out_is_written_in_an_applications_transaction(world: Wor
     joint.page_out(*sent)
     with create_engine(f"sqlite:///{tmp_path / 'store.db'}").connect() as connection:
         connection.execute(text("UPDATE pyjms_meta SET one = 1"))
-        changes = Changes(messages=[each.without_envelope() for each in sent])
+        changes = Changes(messages=[without_envelope(each) for each in sent])
         joint.journal.join(connection).write(changes, force=True)
     assert [message for message, _ in joint.reopen().ids] == [each.reference.id for each in sent]
     home.close()

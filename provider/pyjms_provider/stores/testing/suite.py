@@ -18,7 +18,16 @@ from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.pipeline_suite import *  # noqa: F403  pytest finds tests in the namespace of a module
 from pyjms_provider.stores.testing.queue_suite import *  # noqa: F403  as above
-from pyjms_provider.stores.testing.world import AWKWARD, ORDERS, WholeMessage, World, envelope_of, queue_record, xid
+from pyjms_provider.stores.testing.world import (
+    AWKWARD,
+    ORDERS,
+    WholeMessage,
+    World,
+    envelope_of,
+    queue_record,
+    without_envelope,
+    xid,
+)
 
 THREADS = 8
 EACH = 25
@@ -404,7 +413,7 @@ def test_what_was_paged_out_before_its_commit_is_added_without_its_envelope(worl
     sent += [world.message(world.queue, world.other, text="shared"), *(world.message() for _ in range(300))]
     world.page_out(*sent)
     whole = world.message()
-    world.journal.write(Changes(messages=[*(each.without_envelope() for each in sent), whole]), force=True)
+    world.journal.write(Changes(messages=[*(without_envelope(each) for each in sent), whole]), force=True)
     world.journal.drop_paged([each.reference.id for each in sent])
     found = world.reopen()
     assert found.ids == sorted((each.reference.id, queue) for each in (*sent, whole) for queue in each.queues)
@@ -418,7 +427,7 @@ def test_a_branch_may_have_paged_out_what_it_sends(world: World, commit: bool) -
     """The same when a branch is prepared."""
     sent = world.message()
     world.page_out(sent)
-    world.prepare(1, sent.without_envelope())
+    world.prepare(1, without_envelope(sent))
     world.journal.drop_paged([sent.reference.id])
     world.reopen()
     world.decide(1, commit=commit)
@@ -431,7 +440,7 @@ def test_nothing_is_written_if_what_was_paged_out_is_lost(world: World, others: 
     """A message that somebody holds must not be left out: nothing is written, and the journal goes on."""
     lost, there = world.message(), [world.message() for _ in range(others)]
     world.page_out(*there)
-    changes = Changes(messages=[each.without_envelope() for each in (*there, lost)])
+    changes = Changes(messages=[without_envelope(each) for each in (*there, lost)])
     with pytest.raises(ResourceError):
         world.journal.write(changes, force=True)
     after = world.add(world.message())
@@ -443,11 +452,11 @@ def test_what_was_paged_out_is_left_out_if_nobody_holds_it(world: World) -> None
     gone, there = world.message(), world.message()
     world.page_out(there)
     gone.reference.holders = 0
-    world.journal.write(Changes(messages=[gone.without_envelope(), there.without_envelope()]), force=True)
+    world.journal.write(Changes(messages=[without_envelope(gone), without_envelope(there)]), force=True)
     assert world.reopen().ids == [(there.reference.id, world.queue)]
     alone = world.message()
     alone.reference.holders = 0
-    world.journal.write(Changes(messages=[alone.without_envelope()]), force=True)
+    world.journal.write(Changes(messages=[without_envelope(alone)]), force=True)
     assert world.reopen().ids == [(there.reference.id, world.queue)]
 
 

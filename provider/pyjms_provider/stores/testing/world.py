@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.xid import Xid
@@ -24,7 +25,17 @@ from pyjms_provider.core.journal import (
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.testing import JournalHome
 
-__all__ = ["AWKWARD", "ORDERS", "Found", "WholeMessage", "World", "envelope_of", "queue_record", "xid"]
+__all__ = [
+    "AWKWARD",
+    "ORDERS",
+    "Found",
+    "WholeMessage",
+    "World",
+    "envelope_of",
+    "queue_record",
+    "without_envelope",
+    "xid",
+]
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
 AWKWARD = ("a\0b", "\ud800 alone", "back\\slash \\u0041", "😀", "", "x" * 5000, "line\nbreak 'quoted' \"twice\" %s ?")
@@ -81,14 +92,19 @@ class Found:
         return next(entry.reference for entry in self.entries if entry.reference.id == message)
 
 
-class WholeMessage(NewMessage):
-    """A message with its envelope."""
+if TYPE_CHECKING:
 
-    envelope: Envelope
+    class WholeMessage(NewMessage):
+        """A message with its envelope. For type checkers only: a store may go by the type of what it is given."""
 
-    def without_envelope(self) -> NewMessage:
-        """Return it as it is added once it was paged out."""
-        return NewMessage(self.reference, None, self.queues)
+        envelope: Envelope
+else:
+    WholeMessage = NewMessage
+
+
+def without_envelope(message: NewMessage) -> NewMessage:
+    """Return a message as it is added once it was paged out."""
+    return NewMessage(message.reference, None, message.queues)
 
 
 class World:
