@@ -45,6 +45,7 @@ def test_each_public_name_is_there_once() -> None:
 
 def test_no_other_name_is_public() -> None:
     modules = {
+        "aio",
         "api",
         "cli",
         "commands",

@@ -24,9 +24,12 @@ class Watched:
         assert isinstance(world.host, VirtualHost)
         self._watch = world.host.watch
         self._watch.close()
-        self._begun_ms = world.served.system.clock.time_ms() - 30 * 60_000
+        self._clock = world.served.system.clock
+        self._begun_ms = self._clock.time_ms() - 30 * 60_000
 
     def look(self) -> None:
+        if self._watch._looked_ms is not None:  # rates go by the monotonic clock, whatever time it is said to be
+            self._watch._looked_ms = self._clock.monotonic_ms() - STEP_MS
         self._watch.look(self._begun_ms + STEP_MS * next(_looks))
 
 

@@ -325,7 +325,7 @@ MUTANTS = (
             "if mark in self._changing or (subscription is not None and subscription.is_active):",
             "if False:",
         ),
-        edit(_SUBSCRIPTIONS + "_drop_durable", "if unsettled:", "if False:"),
+        edit("pyjms_provider.core.host_subscriptions:_check_settled", "if unsettled:", "if False:"),
     ),
     mutant(
         "6.11.1-b",
