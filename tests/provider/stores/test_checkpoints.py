@@ -92,8 +92,8 @@ def carried_over(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     event = threading.Event()
     carry_over = Checkpoints._carry_over
 
-    def tell(self: Checkpoints) -> None:
-        carry_over(self)
+    def tell(self: Checkpoints, connection: sqlite3.Connection) -> None:
+        carry_over(self, connection)
         event.set()
 
     monkeypatch.setattr(Checkpoints, "_carry_over", tell)

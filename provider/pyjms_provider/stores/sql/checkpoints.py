@@ -111,15 +111,18 @@ class Checkpoints:
             thread.join()
 
     def _run(self) -> None:
+        connection: sqlite3.Connection | None = None  # of this thread: another one may have been left behind
         while self._is_to_go_on():
             try:
-                self._carry_over()
+                connection = connection or self._connect()
+                self._carry_over(connection)
             except (sqlite3.Error, StoreError) as error:  # whoever writes is told by its own commit, if it concerns it
                 self._files.note(error)
                 self._is_left = True  # not before the failure is noted
                 _log.debug("the log of %s was not carried over: %s", self._path, error)
-                self._let_go()
-        self._let_go()
+                self._let_go(connection)
+                connection = None
+        self._let_go(connection)
 
     def _is_to_go_on(self) -> bool:
         """Wait for work; return False when there is none any more."""
@@ -134,23 +137,25 @@ class Checkpoints:
             self._changed.set()  # for another one, which an interrupted start may have left behind
         return not is_closed
 
-    def _carry_over(self) -> None:
-        connection = self._connection
-        if connection is None:
-            self._files.look()  # a connection to another file of this name would carry this one's log over into it
-            connection = connect(self._path, isolation_level=None, check_same_thread=False)
-            connection.execute(f"PRAGMA synchronous={self._synchronous}")
-            with self._lock:
-                self._connection = connection
-                if self._is_closed:
-                    return
+    def _connect(self) -> sqlite3.Connection:
+        self._files.look()  # a connection to another file of this name would carry this one's log over into it
+        connection = connect(self._path, isolation_level=None, check_same_thread=False)
+        connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        return connection
+
+    def _carry_over(self, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            self._connection = connection  # for `close`, which interrupts it
+            if self._is_closed:
+                return
         if self._files.may_carry_over():
             connection.execute(_CARRY_OVER).fetchone()
         self._is_left = True
 
-    def _let_go(self) -> None:
-        with self._lock:
-            connection, self._connection = self._connection, None
+    def _let_go(self, connection: sqlite3.Connection | None) -> None:
         if connection is not None:
+            with self._lock:
+                if self._connection is connection:
+                    self._connection = None
             with suppress(sqlite3.Error):
                 connection.close()
