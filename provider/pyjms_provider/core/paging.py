@@ -294,9 +294,8 @@ class PagingMessageStore(MessageStore):
                 # Another queue of a topic may have published the message, or loaded it, while it was being written.
                 self._pageable.pop(reference.id, None)
                 if reference.id in self._messages:
-                    del self._messages[
-                        reference.id
-                    ]  # with no call before the next line, at which Python could interrupt the thread
+                    # No call between these two, at which Python could interrupt the thread.
+                    del self._messages[reference.id]
                     self._bytes -= reference.size
         if gone:
             self._journal.drop_paged(gone)
