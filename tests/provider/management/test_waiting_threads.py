@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from threading import Event, Semaphore
 from typing import Any
 
@@ -28,6 +29,8 @@ from tests.pyjms.runtime.helpers import PATIENCE_S
 PASSWORD = "correct horse battery"
 MANY = 45
 """More than the threads of a pool of AnyIO."""
+NO_TLS = SSLContext(PROTOCOL_TLS_CLIENT)
+"""For hundreds of requests over http: each would read the certificates of the system, for 50 ms of processor."""
 
 
 class Waiting:
@@ -72,12 +75,13 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Waiting]:
 
 def ask(url: str, path: str, timeout_s: float = PATIENCE_S) -> httpx2.Response:
     headers = {"authorization": basic("ann", PASSWORD)}
-    return httpx2.get(url + path, headers=headers, timeout=timeout_s)
+    return httpx2.get(url + path, headers=headers, timeout=timeout_s, verify=NO_TLS)
 
 
 def purge(url: str) -> httpx2.Response:
     headers = {"authorization": basic("ann", PASSWORD), "x-requested-with": "a test"}
-    return httpx2.post(f"{url}{ROOT}/queue/main/shop/orders/purge", json={}, headers=headers, timeout=PATIENCE_S)
+    path = f"{ROOT}/queue/main/shop/orders/purge"
+    return httpx2.post(url + path, json={}, headers=headers, timeout=PATIENCE_S, verify=NO_TLS)
 
 
 @pytest.mark.parametrize(
