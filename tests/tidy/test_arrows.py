@@ -26,6 +26,7 @@ COMMANDS = (
 # Where a dependency may be imported: `pip install pyjms` brings lark alone, the others come with an extra.
 THIRD_PARTY = {
     "opentelemetry": ("pyjms/telemetry/",),
+    "kombu": ("pyjms/kombu/",),
     "lark": ("pyjms/spi/selector/",),
     "defusedxml": ("pyjms/routing/xml_body.py",),
     "pyarrow": ("pyjms/history/parquet.py", "pyjms/spark/"),

@@ -56,6 +56,7 @@ def test_no_other_name_is_public() -> None:
         "history",
         "jndi",
         "joining",
+        "kombu",
         "messages",
         "recoverable",
         "routing",

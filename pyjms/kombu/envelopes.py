@@ -1,0 +1,205 @@
+"""What a message of kombu is as a message of JMS, and the other way round.
+
+The body stays as it is: a text is a TextMessage, bytes are a BytesMessage. A header whose name and value a JMS property can
+have is one, so that selectors and consoles see it. All else is JSON in the property `kombu`, and in others that are numbered if it is long. A message
+without them is another program's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kombu.utils.json import dumps, loads
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, MessageId, ObjectBody
+from pyjms.spi.selector.identifiers import is_reserved
+from pyjms.types import Stored
+
+__all__ = ["ROUTING_KEY", "Outgoing", "Parts", "parts_of"]
+
+ROUTING_KEY: Final = "kombu_routing_key"
+"""The property by which whoever has bound a queue chooses what comes by a topic."""
+_REST: Final = "kombu"
+_TYPE: Final = "content_type"
+_ENCODING: Final = "content_encoding"
+_OWN: Final = re.compile(rf"{_REST}(_\d+)?|{ROUTING_KEY}|{_TYPE}|{_ENCODING}")
+_NAME: Final = re.compile(r"(?!JMS)[A-Za-z_$][A-Za-z0-9_$]{0,63}|JMSXGroupID")
+_TEXT_MAX: Final = 1000
+"""The longest text, in characters, that is a property of its own."""
+_PART_MAX: Final = 4000
+"""The longest part of the JSON: ActiveMQ takes 10 KiB for each header of a frame, and a colon takes two bytes there."""
+_PRIORITY_MAX: Final = 9
+_TIME_MAX_MS: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a received message is made of, in kombu's words."""
+
+    body: bytes
+    content_type: str | None
+    content_encoding: str | None
+    headers: dict[str, Any]
+    properties: dict[str, Any]
+    delivery_info: dict[str, Any]
+
+
+class Outgoing:
+    """A message of kombu that is about to be sent, perhaps to several destinations."""
+
+    def __init__(self, message: Mapping[str, Any], exchange: str, routing_key: str) -> None:
+        properties = dict(message["properties"] or {})
+        body = message["body"]
+        self._body: Body = body if isinstance(body, str) else bytes(body)
+        self._kind = BodyKind.TEXT if isinstance(body, str) else BodyKind.BYTES
+        self._routing_key = routing_key
+        self._is_lasting = str(properties.get("delivery_mode")) not in {"1", "transient"}
+        self._priority = _priority_of(properties)
+        self._time_to_live_ms = _time_to_live_of(properties)
+        self._correlation_id = _taken_text(properties, "correlation_id")
+        reply_to = _taken_text(properties, "reply_to")
+        self._reply_to = None if reply_to is None else Address(AddressKind.QUEUE, reply_to)
+        self._properties: dict[str, Stored] = {}
+        rest: dict[str, Any] = {}
+        for name, value in (message.get("headers") or {}).items():
+            if _can_be_property(name, value):
+                self._properties[name] = value
+            else:
+                rest[name] = value
+        for name, key in ((_TYPE, "content-type"), (_ENCODING, "content-encoding")):
+            if message.get(key) is not None:
+                self._properties[name] = str(message[key])
+        info = {**(properties.pop("delivery_info", None) or {}), "exchange": exchange, "routing_key": routing_key}
+        text = dumps({"headers": rest, "properties": properties, "delivery_info": info})
+        for number, start in enumerate(range(0, len(text), _PART_MAX)):
+            self._properties[f"{_REST}_{number}" if number else _REST] = text[start : start + _PART_MAX]
+
+    def envelope(self, destination: Address, message_id: MessageId, now_ms: int) -> Envelope:
+        """Return it as it goes there. By a topic it goes to who is there now, so that nobody has to write it down."""
+        is_to_topic = destination.kind is AddressKind.TOPIC
+        return Envelope(
+            destination,
+            message_id,
+            now_ms,
+            0 if self._time_to_live_ms is None else now_ms + self._time_to_live_ms,
+            2 if self._is_lasting and not is_to_topic else 1,
+            self._priority,
+            self._correlation_id,
+            self._reply_to,
+            None,
+            {**self._properties, ROUTING_KEY: self._routing_key} if is_to_topic else self._properties,
+            self._kind,
+            self._body,
+        )
+
+
+def parts_of(delivery: Delivery, queue: str) -> Parts:
+    """Return what a message that came by `queue` is in kombu's words, whoever has sent it."""
+    envelope = delivery.envelope
+    found = envelope.properties
+    body, content_type, content_encoding = _body_of(envelope)
+    rest: Mapping[str, Any] = {}
+    if _REST in found:  # kombu's, and it has a content type or none
+        rest, content_type, content_encoding = _rest_of(found), None, None
+    headers = {
+        name: _plain(value)
+        for name, value in found.items()
+        if not _OWN.fullmatch(name) and (name == "JMSXGroupID" or not name.startswith("JMS"))
+    }
+    properties = {"priority": envelope.priority, "delivery_mode": envelope.delivery_mode, **rest.get("properties", {})}
+    if isinstance(envelope.correlation_id, str):
+        properties.setdefault("correlation_id", envelope.correlation_id)
+    if envelope.reply_to is not None:
+        properties.setdefault("reply_to", envelope.reply_to.name)
+    return Parts(
+        body=body,
+        content_type=_text_or(found.get(_TYPE), content_type),
+        content_encoding=_text_or(found.get(_ENCODING), content_encoding),
+        headers={**headers, **rest.get("headers", {})},
+        properties=properties,
+        delivery_info={
+            "exchange": "",
+            "routing_key": queue,
+            "priority": properties["priority"],
+            **rest.get("delivery_info", {}),
+            "redelivered": delivery.redelivered,
+            "delivery_count": delivery.count,
+        },
+    )
+
+
+def _can_be_property(name: object, value: object) -> bool:
+    """Whether a header comes back just as it is when it travels as a property of JMS, at any broker."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or _OWN.fullmatch(name) or is_reserved(name):
+        return False
+    if type(value) is str:
+        return len(value) <= _TEXT_MAX and value.isprintable()
+    return type(value) is bool or (type(value) is int and -(2**31) <= value < 2**31 and name != "JMSXGroupID")
+
+
+def _taken_text(properties: dict[str, Any], name: str) -> str | None:
+    """Take a property out that a header of JMS can have."""
+    value = properties.get(name)
+    if type(value) is str and value and value.isprintable() and len(value) <= _TEXT_MAX:
+        return str(properties.pop(name))
+    return None
+
+
+def _priority_of(properties: Mapping[str, Any]) -> int:
+    """Return the priority: the higher, the sooner, as in RabbitMQ; 0, if there is none."""
+    try:
+        return min(max(int(properties.get("priority") or 0), 0), _PRIORITY_MAX)
+    except (TypeError, ValueError):
+        return 0
+
+
+def _time_to_live_of(properties: Mapping[str, Any]) -> int | None:
+    """Return in how many milliseconds the message expires; None: never. AMQP's `expiration` is a number of them, as text."""
+    given = properties.get("expiration")
+    if given is None:
+        return None
+    try:
+        return min(max(int(given), 1), _TIME_MAX_MS)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{given!r} is no expiration: it is a number of milliseconds") from error
+
+
+def _rest_of(found: Mapping[str, Stored]) -> Mapping[str, Any]:
+    texts = [found[_REST]]
+    while (part := found.get(f"{_REST}_{len(texts)}")) is not None:
+        texts.append(part)
+    rest: Mapping[str, Any] = loads("".join(map(str, texts)))
+    return rest
+
+
+def _body_of(envelope: Envelope) -> tuple[bytes, str | None, str | None]:
+    """Return a body as bytes, with the content type and the encoding that it has where the message does not name them."""
+    body = envelope.body
+    if isinstance(body, str) or body is None:
+        return (body or "").encode("utf-8", "surrogatepass"), "text/plain", "utf-8"
+    if isinstance(body, bytes):
+        return body, "application/octet-stream", "binary"
+    if isinstance(body, ObjectBody):  # nobody here reads it: kombu refuses what it has no decoder for
+        return body.data, "application/vnd.pyjms.object+pickle", "binary"
+    values: Any = [_plain(each) for each in body] if isinstance(body, tuple) else _plain_items(body.items())
+    return dumps(values).encode(), "application/json", "utf-8"
+
+
+def _plain_items(items: Iterable[tuple[str, Stored]]) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in items}
+
+
+def _plain(value: Stored) -> Any:
+    """Return a value of JMS without its type in Java."""
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    return value
+
+
+def _text_or(value: Stored, otherwise: str | None) -> str | None:
+    return otherwise if value is None else str(value)

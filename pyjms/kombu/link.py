@@ -1,0 +1,272 @@
+"""One connection to a message system: a session that sends, and one that receives for all channels of kombu's connection.
+
+Once the connection was interrupted it is of no more use, also where the provider makes it anew by itself: what had been
+received comes again, and kombu, and Celery above it, must hear of that to forget what they have.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from threading import RLock
+from types import MappingProxyType
+from typing import Final
+
+from pyjms.kombu.envelopes import Outgoing
+from pyjms.spi.capability import Capability
+from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, MessageId
+from pyjms.spi.errors import CapabilityError, ClosedError, ConnectionLostError, ProviderError, UrlError
+from pyjms.spi.provider import (
+    ConnectRequest,
+    ProviderConnection,
+    ProviderConsumer,
+    ProviderSession,
+    SubscribeRequest,
+)
+from pyjms.spi.registry import find_provider
+from pyjms.spi.selector import Selector
+from pyjms.spi.url import ProviderUrl
+
+__all__ = ["Link"]
+
+_log = logging.getLogger("pyjms.kombu")
+_homes: Final[dict[tuple[str, str], int]] = {}
+"""Which process has the broker of a URL, where it lives in the process of its clients."""
+_BATCH: Final = 100
+
+
+class Link:
+    """Any thread may call it: Celery acknowledges on other threads than the one that receives.
+
+    A session is for one thread at a time. Who calls it holds a right (`docs/design/threads.md`), and nobody waits for messages with one.
+    """
+
+    def __init__(
+        self, url: ProviderUrl, user_name: str | None, password: str | None, defaults: Mapping[str, str]
+    ) -> None:
+        """Connect. `defaults`: options for providers that know them, if the URL does not say otherwise.
+
+        Raises what `pyjms.spi.Provider.connect` does.
+        """
+        self.clock = SystemClock()
+        self._signal = Signal()
+        self.wake: Callable[[], None] = self._signal.set
+        """Have the thread that waits for messages look again."""
+        self.problem: ProviderError | None = None
+        """Why the connection is of no more use."""
+        self.is_told = False
+        """Whether a call has raised that."""
+        self.process = os.getpid()
+        self._place = f"{url.scheme}://{url.host}"
+        self._numbers = count(1)
+        self._sending = RLock()
+        self._receiving = RLock()
+        self._sender: ProviderSession | None = None
+        self._receiver: ProviderSession | None = None
+        self._waiter: Callable[[Signal, float | None], bool] = self.clock.wait
+        self._interested: dict[ProviderConsumer, None] = {}
+        self._connection: ProviderConnection | None = None
+        self._connection = self._connect(url, user_name, password, defaults)
+        self._id = self._connection.connection_id
+        self.capabilities = self._connection.capabilities
+        if Capability.EMBEDDED_BROKER in self.capabilities:
+            _homes[url.scheme, url.host] = self.process
+
+    def _connect(
+        self, url: ProviderUrl, user_name: str | None, password: str | None, defaults: Mapping[str, str]
+    ) -> ProviderConnection:
+        if _homes.get((url.scheme, url.host), self.process) != self.process:
+            raise UrlError(
+                f"{self._place} lives in the process that this one was forked from, and nobody else reaches it: "
+                "have the worker use --pool=threads or --pool=solo, or a broker that is served, as stomp://127.0.0.1:61613"
+            )
+        provider = find_provider(url.scheme)
+        request = ConnectRequest(
+            url=replace(url, options=MappingProxyType({**defaults, **url.options})),
+            user_name=user_name,
+            password=password,
+            client_id=None,
+            clock=self.clock,
+        )
+        try:
+            connection = provider.connect(request, self)
+        except UrlError:  # it does not know the options, or there are others that are wrong
+            connection = provider.connect(replace(request, url=url), self)
+        try:
+            connection.start()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def connection(self) -> ProviderConnection:
+        """The connection. Raises `ConnectionLostError`, `ClosedError`."""
+        self.check()
+        if self._connection is None:
+            raise ClosedError(f"the connection to {self._place} is closed")
+        return self._connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be used, for all that its user has been told."""
+        return self._connection is not None and not self.is_told
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether anything can be said by it."""
+        return self._connection is not None and self.problem is None and self.process == os.getpid()
+
+    def check(self) -> None:
+        """Raise `ConnectionLostError` once the connection was interrupted."""
+        if self.problem is not None:
+            self.is_told = True
+            raise ConnectionLostError(self.problem.reason) from self.problem
+
+    def on_exception(self, error: ProviderError) -> None:
+        """Hear of a problem that no call reports."""
+        connection = self._connection
+        if isinstance(error, ConnectionLostError) or (connection is not None and connection.state != "connected"):
+            self.problem = error
+            self.wake()
+        else:
+            _log.warning("PYJMS-KOMBU-1 a problem of %s: %s %s", self._place, error.code, error.reason)
+
+    def close(self) -> None:
+        """End the connection: what was not acknowledged comes again. A child leaves its parent's alone."""
+        connection, self._connection = self._connection, None
+        if connection is not None and self.process == os.getpid():
+            with suppress(ProviderError):
+                connection.close()
+        self.wake()
+
+    # Sending
+
+    def send(self, message: Outgoing, destination: Address) -> None:
+        """Send; when it returns, a lasting message is safe. Raises `ProviderError`."""
+        connection = self.connection
+        envelope = message.envelope(
+            destination, MessageId(f"ID:{self._id}:{next(self._numbers)}"), self.clock.time_ms()
+        )
+        with self._sending:
+            if self._sender is None:
+                self._sender = connection.open_session(transacted=False)
+            self._sender.send(envelope)
+
+    # Receiving
+
+    def _session(self) -> ProviderSession:
+        """Return the session that receives. The right is held."""
+        connection = self.connection
+        if self._receiver is None:
+            self._receiver = connection.open_session(transacted=False)
+            self._waiter = self._receiver.waiter(self.clock)
+        return self._receiver
+
+    def subscribe(self, address: Address, selector: Selector | None = None, priority: int = 0) -> ProviderConsumer:
+        """Make a consumer, whose messages wake the thread that waits."""
+        request = SubscribeRequest(
+            address=address, selector=selector, no_local=False, durable_name=None, priority=priority
+        )
+        with self._receiving:
+            return self._session().subscribe(request, self.wake)
+
+    def poll(self, consumer: ProviderConsumer, *, waits: bool, is_shared: bool) -> Delivery | None:
+        """Take the next message. With `waits` the consumer is interested if there is none; `is_shared`: others want its messages, too."""
+        self.check()
+        with self._receiving:
+            if not waits:
+                return consumer.poll()
+            delivery = consumer.poll_or_wait()
+        if delivery is None and is_shared:
+            self._interested[consumer] = None
+        return delivery
+
+    def catch_up(self, consumer: ProviderConsumer) -> None:
+        """Wait until `poll` would return what there is now."""
+        self.check()
+        with self._receiving:
+            consumer.catch_up()
+
+    def end_interest(self) -> None:
+        """Have messages go to others: nobody waits for them here."""
+        while self._interested:
+            self.lose_interest(next(iter(self._interested)))
+
+    def lose_interest(self, consumer: ProviderConsumer) -> None:
+        """Have what comes for one consumer go to others, and also what has come and nobody has taken."""
+        self._interested.pop(consumer, None)
+        consumer.set_interested(False)
+
+    def end(self, consumer: ProviderConsumer) -> None:
+        """End a consumer: what it has handed out stays unacknowledged."""
+        self._interested.pop(consumer, None)
+        if self.is_usable:
+            with self._receiving:
+                consumer.close()
+
+    def wait(self, until_ms: float | None) -> bool:
+        """Wait until something may have come; return False when it is `until_ms`. None: for ever."""
+        return self._waiter(self._signal, until_ms)
+
+    # Settling
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """Settle messages. Raises `ProviderError`."""
+        with self._receiving:
+            self._session().acknowledge(deliveries)
+
+    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Have messages come again, flagged. Raises `ProviderError`."""
+        with self._receiving:
+            self._session().recover(deliveries)
+
+    def reject(self, delivery: Delivery) -> None:
+        """Have a message kept aside; where the provider cannot, it is dropped, and the log says so. Raises `ProviderError`."""
+        with self._receiving:
+            session = self._session()
+            try:
+                session.reject(delivery, "a consumer has rejected it")
+            except CapabilityError:
+                _log.warning(
+                    "PYJMS-KOMBU-2 %s has no dead letters, so message %s, which was rejected, is dropped",
+                    self._place,
+                    delivery.envelope.message_id,
+                )
+                session.acknowledge((delivery,))
+
+    # Whole queues
+
+    def count(self, address: Address) -> int:
+        """Return how many messages are in a queue. Raises `CapabilityError`, `ProviderError`."""
+        with self._receiving:
+            return sum(1 for _ in self._session().browse(address, None))
+
+    def purge(self, address: Address) -> int:
+        """Remove what a queue can hand out now; return how many messages that were. Raises `ProviderError`."""
+        consumer, removed = self.subscribe(address), 0
+        try:
+            while batch := self._batch(consumer):
+                self.acknowledge(batch)
+                removed += len(batch)
+        finally:
+            self.end(consumer)
+        return removed
+
+    def _batch(self, consumer: ProviderConsumer) -> list[Delivery]:
+        batch: list[Delivery] = []
+        while len(batch) < _BATCH:
+            delivery = self.poll(consumer, waits=False, is_shared=True)
+            if delivery is None:
+                self.catch_up(consumer)
+                delivery = self.poll(consumer, waits=False, is_shared=True)
+            if delivery is None:
+                break
+            batch.append(delivery)
+        return batch
