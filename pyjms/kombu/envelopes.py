@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from kombu.utils.json import dumps, loads
@@ -105,11 +106,7 @@ def parts_of(delivery: Delivery, queue: str) -> Parts:
     rest: Mapping[str, Any] = {}
     if _REST in found:  # kombu's, and it has a content type or none
         rest, content_type, content_encoding = _rest_of(found), None, None
-    headers = {
-        name: _plain(value)
-        for name, value in found.items()
-        if not _OWN.fullmatch(name) and (name == "JMSXGroupID" or not name.startswith("JMS"))
-    }
+    headers = {name: _plain(value) for name, value in found.items() if _is_header(name)}
     properties = {"priority": envelope.priority, "delivery_mode": envelope.delivery_mode, **rest.get("properties", {})}
     if isinstance(envelope.correlation_id, str):
         properties.setdefault("correlation_id", envelope.correlation_id)
@@ -132,9 +129,21 @@ def parts_of(delivery: Delivery, queue: str) -> Parts:
     )
 
 
+@lru_cache(maxsize=1024)
+def _can_be_name(name: str) -> bool:
+    """Whether a property of JMS may have this name, and none that is used here has it."""
+    return bool(_NAME.fullmatch(name)) and not _OWN.fullmatch(name) and not is_reserved(name)
+
+
+@lru_cache(maxsize=1024)
+def _is_header(name: str) -> bool:
+    """Whether a property is a header, and not something that JMS, a broker or this module says."""
+    return not _OWN.fullmatch(name) and (name == "JMSXGroupID" or not name.startswith("JMS"))
+
+
 def _can_be_property(name: object, value: object) -> bool:
     """Whether a header comes back just as it is when it travels as a property of JMS, at any broker."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or _OWN.fullmatch(name) or is_reserved(name):
+    if not isinstance(name, str) or not _can_be_name(name):
         return False
     if type(value) is str:
         return len(value) <= _TEXT_MAX and value.isprintable()
@@ -195,6 +204,8 @@ def _plain_items(items: Iterable[tuple[str, Stored]]) -> dict[str, Any]:
 
 def _plain(value: Stored) -> Any:
     """Return a value of JMS without its type in Java."""
+    if type(value) is str:
+        return value
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)

@@ -184,7 +184,9 @@ class Link:
             if not waits:
                 return consumer.poll()
             delivery = consumer.poll_or_wait()
-        if delivery is None and is_shared:
+        if delivery is not None:
+            self._interested.pop(consumer, None)  # which has ended by itself
+        elif is_shared:
             self._interested[consumer] = None
         return delivery
 
