@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from celery import Celery, group
 from kombu import Connection
 
+from pyjms import ConnectionFactory, Session, TextMessage
 from tests.pyjms.kombu import application
 from tests.pyjms.kombu.workers import worker
 from tests.pyjms.spark.served import ServedBroker
@@ -95,6 +97,23 @@ def test_remote_control_and_events(app: Celery) -> None:
     broker = inspect.stats()["one@test"]["broker"]
     assert broker["transport"] == "pyjms"
     assert inspect.active_queues()["one@test"][0]["name"] == "work"
+
+
+def test_a_jms_program_starts_a_task(app: Celery, broker: ServedBroker) -> None:
+    """As the how-to says that a program in Java can."""
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        connection.start()
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        task = session.create_text_message("[[1, 2], {}, {}]")
+        task.set_string_property("content_type", "application/json")
+        task.set_string_property("task", "tests.pyjms.kombu.application.add")
+        task.set_string_property("id", "7")
+        task.jms_correlation_id = "7"
+        task.jms_reply_to = results = session.create_queue("results-for-java")
+        session.create_producer(session.create_queue("work")).send(task)
+        result = session.create_consumer(results).receive(LONG_S * 1000)
+    assert isinstance(result, TextMessage)
+    assert json.loads(result.text or "") | {"status": "SUCCESS", "result": 3} == json.loads(result.text or "")
 
 
 def test_a_task_comes_again_from_a_worker_that_was_killed(app: Celery, url: str, tmp_path: Path) -> None:
