@@ -29,6 +29,7 @@ _TYPE: Final = "content_type"
 _ENCODING: Final = "content_encoding"
 _OWN: Final = re.compile(rf"{_REST}(_\d+)?|{ROUTING_KEY}|{_TYPE}|{_ENCODING}")
 _NAME: Final = re.compile(r"(?!JMS)[A-Za-z_$][A-Za-z0-9_$]{0,63}|JMSXGroupID")
+_SECTIONS: Final = ("headers", "properties", "delivery_info")
 _TEXT_MAX: Final = 1000
 """The longest text, in characters, that is a property of its own."""
 _PART_MAX: Final = 4000
@@ -75,7 +76,7 @@ class Outgoing:
             if message.get(key) is not None:
                 self._properties[name] = str(message[key])
         info = {**(properties.pop("delivery_info", None) or {}), "exchange": exchange, "routing_key": routing_key}
-        text = dumps({"headers": rest, "properties": properties, "delivery_info": info})
+        text = dumps(dict(zip(_SECTIONS, (rest, properties, info), strict=True)))
         for number, start in enumerate(range(0, len(text), _PART_MAX)):
             self._properties[f"{_REST}_{number}" if number else _REST] = text[start : start + _PART_MAX]
 
@@ -104,8 +105,8 @@ def parts_of(delivery: Delivery, queue: str) -> Parts:
     found = envelope.properties
     body, content_type, content_encoding = _body_of(envelope)
     rest: Mapping[str, Any] = {}
-    if _REST in found:  # kombu's, and it has a content type or none
-        rest, content_type, content_encoding = _rest_of(found), None, None
+    if (written := _rest_of(found)) is not None:  # kombu's, and it has a content type or none
+        rest, content_type, content_encoding = written, None, None
     headers = {name: _plain(value) for name, value in found.items() if _is_header(name)}
     properties = {"priority": envelope.priority, "delivery_mode": envelope.delivery_mode, **rest.get("properties", {})}
     if isinstance(envelope.correlation_id, str):
@@ -177,12 +178,19 @@ def _time_to_live_of(properties: Mapping[str, Any]) -> int | None:
         raise ValueError(f"{given!r} is no expiration: it is a number of milliseconds") from error
 
 
-def _rest_of(found: Mapping[str, Stored]) -> Mapping[str, Any]:
+def _rest_of(found: Mapping[str, Stored]) -> Mapping[str, Any] | None:
+    """Return what was written as JSON; None: there is none, or it was written by somebody else, who may have written anything."""
+    if _REST not in found:
+        return None
     texts = [found[_REST]]
     while (part := found.get(f"{_REST}_{len(texts)}")) is not None:
         texts.append(part)
-    rest: Mapping[str, Any] = loads("".join(map(str, texts)))
-    return rest
+    try:
+        rest = loads("".join(map(str, texts)))
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return None
+    is_ours = isinstance(rest, dict) and all(isinstance(rest.get(name), dict) for name in _SECTIONS)
+    return rest if is_ours else None
 
 
 def _body_of(envelope: Envelope) -> tuple[bytes, str | None, str | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -82,10 +83,7 @@ class Link:
         self, url: ProviderUrl, user_name: str | None, password: str | None, defaults: Mapping[str, str]
     ) -> ProviderConnection:
         if _homes.get((url.scheme, url.host), self.process) != self.process:
-            raise UrlError(
-                f"{self._place} lives in the process that this one was forked from, and nobody else reaches it: "
-                "have the worker use --pool=threads or --pool=solo, or a broker that is served, as stomp://127.0.0.1:61613"
-            )
+            raise self._elsewhere()
         provider = find_provider(url.scheme)
         request = ConnectRequest(
             url=replace(url, options=MappingProxyType({**defaults, **url.options})),
@@ -99,11 +97,25 @@ class Link:
         except UrlError:  # it does not know the options, or there are others that are wrong
             connection = provider.connect(replace(request, url=url), self)
         try:
+            if Capability.EMBEDDED_BROKER in connection.capabilities:
+                self._check_is_no_pool()
             connection.start()
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _check_is_no_pool(self) -> None:
+        """Raise `UrlError` in one of the processes of a Celery worker's pool, which are forked before anybody connects."""
+        billiard = sys.modules.get("billiard")
+        if billiard is not None and billiard.current_process().name != "MainProcess":
+            raise self._elsewhere()
+
+    def _elsewhere(self) -> UrlError:
+        return UrlError(
+            f"{self._place} lives in the process that this one was forked from, and nobody else reaches it: "
+            "have the worker use --pool=threads or --pool=solo, or a broker that is served, as stomp://127.0.0.1:61613"
+        )
 
     @property
     def connection(self) -> ProviderConnection:

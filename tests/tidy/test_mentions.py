@@ -41,6 +41,8 @@ FOREIGN = {
     *("AnyIO", "InheritableThread", "auto_content_length", "http_host", "mapInArrow", "proxy_set_header"),
     *("AbstractConfiguredObject", "VirtualHostNode", "managesChildren"),  # Broker-J's
     *("Boolean.valueOf", "CountDownLatch", "DataOutput", "runnable", "synchronized", "void"),  # Java's
+    *("broker_heartbeat", "broker_password", "broker_transport", "broker_user"),  # Celery's and kombu's
+    *("Broadcast", "control_queue_durable", "eta", "event_queue_durable", "sqla", "task_queues"),
     *("Hashtable", "PROVIDER_URL", "RuntimeException", "hashCode", "initCause", "println"),
 }
 # What stands for a value, or is a part of a name.

@@ -10,11 +10,10 @@ from kombu import Connection, Consumer, Exchange, Queue
 from kombu.message import Message
 
 from tests.brokers.running import ActiveMq
-from tests.pyjms.kombu import application
-from tests.pyjms.kombu.workers import worker
+from tests.pyjms.kombu.workers import client, task, worker
 
 LONG_S = 30
-pytestmark = [pytest.mark.needs_broker("activemq"), pytest.mark.xdist_group("celery")]
+pytestmark = [pytest.mark.needs_broker("activemq"), pytest.mark.xdist_group("celery-activemq")]
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +76,13 @@ def test_each_message_is_settled_by_itself(url: str) -> None:
 
 
 def test_a_worker_outlives_the_broker(url: str, broker: ActiveMq, tmp_path: Path) -> None:
-    application.app.conf.broker_url = url
-    application.app.set_current()
     log = tmp_path / "log"
-    with worker(url, log):
-        assert application.add.delay(1, 2).get(timeout=LONG_S) == 3
-        inspect = application.app.control.inspect(destination=["one@test"], timeout=LONG_S)
+    with worker(url, log), client(url) as app:
+        inspect = app.control.inspect(destination=["one@test"], timeout=LONG_S)
+        assert task(app, "add", 1, 2).delay().get(timeout=LONG_S) == 3
         assert inspect.ping() == {"one@test": {"ok": "pong"}}
         broker.kill()
         broker.start()
-        assert application.add.delay(3, 4).get(timeout=LONG_S) == 7
+        assert task(app, "add", 3, 4).delay().get(timeout=LONG_S) == 7
         assert inspect.ping() == {"one@test": {"ok": "pong"}}
     assert "Connection to broker lost" in log.read_text()
-    application.app.close()

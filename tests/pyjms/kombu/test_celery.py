@@ -16,8 +16,7 @@ from celery import Celery, group
 from kombu import Connection
 
 from pyjms import ConnectionFactory, Session, TextMessage
-from tests.pyjms.kombu import application
-from tests.pyjms.kombu.workers import worker
+from tests.pyjms.kombu.workers import APPLICATION, client, task, worker
 from tests.pyjms.spark.served import ServedBroker
 
 LONG_S = 30
@@ -48,11 +47,10 @@ def one(url: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture(scope="module")
 def app(url: str, one: subprocess.Popen[bytes]) -> Iterator[Celery]:
-    """The application as its clients have it; its worker runs."""
-    application.app.conf.broker_url = url
-    application.app.set_current()
-    yield application.app
-    application.app.close()
+    """A client's; its worker runs."""
+    with client(url) as app:
+        result_of(task(app, "add", 1, 2).delay())  # a worker that does tasks hears remote control, too
+        yield app
 
 
 def result_of(result: Any) -> Any:
@@ -60,26 +58,28 @@ def result_of(result: Any) -> Any:
 
 
 def test_a_task_runs_and_its_result_comes_back(app: Celery) -> None:
-    assert result_of(application.add.delay(1, 2)) == 3
+    assert result_of(task(app, "add", 1, 2).delay()) == 3
 
 
 def test_an_error_comes_back(app: Celery) -> None:
     with pytest.raises(ValueError, match="no beans"):
-        result_of(application.fail.delay("no beans"))
+        result_of(task(app, "fail", "no beans").delay())
 
 
 def test_a_task_that_asks_for_it_is_tried_again(app: Celery) -> None:
-    assert result_of(application.twice.delay()) == 1
+    assert result_of(task(app, "twice").delay()) == 1
 
 
 def test_a_task_waits_for_its_time(app: Celery) -> None:
     begun = time.perf_counter()
-    assert result_of(application.add.apply_async((1, 2), countdown=0.5)) == 3
+    assert result_of(task(app, "add", 1, 2).apply_async(countdown=0.5)) == 3
     assert time.perf_counter() - begun >= 0.5
 
 
 def test_groups(app: Celery) -> None:
-    assert result_of(group(application.add.s(each, each) for each in range(50))()) == [2 * each for each in range(50)]
+    assert result_of(group((task(app, "add", each, each) for each in range(50)), app=app)()) == [
+        2 * each for each in range(50)
+    ]
 
 
 def test_remote_control_and_events(app: Celery) -> None:
@@ -90,7 +90,7 @@ def test_remote_control_and_events(app: Celery) -> None:
         with receiver.consumer_context(wakeup=False) as (connection, _, _):
             app.control.enable_events(destination=["one@test"], reply=True, timeout=LONG_S, limit=1)
             assert inspect.ping() == {"one@test": {"ok": "pong"}}
-            application.add.delay(1, 2).get(timeout=LONG_S)
+            task(app, "add", 1, 2).delay().get(timeout=LONG_S)
             while "task-succeeded" not in seen:
                 connection.drain_events(timeout=LONG_S)
     assert "task-received" in seen
@@ -104,13 +104,13 @@ def test_a_jms_program_starts_a_task(app: Celery, broker: ServedBroker) -> None:
     with ConnectionFactory(broker.url).create_connection() as connection:
         connection.start()
         session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
-        task = session.create_text_message("[[1, 2], {}, {}]")
-        task.set_string_property("content_type", "application/json")
-        task.set_string_property("task", "tests.pyjms.kombu.application.add")
-        task.set_string_property("id", "7")
-        task.jms_correlation_id = "7"
-        task.jms_reply_to = results = session.create_queue("results-for-java")
-        session.create_producer(session.create_queue("work")).send(task)
+        message = session.create_text_message("[[1, 2], {}, {}]")
+        message.set_string_property("content_type", "application/json")
+        message.set_string_property("task", f"{APPLICATION}.add")
+        message.set_string_property("id", "7")
+        message.jms_correlation_id = "7"
+        message.jms_reply_to = results = session.create_queue("results-for-java")
+        session.create_producer(session.create_queue("work")).send(message)
         result = session.create_consumer(results).receive(LONG_S * 1000)
     assert isinstance(result, TextMessage)
     assert json.loads(result.text or "") | {"status": "SUCCESS", "result": 3} == json.loads(result.text or "")
@@ -119,9 +119,9 @@ def test_a_jms_program_starts_a_task(app: Celery, broker: ServedBroker) -> None:
 def test_a_task_comes_again_from_a_worker_that_was_killed(app: Celery, url: str, tmp_path: Path) -> None:
     with (
         Connection(url) as connection,
-        worker(url, tmp_path / "doomed", "--pool=solo", "-Qdoomed", name="two") as doomed,
+        worker(url, tmp_path / "doomed", queue="doomed", name="two") as doomed,
     ):
-        result = application.hold.apply_async(queue="doomed")
+        result = task(app, "hold").apply_async(queue="doomed")
         begun = connection.SimpleQueue("begun")
         message = begun.get(timeout=LONG_S)
         message.ack()
@@ -134,15 +134,15 @@ def test_a_task_comes_again_from_a_worker_that_was_killed(app: Celery, url: str,
 
 
 def test_a_worker_outlives_its_broker(app: Celery, broker: ServedBroker, log: Path) -> None:
-    assert result_of(application.add.delay(1, 2)) == 3
+    assert result_of(task(app, "add", 1, 2).delay()) == 3
     broker.kill()
     broker.start()
-    assert result_of(application.add.delay(3, 4)) == 7
+    assert result_of(task(app, "add", 3, 4).delay()) == 7
     assert app.control.inspect(destination=["one@test"], timeout=LONG_S).ping() == {"one@test": {"ok": "pong"}}
     assert "Connection to broker lost" in log.read_text()
 
 
 def test_a_worker_with_processes(app: Celery, url: str, tmp_path: Path) -> None:
-    with worker(url, tmp_path / "log", "--pool=prefork", "--concurrency=2", "-Qforked", name="three"):
-        tasks = [application.add.apply_async((each, each), queue="forked") for each in range(20)]
+    with worker(url, tmp_path / "log", "--pool=prefork", "--concurrency=2", queue="forked", name="three"):
+        tasks = [task(app, "add", each, each).apply_async(queue="forked") for each in range(20)]
         assert [result_of(each) for each in tasks] == [2 * each for each in range(20)]

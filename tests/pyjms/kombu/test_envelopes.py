@@ -12,7 +12,7 @@ from kombu import Connection
 from pyjms import BytesMessage, ConnectionFactory, Session, TextMessage
 from pyjms.kombu.envelopes import ROUTING_KEY, Outgoing, Parts, parts_of
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import Address, AddressKind, Envelope, MessageId
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 
 QUEUE = Address(AddressKind.QUEUE, "orders")
 TOPIC = Address(AddressKind.TOPIC, "news")
@@ -97,6 +97,29 @@ def test_no_property_is_more_than_any_broker_takes(headers: Any) -> None:
     properties = sent(outgoing(headers={**headers, "long": ":" * 30_000})).properties
     for name, value in properties.items():
         assert len(f"{name}:{value!s}".replace("\\", "\\\\").replace(":", "\\c").encode()) < 10 * 1024
+
+
+@given(
+    written=st.sampled_from(
+        [
+            "no JSON",
+            "[" * 5_000,
+            "{}",
+            "[]",
+            '{"headers": 1, "properties": {}, "delivery_info": {}}',
+            '{"__type__": "datetime", "__value__": 5}',
+            '{"__type__": "decimal", "__value__": "x"}',
+            '{"__type__": "uuid", "__value__": {}}',
+        ]
+    )
+    | texts
+)
+def test_what_others_have_written_where_we_write_does_no_harm(written: str) -> None:
+    envelope = Envelope(
+        QUEUE, None, 0, 0, 2, 4, None, None, None, {"kombu": written, "cups": 2}, BodyKind.TEXT, "espresso"
+    )
+    parts = received(envelope)
+    assert (parts.body, parts.content_type, parts.headers) == (b"espresso", "text/plain", {"cups": 2})
 
 
 def test_a_plain_header_is_a_property_of_its_own() -> None:

@@ -7,8 +7,9 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from threading import Event, Thread
-from typing import NoReturn
+from typing import Any, NoReturn
 
+import billiard
 import pytest
 from kombu import Connection, Consumer, Queue
 from kombu.exceptions import OperationalError
@@ -114,10 +115,9 @@ def test_who_is_refused_does_not_try_again(probe: Probe) -> None:
 
 def test_nobody_there() -> None:
     connection = Connection(f"pyjms+stomp://127.0.0.1:{free_port()}")
-    with pytest.raises(OperationalError, match="see whether the broker runs"):
+    with pytest.raises(OperationalError, match="see whether the broker runs") as raised:
         connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
-    with pytest.raises(ResourceError):
-        connection.connect()
+    assert isinstance(raised.value.__cause__, ResourceError)
     assert issubclass(ResourceError, connection.connection_errors)
 
 
@@ -260,6 +260,25 @@ def test_a_broker_of_one_process_is_refused_in_a_child(connection: Connection, h
     told = in_a_child(lambda: Connection(f"pyjms+vm://{host}").connect())
     assert told.startswith(f"UrlError: vm://{host} lives in the process that this one was forked from")
     assert "--pool=threads" in told
+
+
+def test_a_broker_of_one_process_is_refused_in_a_worker_s_pool() -> None:
+    """Its processes are forked before the worker connects."""
+
+    def run(told: Any) -> None:
+        try:
+            Connection("pyjms+vm://nobody-s").connect()
+        except UrlError as error:
+            told.send(str(error))
+
+    receives, sends = billiard.Pipe(duplex=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = billiard.get_context("fork").Process(target=run, args=(sends,))
+        child.start()
+    child.join(LONG_S)
+    assert receives.poll(0)
+    assert "--pool=threads" in receives.recv()
 
 
 def test_a_child_leaves_its_parent_s_connection_alone() -> None:

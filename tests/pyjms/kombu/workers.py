@@ -1,4 +1,4 @@
-"""Celery's workers, each in a process of its own."""
+"""Celery's workers, each in a process of its own, and their clients."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from celery import Celery
+from celery.canvas import Signature
 
 from tests.tidy.source import ROOT
 
-__all__ = ["worker"]
+__all__ = ["APPLICATION", "client", "task", "worker"]
 
+APPLICATION = "tests.pyjms.kombu.application"
 _LONG_S = 20
 
 
 @contextmanager
-def worker(url: str, log: Path, *options: str, name: str = "one") -> Iterator[subprocess.Popen[bytes]]:
-    """Run a worker, and have it end in order."""
-    command = [sys.executable, "-m", "celery", "-A", "tests.pyjms.kombu.application", "worker", "--loglevel=INFO"]
+def worker(
+    url: str, log: Path, *options: str, name: str = "one", queue: str = "work"
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker. In the end it is killed, as ending in order takes seconds; but one with a pool, whose processes would stay."""
+    command = [sys.executable, "-m", "celery", "-A", APPLICATION, "worker", "--loglevel=INFO"]
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [*command, f"--hostname={name}@test", *(options or ("--pool=solo",))],
+            [*command, f"--hostname={name}@test", f"--queues={queue}", *(options or ("--pool=solo",))],
             env={**os.environ, "PYJMS_KOMBU_URL": url},
             cwd=ROOT,
             stdout=output,
@@ -35,5 +42,21 @@ def worker(url: str, log: Path, *options: str, name: str = "one") -> Iterator[su
             process.wait()
             sys.stderr.write(log.read_text(errors="replace"))
             raise
-        process.terminate()
+        if options:
+            process.terminate()
+        else:
+            process.kill()
         process.wait(_LONG_S)
+
+
+@contextmanager
+def client(url: str) -> Iterator[Celery]:
+    """Make an application that sends tasks to the workers."""
+    with Celery("client", broker=url, backend="rpc://", set_as_current=False) as app:
+        app.conf.task_default_queue = "work"
+        yield app
+
+
+def task(app: Celery, name: str, *arguments: Any) -> Signature:
+    """Return a task of the workers."""
+    return app.signature(f"{APPLICATION}.{name}", arguments)
