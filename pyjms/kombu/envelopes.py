@@ -147,14 +147,14 @@ def _can_be_property(name: object, value: object) -> bool:
     if not isinstance(name, str) or not _can_be_name(name):
         return False
     if type(value) is str:
-        return len(value) <= _TEXT_MAX and value.isprintable()
+        return len(value) <= _TEXT_MAX
     return type(value) is bool or (type(value) is int and -(2**31) <= value < 2**31 and name != "JMSXGroupID")
 
 
 def _taken_text(properties: dict[str, Any], name: str) -> str | None:
     """Take a property out that a header of JMS can have."""
     value = properties.get(name)
-    if type(value) is str and value and value.isprintable() and len(value) <= _TEXT_MAX:
+    if type(value) is str and value and len(value) <= _TEXT_MAX:
         return str(properties.pop(name))
     return None
 

@@ -49,7 +49,7 @@ class Unsettled:
 
     def take_up_to(self, tag: int) -> Sequence[Delivery]:
         """Take out all up to this tag, in the order in which they came."""
-        taken = (self._held.pop(each, None) for each in sorted(self._held.copy()) if each <= tag)
+        taken = (self._held.pop(each, None) for each in self._held.copy() if each <= tag)
         return [delivery for delivery in taken if delivery is not None]
 
     def take_all(self) -> Sequence[Delivery]:

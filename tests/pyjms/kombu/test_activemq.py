@@ -31,7 +31,14 @@ def url(broker: ActiveMq) -> str:
 
 
 def test_messages_come_as_they_were_sent(url: str) -> None:
-    headers = {"task": "shop.pay", "x-y": [1, None, {"a": 0.5}], "long": "€:\n" * 20_000, "": True, "n": 2**40}
+    headers = {
+        "task": "shop.pay",
+        "x-y": [1, None, {"a": 0.5}],
+        "long": "€:\n" * 20_000,
+        "": True,
+        "n": 2**40,
+        "odd": "\0:\n\\\r\ud800",
+    }
     with Connection(url) as connection:
         queue = connection.default_channel
         for body, encoding in (("crème\0", "utf-8"), (b"\0\xff" * 10_000, "binary")):
@@ -41,7 +48,7 @@ def test_messages_come_as_they_were_sent(url: str) -> None:
                 content_type="application/x",
                 content_encoding=encoding,
                 headers=headers,
-                correlation_id="c",
+                correlation_id="\0c:\n",
                 reply_to="answers",
                 priority=7,
                 expiration=60,
@@ -49,7 +56,7 @@ def test_messages_come_as_they_were_sent(url: str) -> None:
             message = queue.basic_get("plain", no_ack=True)
             assert message.body == (body.encode() if isinstance(body, str) else body)
             assert message.headers == headers
-            expected = {"correlation_id": "c", "reply_to": "answers", "priority": 7, "expiration": "60000"}
+            expected = {"correlation_id": "\0c:\n", "reply_to": "answers", "priority": 7, "expiration": "60000"}
             assert message.properties.items() >= expected.items()
 
 

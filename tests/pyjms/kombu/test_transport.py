@@ -196,6 +196,42 @@ def test_a_publisher_that_retries_is_connected_anew(connection: Connection, host
     assert connection.default_channel.basic_get("orders").decode() == 2
 
 
+# What a broker on the network has sent ahead
+
+
+@pytest.fixture
+def two() -> Iterator[tuple[Connection, Connection]]:
+    """Two connections to a broker on the network."""
+    with anonymous_broker() as broker:
+        url = f"pyjms+stomp://127.0.0.1:{port_of(broker)}"
+        with Connection(url) as first, Connection(url) as second:
+            yield first, second
+
+
+def test_who_waits_no_more_is_sent_nothing(two: tuple[Connection, Connection]) -> None:
+    busy, idle = two
+    consume(busy)
+    with pytest.raises(TimeoutError):
+        busy.drain_events(timeout=0.05)
+    got = consume(idle)
+    idle.Producer().publish(1, routing_key="orders")
+    idle.drain_events(timeout=LONG_S)
+    assert got == [1]
+
+
+def test_who_has_no_room_lets_others_have_what_was_sent_ahead(two: tuple[Connection, Connection]) -> None:
+    busy, idle = two
+    for number in (1, 2):
+        idle.Producer().publish(number, routing_key="orders")
+    channel = busy.channel()
+    channel.basic_qos(0, 1, False)
+    Consumer(channel, [Queue("orders")], on_message=lambda message: None).consume()
+    busy.drain_events(timeout=LONG_S)
+    got = consume(idle)
+    idle.drain_events(timeout=LONG_S)
+    assert got == [2]
+
+
 # Threads and processes
 
 
@@ -284,7 +320,7 @@ def test_a_broker_of_one_process_is_refused_in_a_worker_s_pool() -> None:
 def test_a_child_leaves_its_parent_s_connection_alone() -> None:
     with anonymous_broker() as broker, Connection(f"pyjms+stomp://127.0.0.1:{port_of(broker)}") as connection:
         got = consume(connection)
-        connection.Producer().publish(1, routing_key="orders")
         assert in_a_child(connection.collect) == "done"
+        connection.Producer().publish(1, routing_key="orders")
         connection.drain_events(timeout=LONG_S)
         assert got == [1]
