@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
@@ -86,14 +85,6 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
             link.close()
         for channel in list(self.channels):
             channel.close()
-
-    def _collect(self, connection: object) -> None:
-        """End the connection, after an error. A child forgets its parent's."""
-        if self._link is not None and self._link.process != os.getpid():
-            self._link = None
-            self.channels.clear()
-        else:
-            self.close_connection(connection)
 
     def qos_semantics_matches_spec(self, connection: object) -> bool:
         """Say that a prefetch count holds for the whole channel, and at once for consumers that are there: Celery changes it for them."""
