@@ -238,7 +238,7 @@ class ProfileDialogue(Dialogue):
         if session.joins(verb.ids):
             return None
         numbers = list(verb.ids)
-        act = Act(frame, lambda: session.acknowledge(tuple(numbers)), True, is_brief)
+        act = Act(frame, lambda: session.acknowledge(tuple(numbers), is_told=False), True, is_brief)
         session.late = act, numbers
         return act
 

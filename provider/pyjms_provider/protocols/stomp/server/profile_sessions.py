@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyjms.spi.errors import RolledBackError
+from pyjms.spi.errors import ProviderError, RolledBackError, TooLateError
 from pyjms_provider.protocols.stomp.delivery_ids import named
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
-    from pyjms.spi.errors import ProviderError
     from pyjms.spi.provider import ProviderSession
     from pyjms.spi.replay import StageName
     from pyjms.spi.xid import Xid
@@ -82,16 +81,31 @@ class ServedSession:
 
     def take(self, ids: DeliveryIds) -> list[Delivery]:
         """Take deliveries out of what is unsettled, in the order of `ids`; those that are not there are passed over."""
+        return list(self._take(ids).values())
+
+    def _take(self, ids: DeliveryIds) -> dict[int, Delivery]:
+        """Do as `take`, and return them by number."""
         if len(ids) == 1 and len(ids[0]) == 1:
             delivery = self.unsettled.pop(ids[0][0], None)
-            return [] if delivery is None else [delivery]
-        found = [self.unsettled.pop(number, None) for number in self._known(ids)]
-        return [delivery for delivery in found if delivery is not None]  # as in `_named`
+            return {} if delivery is None else {ids[0][0]: delivery}
+        found = ((number, self.unsettled.pop(number, None)) for number in self._known(ids))
+        return {number: delivery for number, delivery in found if delivery is not None}  # as in `_named`
 
-    def acknowledge(self, ids: DeliveryIds) -> None:
-        """Settle them; in a transaction or branch they stay the session's until it ends. Raises as the SPI does."""
+    def acknowledge(self, ids: DeliveryIds, *, is_told: bool = True) -> None:
+        """Settle them; in a transaction or branch they stay the session's until it ends. Raises as the SPI does.
+
+        `is_told`: the client hears of it if that fails, and may ask again, or give them back.
+        """
         if not self.is_in_unit:
-            self.session.acknowledge(self.take(ids))
+            taken = self._take(ids)
+            try:
+                self.session.acknowledge(list(taken.values()))
+            except TooLateError:
+                raise  # they come again: there is nothing more to be said of these deliveries
+            except ProviderError:
+                if is_told:
+                    self.unsettled.update(taken)
+                raise
             return
         found = self._named(ids)
         self.session.acknowledge(list(found.values()))

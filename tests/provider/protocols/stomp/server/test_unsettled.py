@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import InDoubtError, ResourceError, TooLateError
+from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.stored_delivery import LARGE, StoredDelivery
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -15,8 +19,8 @@ from pyjms_provider.protocols.stomp.packed import unpack_deliveries
 from pyjms_provider.protocols.stomp.profile import from_frame
 from pyjms_provider.stores.codec import decode_plain
 from tests.provider.helpers import make_envelope
-from tests.provider.protocols.stomp.server.bench import Bench, Client
-from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient
+from tests.provider.protocols.stomp.server.bench import Bench, Client, bench_on
+from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ids, ready
 
 MARK = "not settled: "
 TEXTS = [f"{MARK}{number}{body}" for number, body in enumerate(("", "x" * LARGE, "", "y" * LARGE))]
@@ -25,6 +29,13 @@ TEXTS = [f"{MARK}{number}{body}" for number, body in enumerate(("", "x" * LARGE,
 @pytest.fixture
 def bench(bench_of_each_store: Bench) -> Bench:
     return bench_of_each_store
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Iterator[Bench]:
+    bench = bench_on(tmp_path)
+    yield bench
+    bench.close()
 
 
 def held() -> int:
@@ -109,3 +120,69 @@ def test_those_of_other_clients_are_held_so_too(bench: Bench, mode: str) -> None
     reader.session()
     reader.consume()
     assert received(reader) == {}
+
+
+def lose_answers(bench: Bench, monkeypatch: pytest.MonkeyPatch, *, is_made: bool) -> None:
+    """Have nobody answer a removal: the first one is made or not, and no more come to the store."""
+    keeper = bench.broker.virtual_host.keeper
+    assert keeper is not None
+    write: Callable[..., None] = keeper.journal.write
+    lost: list[Changes] = []
+
+    def lose(changes: Changes, *, force: bool) -> None:
+        if lost:
+            raise ResourceError("nobody answers")
+        lost.append(changes)
+        if is_made:
+            write(changes, force=force)
+        raise InDoubtError("the connection to the database broke during the commit")
+
+    monkeypatch.setattr(keeper.journal, "write", lose)
+
+
+@pytest.mark.parametrize("is_made", [True, False], ids=["made", "not made"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_an_acknowledgement_in_doubt_that_is_asked_for_again_is_in_doubt_until_it_is_made(
+    stored: Bench, number: int, *, is_made: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one was answered as if it had settled them, and they came again."""
+    client = ready(stored)
+    for each in range(number):
+        client.send(make_envelope(str(each), persistent=True))
+    came = client.messages()
+    assert len(came) == number
+    acknowledge = verbs.Acknowledge(session="a", ids=ids(*came))
+    with monkeypatch.context() as patched:
+        lose_answers(stored, patched, is_made=is_made)
+        for _ in range(3):
+            with pytest.raises(InDoubtError) as told:
+                client.do(acknowledge)
+            assert not isinstance(told.value, TooLateError)
+    client.do(acknowledge)
+    client.do(acknowledge)
+    client.do(verbs.CloseSession(session="a"))
+    assert ready(stored).texts() == []
+
+
+def test_what_comes_again_is_not_said_to_be_settled(stored: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = ready(stored)
+    client.send(make_envelope("it comes again", persistent=True))
+    (came,) = client.messages()
+    acknowledge = verbs.Acknowledge(session="a", ids=ids(came))
+    keeper = stored.broker.virtual_host.keeper
+    assert keeper is not None
+
+    write: Callable[..., None] = keeper.journal.write
+
+    def refuse(changes: Changes, *, force: bool) -> None:
+        if changes.removals:
+            raise ResourceError("the disk is full")
+        write(changes, force=force)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(keeper.journal, "write", refuse)
+        with pytest.raises(ResourceError, match="the disk is full"):
+            client.do(acknowledge)
+    with pytest.raises(TooLateError):
+        client.do(acknowledge)
+    assert client.texts() == ["it comes again"]
