@@ -338,6 +338,14 @@ class Journal(ABC):
     """Whether no other broker can hold it now, as far as is known. While that is not so, nothing that is kept may be handed out
     before a write, or `confirm`, has succeeded."""
 
+    failed_writes: int = 0
+    """How many writes were refused, or not answered."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no message can be kept now, as far as is known; None: nothing is known to be in the way. Any thread; does not wait."""
+        return None
+
     @property
     def is_reliable(self) -> bool:
         """Whether what it keeps survives the process (JBoss Messaging Core §4)."""

@@ -33,7 +33,7 @@ from pyjms_provider.model.queue_attributes import PolicyPattern, policy_reaches,
 from pyjms_provider.model.queue_source import QueueSource
 from pyjms_provider.model.showing import Showing
 from pyjms_provider.model.startable import Stoppable
-from pyjms_provider.model.statistics import statistic
+from pyjms_provider.model.statistics import StatisticKind, statistic
 from pyjms_provider.model.store_url import with_password
 from pyjms_provider.model.stories import StoryAttributes, StoryTelling, story_settings
 from pyjms_provider.model.watched import PastView, Since, past_view
@@ -43,6 +43,7 @@ from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy, StoreS
 
 if TYPE_CHECKING:
     from pyjms.spi.errors import ProviderError
+    from pyjms_provider.core.journal import Journal
     from pyjms_provider.model.children import ChildSource
     from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
     from pyjms_provider.model.managed import ManagedObject
@@ -391,6 +392,32 @@ class VirtualHost(StoryTelling, Stoppable):
     def alert_count(self) -> int:
         """How many queues have alerts now."""
         return 0 if self._broker is None else len(self.watch.book.holding)
+
+    @statistic("Whether PERSISTENT messages can be kept now, as far as is known; without a store: always.")
+    def takes_messages(self) -> bool:
+        """Whether it runs, and nothing is known to be in the way of its store."""
+        return self._broker is not None and self._trouble is None
+
+    @statistic("Why PERSISTENT messages cannot be kept now; none: nothing is known to be in the way.")
+    def store_trouble(self) -> str | None:
+        """Why not."""
+        return self._trouble
+
+    @statistic("Writes that its store refused, or did not answer.", unit="writes", kind=StatisticKind.COUNTER)
+    def failed_writes(self) -> int:
+        """How many were, since it was started."""
+        journal = self._journal
+        return 0 if journal is None else journal.failed_writes
+
+    @property
+    def _journal(self) -> Journal | None:
+        keeper = None if self._broker is None else self._broker.virtual_host.keeper
+        return None if keeper is None else keeper.journal
+
+    @property
+    def _trouble(self) -> str | None:
+        journal = self._journal
+        return None if journal is None else journal.trouble
 
     @statistic("How many reader groups there are.", unit="groups")
     def reader_group_count(self) -> int:

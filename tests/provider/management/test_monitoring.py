@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from pyjms.spi.errors import ResourceError
 from pyjms_provider.management.rest.app import RestSettings
 from pyjms_provider.management.steady_sums import SteadySums
+from pyjms_provider.model.virtual_host import VirtualHost
+from pyjms_provider.stores.errors import StoreError
+from pyjms_provider.stores.sql.sqlite import SqliteDatabase
 from tests.provider.management.world import ROOT, Site, basic, error_of, ok
 
 ORDER = ("broker", "category", "state", "virtual_host_node", "virtual_host", "port", "queue", "route")
@@ -138,3 +147,68 @@ def test_the_broker_is_ready_when_its_hosts_and_ports_are(site: Site, ann: TestC
         assert ok(client.get("/health/live")) == {"status": "live"}
         ok(ann.post(f"{ROOT}/virtual_host/main/shop/start"))
         assert ok(client.get("/health/ready")) == {"status": "ready"}
+
+
+class Disk(NamedTuple):
+    free: int
+
+
+def test_a_store_that_takes_no_messages_for_want_of_disk_is_told_of_and_receives_go_on(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log alone told of it. The broker is ready all the same, as its clients are to make room."""
+    node = site.system.broker.create_child("virtual_host_node", {"name": "second", "type": "memory"})
+    store = {"store_url": f"sqlite:///{tmp_path}/kept.db", "keep_free_bytes": 1_000_000}
+    queue = node.create_child("virtual_host", {"name": "kept", **store}).create_child("queue", {"name": "orders"})
+    queue.invoke("publish", {"message": {"text": "order"}})
+    kept = ("second", "kept")
+
+    def told() -> tuple[float, float]:
+        text = scraped(site)
+        takes, failed = (
+            samples(text, f"pyjms_virtual_host_{name}") for name in ("takes_messages", "failed_writes_total")
+        )
+        assert (takes["main", "shop"], failed["main", "shop"]) == (1.0, 0.0), "what is in memory needs no disk"
+        return takes[kept], failed[kept]
+
+    def shown() -> object:
+        with site.client() as ann:
+            return ok(ann.get(f"{ROOT}/virtual_host/second/kept"))["store_trouble"]
+
+    assert (told(), shown()) == ((1.0, 0.0), None)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda _: Disk(999_999))
+        assert told() == (0.0, 0.0), "nobody has written meanwhile"
+        assert "less than 1 MB are left" in str(shown())
+        site.clock.advance(1000)  # type: ignore[attr-defined]  # a virtual one
+        with site.client() as ann:
+            refused = ann.post(
+                f"{ROOT}/queue/second/kept/orders/publish", json={"message": {"text": "another", "persistent": True}}
+            )
+            assert refused.status_code != 200
+            assert ann.get("/health/ready").status_code == 200
+        assert told() == (0.0, 1.0)
+        assert queue.invoke("purge", {}) == {"messages": 1}
+    assert (told(), shown()) == ((1.0, 1.0), None)
+
+
+def test_writes_that_fail_are_counted(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = site.system.broker.create_child("virtual_host_node", {"name": "second", "type": "memory"})
+    host = node.create_child("virtual_host", {"name": "kept", "store_url": f"sqlite:///{tmp_path}/kept.db"})
+    assert isinstance(host, VirtualHost)
+    host.create_child("queue", {"name": "orders"})
+
+    def fail(*_: object, **__: object) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        for way in ("add_messages", "commit"):
+            patched.setattr(SqliteDatabase, way, fail)
+        with pytest.raises(ResourceError, match="the disk is full"):
+            host.child("queue", "orders").invoke("publish", {"message": {"text": "order", "persistent": True}})
+    assert samples(scraped(site), "pyjms_virtual_host_failed_writes_total")["second", "kept"] == 1.0
+
+
+def test_a_host_that_does_not_run_takes_no_messages(site: Site) -> None:
+    site.host.invoke("stop", {})
+    assert samples(scraped(site), "pyjms_virtual_host_takes_messages") == {("main", "shop"): 0.0}

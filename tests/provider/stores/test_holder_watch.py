@@ -129,11 +129,13 @@ def test_it_is_not_held_while_the_server_is_away(postgresql: PostgresqlServer, i
     try:
         clock.look()
         assert not is_holder(idle)
+        assert "was lost" in str(idle.journal.trouble), "operators are told"
     finally:
         postgresql.start()
     clock.look()
     assert is_holder(idle)
     assert idle.told.empty()
+    assert idle.journal.trouble is None
 
 
 def test_who_looks_leaves_a_commit_alone(postgresql: PostgresqlServer, idle: Idle, clock: Looked) -> None:

@@ -78,6 +78,11 @@ class Database(ABC):
         """Refuse what somebody is about to execute by `connection` if it would take the last of the disk. Raises `StoreError`."""
 
     @property
+    def trouble(self) -> str | None:
+        """Why no message can be written now though it is held; None: nothing is known. Any thread; does not wait."""
+        return None
+
+    @property
     def is_held(self) -> bool:
         """Whether it was still held when that was looked at last. Any thread; does not wait."""
         return True

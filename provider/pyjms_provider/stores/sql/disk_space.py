@@ -35,6 +35,8 @@ class DiskSpace:
         """When somebody has looked last, by the broker's clock."""
         self.is_short = False
         """Whether messages are to be refused."""
+        self._room_within = 0
+        """How many bytes of the file were free when the disk was found short last."""
 
     def look(self, now_ms: float, cursor: sqlite3.Cursor | None) -> None:
         """See how much there is. `cursor`: of a connection to the database; None: there is none."""
@@ -49,6 +51,13 @@ class DiskSpace:
         """Look for who writes by another connection, that of `cursor`. Raises `StoreError` if messages are to be refused. Any thread."""
         if self._keep_free_bytes and self._is_short(cursor):
             raise self.error()
+
+    def is_low(self) -> bool:
+        """Return whether messages would be refused now, for who watches: nobody may have written since. Any thread."""
+        try:
+            return max(shutil.disk_usage(Path(self._path).parent).free, self._room_within) < self._keep_free_bytes
+        except OSError:
+            return False  # as below
 
     def check_room(self, size: int) -> None:
         """Look whether what is about to be written has room, of so many bytes, in the log and once more in the database. Raises `StoreError`.
@@ -73,9 +82,10 @@ class DiskSpace:
                 return free < self._keep_free_bytes
             (pages,) = cursor.execute("PRAGMA freelist_count").fetchone()
             (page_bytes,) = cursor.execute("PRAGMA page_size").fetchone()
+            self._room_within = pages * page_bytes  # what was deleted
         except (OSError, sqlite3.Error):
             return False  # whoever writes is told what is wrong
-        return bool(pages * page_bytes < self._keep_free_bytes)  # what was deleted is room within the file
+        return self._room_within < self._keep_free_bytes
 
     def error(self) -> StoreError:
         """Return why a message is refused."""

@@ -97,6 +97,14 @@ class SqlJournal(Journal):
     def is_local(self) -> bool:
         return self._database.is_local
 
+    @property
+    def trouble(self) -> str | None:
+        if self._lost is not None:
+            return self._lost.reason
+        if not self.is_held:
+            return "the connection that holds the store was lost, and is not there again"
+        return self._database.trouble
+
     def recover(self, progress: Callable[[int], None]) -> Recovery:
         database = self._database
         with database.reading(is_beginning=True) as connection:
@@ -143,7 +151,7 @@ class SqlJournal(Journal):
                         self._database.add_messages((row,))
                         return
             except (StoreError, InDoubtError) as error:
-                self._look_for_loss(error)
+                self._note_failure(error)
                 raise
             finally:
                 group.hand_on()
@@ -208,7 +216,7 @@ class SqlJournal(Journal):
         try:
             was_written = self._write_all(self._look_up(noted), members)
         except ProviderError as error:
-            self._look_for_loss(error)
+            self._note_failure(error)
             # of the look-up; a branch may be prepared anew by its old name, so none overtakes it
             for member in members:
                 member.error = error
@@ -295,9 +303,14 @@ class SqlJournal(Journal):
         try:
             write(work)
         except (StoreError, InDoubtError) as error:
-            self._look_for_loss(error)
+            self._note_failure(error)
             return error
         return None
+
+    def _note_failure(self, error: ProviderError) -> None:
+        """Count a write that failed, and look for loss."""
+        self.failed_writes += 1
+        self._look_for_loss(error)
 
     def _look_for_loss(self, error: ProviderError) -> None:
         """Write nothing more if an error says that the store is lost."""

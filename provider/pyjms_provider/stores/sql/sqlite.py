@@ -221,6 +221,10 @@ class SqliteDatabase(Database):
         """Return whether these steps add messages."""
         return any(statement in self._growing for statement, _ in steps)
 
+    @property
+    def trouble(self) -> str | None:
+        return self._space.error().reason if self._space.is_low() else None
+
     def check_space(self, connection: Connection, steps: Sequence[tuple[str, Collection[Row]]]) -> None:
         if self._grow(steps):
             lent: Any = connection.connection.driver_connection

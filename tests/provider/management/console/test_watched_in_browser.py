@@ -65,6 +65,18 @@ def test_charts_begin_with_what_the_broker_has_noted(world: World, console: Cons
     console.until(lambda: most(chart(console, "Messages")) >= 30 or None, "the messages of half an hour ago")
 
 
+def test_a_virtual_host_that_keeps_no_messages_needs_attention(
+    world: World, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console.open("#/overview")
+    console.one(".calm")
+    with monkeypatch.context() as patched:
+        patched.setattr(VirtualHost, "_trouble", "the disk is full")
+        shown = console.one(".attention li.refusing", "shop")
+        assert shown.text == "virtual host shop keeps no messages now: the disk is full"
+    console.gone(".attention li.refusing")
+
+
 def test_alerts_are_shown_where_operators_look_until_they_are_over(world: World, console: Console) -> None:
     watched = Watched(world)
     queue = world.queue("deep", alert_messages=2)

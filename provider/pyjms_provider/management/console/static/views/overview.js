@@ -75,11 +75,17 @@ function parkedItems(stores) {
     h("span", {}, " of the workflows in ", format.name(each.name), each.parked === 1 ? " waits for a person" : " wait for a person")));
 }
 
-function attention(items, queues, stores) {
-  if (items.length + queues.length === 0 && stores.every((each) => !each.parked)) return h("p", {class: "calm"}, "Everything is open and running.");
+function refusingItems(hosts) {
+  return hosts.map((each) => h("li", {class: "refusing"},
+    h("a", {href: model.linkTo("virtual_host", each.names)}, "virtual host ", format.name(each.name)),
+    h("span", {}, ` keeps no messages now: ${each.store_trouble}`)));
+}
+
+function attention(items, hosts, queues, stores) {
+  if (items.length + hosts.length + queues.length === 0 && stores.every((each) => !each.parked)) return h("p", {class: "calm"}, "Everything is open and running.");
   return h("ul", {class: "attention"}, items.map((each) => h("li", {},
     h("a", {href: model.linkTo(each.category, each.names)}, `${format.categoryName(each.category)} `, format.name(each.name)),
-    h("span", {}, ` ${each.error ?? "is in error"}`))), parkedItems(stores), alertItems(queues));
+    h("span", {}, ` ${each.error ?? "is in error"}`))), refusingItems(hosts), parkedItems(stores), alertItems(queues));
 }
 
 export async function overviewView({main, signal}) {
@@ -118,7 +124,7 @@ export async function overviewView({main, signal}) {
   async function look() {
     const [broker, found, open, letters, doubts, stores, errors] = await Promise.all([
       api.get("broker", [], {fields: "uptime_ms,version,platform,process_id"}, signal),
-      api.get("virtual_host", [], {limit: 100, fields: "name,names,state,queue_count,message_count,connection_count,alert_count"}, signal),
+      api.get("virtual_host", [], {limit: 100, fields: "name,names,state,queue_count,message_count,connection_count,alert_count,store_trouble"}, signal),
       api.get("port", [], {limit: 100, fields: "name,names,state,addresses,connection_count"}, signal),
       api.get("dead_letter", [], {limit: 1000, fields: "letters"}, signal),
       api.get("transaction", [], {limit: 1, filter: "branch_state = 'prepared'", fields: "name"}, signal),
@@ -138,8 +144,9 @@ export async function overviewView({main, signal}) {
     tiles.doubts.set(format.count(doubts.total), doubts.total > 0 ? "warn" : "");
     tiles.alerts.set(format.count(sum("alert_count")), sum("alert_count") > 0 ? "warn" : "");
     tiles.uptime.set(format.duration(broker.uptime_ms));
-    const text = JSON.stringify([errors, queues, stores.items]);
-    if (needs.dataset.shown !== text) replace(needs, attention(errors, queues, stores.items)).dataset.shown = text;
+    const refusing = found.items.filter((each) => each.store_trouble);
+    const text = JSON.stringify([errors, refusing, queues, stores.items]);
+    if (needs.dataset.shown !== text) replace(needs, attention(errors, refusing, queues, stores.items)).dataset.shown = text;
     messages.update([history.points("broker/messages")]);
     change.update([history.rates("broker/messages")]);
     connections.update([history.points("broker/connections")]);
