@@ -122,7 +122,7 @@ def run(
     audit: _Audit = None,
     log_format: _LogFormat = LogFormat.TEXT,
 ) -> None:
-    """Serve clients until SIGTERM or Ctrl-C.
+    """Serve clients until SIGTERM or Ctrl-C, or until its terminal is closed.
 
     Each listener is announced as ``listening URL`` on standard output once it accepts connections.
     """

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM for a broker that ends in order."""
+"""Ctrl-C, SIGTERM and the end of its terminal for a broker that ends in order."""
 
 from __future__ import annotations
 
@@ -15,34 +15,44 @@ __all__ = ["ending_signals", "stopped_early"]
 
 @contextmanager
 def stopped_early() -> Iterator[None]:
-    """Have SIGTERM end what goes on as Ctrl-C does, and the process with 0: it may wait for a store that another broker holds.
+    """Have SIGTERM and SIGHUP end what goes on as Ctrl-C does, and the process with 0: it may wait for a store that another broker holds.
 
     The main thread's to call. `ending_signals` within it takes its place for good.
     """
-    before = signal.signal(signal.SIGTERM, _stop)
+    before = {number: signal.signal(number, _stop) for number in _ending() if number != signal.SIGINT}
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGTERM) is _stop:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            if signal.getsignal(number) is _stop:
+                signal.signal(number, handler)
 
 
 def _stop(*_: object) -> NoReturn:
     raise SystemExit(0)
 
 
+def _ending() -> tuple[int, ...]:
+    """Return what asks a broker to end: as any command, and SIGHUP, which comes when its terminal is closed, unless it is ignored, as nohup has it."""
+    hangup: int | None = getattr(signal, "SIGHUP", None)  # which Windows does not have
+    if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN:
+        return ENDING
+    return (*ENDING, hangup)
+
+
 @contextmanager
 def ending_signals() -> Iterator[Callable[[], int]]:
-    """Give what waits for SIGTERM or Ctrl-C, and returns its number; afterwards both do nothing. The main thread's to call.
+    """Give what waits for SIGTERM, SIGHUP or Ctrl-C, and returns its number; afterwards they do nothing. The main thread's to call.
 
     No former handler is put back: the broker is closed then, and whoever asks it to end once more, as supervisors and people do,
     is not to break that off, nor to change the exit code of a process that is about to end as it was asked to.
     """
     reader, writer = socket.socketpair()
-    with reader, writer, signals_as_bytes(ENDING, writer, put_back=False):
+    numbers = _ending()
+    with reader, writer, signals_as_bytes(numbers, writer, put_back=False):
 
         def wait() -> int:
-            while (number := reader.recv(1)[0]) not in ENDING:
+            while (number := reader.recv(1)[0]) not in numbers:
                 pass
             return number
 

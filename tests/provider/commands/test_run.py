@@ -66,6 +66,15 @@ def test_who_waits_for_a_message_gets_it_after_an_orderly_restart(start_broker: 
         assert connection.state == "connected"
 
 
+def test_a_broker_whose_terminal_is_closed_ends_in_order(start_broker: Start, tmp_path: Path) -> None:
+    """It was killed, and its clients and its store were not told."""
+    store = tmp_path / "x.db"
+    broker = start_broker("--listen", "stomp://127.0.0.1:0", "--anonymous", "--store", f"sqlite:///{store}")
+    broker.announced("stomp")
+    assert broker.end(signal.SIGHUP) == 0
+    assert not store.with_name("x.db-wal").exists(), "the store was closed"
+
+
 def test_every_command_works_over_the_network(run_pyjms: Run, start_broker: Start) -> None:
     [url] = start_broker("--listen", "stomp://127.0.0.1:0", "--anonymous").announced("stomp")
     assert run_pyjms("send", url, "orders", "x", "--count", "5", "--batch", "2")[0] == 0

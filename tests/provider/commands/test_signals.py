@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C end a broker, wherever its main thread is just then."""
+"""SIGTERM, Ctrl-C and SIGHUP end a broker, wherever its main thread is just then."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(30)  # who waits for what has been missed is ne
 
 @pytest.fixture(autouse=True)
 def _former_handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -72,3 +72,23 @@ def test_sigterm_ends_what_waits_and_then_does_what_it_did() -> None:
         signal.raise_signal(signal.SIGTERM)
     assert ended.value.code == 0
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_end_of_its_terminal_ends_it_in_order() -> None:
+    with ending_signals() as wait_for_signal:
+        signal.raise_signal(signal.SIGHUP)
+        assert wait_for_signal() == signal.SIGHUP
+    with pytest.raises(SystemExit) as ended, stopped_early():
+        signal.raise_signal(signal.SIGHUP)
+    assert ended.value.code == 0
+
+
+def test_under_nohup_it_goes_on() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with stopped_early():
+        signal.raise_signal(signal.SIGHUP)
+        with ending_signals() as wait_for_signal:
+            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGTERM)
+            assert wait_for_signal() == signal.SIGTERM
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
