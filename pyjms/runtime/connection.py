@@ -443,11 +443,20 @@ def _give_up(part: _Part | None, provider_session: ProviderSession | None) -> No
 
 
 def _mode(transacted: bool, acknowledge_mode: int) -> AcknowledgeMode:
+    first: object = transacted
+    if isinstance(first, AcknowledgeMode):  # as in JMS 2.0; it would be true, and the session a transacted one
+        raise JMSException(
+            f"whether a session is transacted comes first, then its mode: create_session(False, Session.{first.name})"
+            if first
+            else "whether a session is transacted comes first: create_session(True, Session.SESSION_TRANSACTED)"
+        )
     if transacted:
         return AcknowledgeMode.SESSION_TRANSACTED  # JMS 1.1 §4.4.11: the mode is ignored
     if not isinstance(acknowledge_mode, int) or acknowledge_mode not in _MODES:
-        raise JMSException(
-            f"{acknowledge_mode!r} is no acknowledge mode of a session without transactions: use "
-            "Session.AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE or DUPS_OK_ACKNOWLEDGE"
+        wrong = (
+            "SESSION_TRANSACTED is the mode of a transacted session, create_session(True, Session.SESSION_TRANSACTED); without transactions,"
+            if acknowledge_mode == AcknowledgeMode.SESSION_TRANSACTED
+            else f"{acknowledge_mode!r} is no acknowledge mode:"
         )
+        raise JMSException(f"{wrong} use Session.AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE or DUPS_OK_ACKNOWLEDGE")
     return AcknowledgeMode(acknowledge_mode)
