@@ -66,3 +66,26 @@ def test_what_was_paged_out_is_written_once_if_the_answer_to_its_commit_is_lost(
             patched.setattr(postgresql_module, "write", fails)
             world.journal.write(Changes(messages=[without_envelope(each)]), force=True)
     assert [message for message, _ in world.reopen().ids] == [each.reference.id for each in sent]
+
+
+def test_what_was_paged_out_is_read_after_the_server_was_restarted(postgresql: PostgresqlServer, world: World) -> None:
+    """The connection that had paged it out was taken for a new one, and that it was closed for an error."""
+    sent = world.message()
+    world.page_out(sent)
+    restart(postgresql)
+    assert list(world.journal.read([sent.reference.id])) == [sent.reference.id]
+    restart(postgresql)
+    assert list(world.journal.read([sent.reference.id])) == [sent.reference.id], "by a connection that has read before"
+
+
+def test_messages_are_paged_out_after_the_server_was_restarted(postgresql: PostgresqlServer, world: World) -> None:
+    world.page_out(world.message())
+    restart(postgresql)
+    sent = world.message()
+    world.page_out(sent)
+    assert list(world.journal.read([sent.reference.id])) == [sent.reference.id]
+
+
+def restart(postgresql: PostgresqlServer) -> None:
+    postgresql.stop()
+    postgresql.start()

@@ -122,6 +122,7 @@ def make_engine(url: URL, patience: Patience) -> Engine:
             paramstyle="format",
             isolation_level="AUTOCOMMIT",
             connect_args=wanted,
+            pool_pre_ping=True,  # who takes one from the pool believes that it is there
             **POOL_OPTIONS,
         )
     except (ArgumentError, SQLAlchemyError) as error:
