@@ -23,6 +23,17 @@ MISSING = (
     "its programs initdb and pg_ctl on the PATH; docs/how-to/work-on-pyjms.md says more."
 )
 
+_WATCH = """
+cat
+if [ -f "$0/data/postmaster.pid" ]; then
+    main=$(head -n 1 "$0/data/postmaster.pid")
+    kill -QUIT "$main"
+    for _ in $(seq 50); do kill -0 "$main" && sleep 0.1; done
+fi
+rm -rf "$0"
+"""
+"""Waits for the end of its input, which comes with the end of whoever has started it, and then ends the server, and removes its directory."""
+
 
 def find_programs() -> Path:
     """Return the directory of the server's programs."""
@@ -46,11 +57,18 @@ class PostgresqlServer:
             os.chown(self._directory, self._user.pw_uid, self._user.pw_gid)
         self._port = free_port()
         self._schemas = count(1)
+        self._watcher = subprocess.Popen(
+            ["sh", "-c", _WATCH, str(self._directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # so that it outlives what ends the tests
+        )
         try:
             self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-sync", "--pgdata")
             self.start()
         except BaseException:
-            shutil.rmtree(self._directory)
+            self._watcher.communicate()
             raise
 
     @property
@@ -135,7 +153,7 @@ class PostgresqlServer:
         try:
             self.stop("immediate")
         finally:
-            shutil.rmtree(self._directory)
+            self._watcher.communicate()
 
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:
         """Connect as an administrator; each statement is committed by itself."""
