@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -27,7 +28,9 @@ async def _rate(act: Callable[[], Awaitable[object]]) -> float:
     return MESSAGES / (perf_counter() - begin)
 
 
-async def _ours() -> float:
+@asynccontextmanager
+async def _connected() -> AsyncIterator[tuple[Callable[[], Awaitable[object]], Callable[[], Awaitable[object]]]]:
+    """Give what sends a message, and what receives one."""
     async with aio.ConnectionFactory("vm://bench-aio").create_connection() as connection:
         await connection.start()
         session = await connection.create_session()
@@ -35,27 +38,26 @@ async def _ours() -> float:
         producer, consumer = await session.create_producer(queue), await session.create_consumer(queue)
         producer.delivery_mode = DeliveryMode.NON_PERSISTENT
         beneath = session._beneath
+        yield lambda: producer.send(make_message(beneath)), consumer.receive
+
+
+async def _ours() -> float:
+    async with _connected() as (send, receive):
 
         async def act() -> None:
-            await producer.send(make_message(beneath))
-            await consumer.receive()
+            await send()
+            await receive()
 
         return await _rate(act)
 
 
 async def _together() -> float:
-    async with aio.ConnectionFactory("vm://bench-aio").create_connection() as connection:
-        await connection.start()
-        session = await connection.create_session()
-        queue = session.create_queue("q")
-        producer, consumer = await session.create_producer(queue), await session.create_consumer(queue)
-        producer.delivery_mode = DeliveryMode.NON_PERSISTENT
-        beneath = session._beneath
+    async with _connected() as (send, receive):
         begin = perf_counter()
         for _ in range(MESSAGES // TOGETHER):
-            await asyncio.gather(*(producer.send(make_message(beneath)) for _ in range(TOGETHER)))
+            await asyncio.gather(*(send() for _ in range(TOGETHER)))
             for _ in range(TOGETHER):
-                await consumer.receive()
+                await receive()
         return MESSAGES / (perf_counter() - begin)
 
 
