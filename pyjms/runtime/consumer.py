@@ -47,6 +47,7 @@ class JmsMessageConsumer(MessageConsumer):
         "may_be_settled",
         "provider",
         "returns_later",
+        "settled",
         "taker",
         "unreturned",
     )
@@ -68,6 +69,8 @@ class JmsMessageConsumer(MessageConsumer):
         """What an interrupted receive has taken, and perhaps settled, but not returned: the next one, or a listener, begins with it."""
         self.may_be_settled = False
         """Whether that was being settled when the receive was interrupted: then it does not come again, or perhaps."""
+        self.settled: Delivery | None = None
+        """What a call that came to its end has settled, or tried to, and no task got: it is `unreturned`, or was."""
         self.taker = NOBODY
         """The thread that took it and may be about to return it: to any other one that looks the same. `NOBODY` once it was interrupted."""
         self.returns_later = session.is_awaited

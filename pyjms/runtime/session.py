@@ -251,7 +251,8 @@ class JmsSession(SettlingSession):
                         gate.end_receive()
                 message = thaw(delivery, self)
                 if self.settles_at_once:
-                    unsettled = (delivery,)
+                    # What is settled is not so once more: by now its connection may be lost, which would say that it comes again.
+                    unsettled = (delivery,) if not is_kept or consumer.settled is not delivery else _NOTHING
                 else:  # not before it was read: a close by another thread settles what is in the ledger of a DUPS_OK session
                     self.ledger.delivered(delivery)
                     unsettled = self.ledger.due()
@@ -320,6 +321,8 @@ class JmsSession(SettlingSession):
         """Leave a message that was taken for `consumer`, and is not returned, to its next receive."""
         if consumer.unreturned is not None and consumer.taker == get_ident():
             consumer.may_be_settled = not self.ledger.take_one(consumer.unreturned)
+            if self.settles_at_once:
+                consumer.settled = consumer.unreturned
             consumer.taker = NOBODY
             if consumer.is_closed:
                 self._give_back_unreturned(consumer)
