@@ -19,3 +19,5 @@ class ReceivedMessage:
     epoch: Epoch
     """The connection that it came by: on another one its number names another message."""
     is_persistent: bool
+    is_said: bool = False
+    """Whether the broker was told, or about to be, that it is settled."""

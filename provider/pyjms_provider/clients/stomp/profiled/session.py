@@ -310,10 +310,17 @@ class ProfiledSession(ProviderSession):
         """Acknowledge one message without a wait; return False if there is more to it. Raises `ProviderError`."""
         connection = self.connection
         epoch = connection.link.newest
-        if self._closed or not isinstance(tag, ReceivedMessage) or tag.epoch is not epoch or epoch.has_ended:
+        if (
+            self._closed
+            or not isinstance(tag, ReceivedMessage)
+            or tag.epoch is not epoch
+            or epoch.has_ended
+            or tag.is_said
+        ):
             return False
         if tag.is_persistent and connection.settings.confirm_acknowledge:
             return False
+        tag.is_said = True
         try:
             epoch.acknowledge_soon(self._ack_head, tag.number, tag.number)
         except InterruptedLinkError as error:
@@ -330,11 +337,18 @@ class ProfiledSession(ProviderSession):
             # One error tells of all of them: a client that takes its work back because of it must get each again.
             if epoch is not None:
                 self._give_back(epoch, verbs.GiveBack(session=self.name, ids=_ids(live)))
+            if _were_said(deliveries):
+                raise InDoubtError(
+                    "the connection that messages came by was lost after it was said that they are settled: it is not known whether they come again"
+                )
             raise TooLateError(
                 "the connection that messages came by was lost before they were settled; they come again, and what was to be "
                 "settled together with them"
             )
         if epoch is not None:
+            lost = InDoubtError if any(each.is_said for each in live) else TooLateError
+            for each in live:
+                each.is_said = True
             try:
                 if self.connection.settings.confirm_acknowledge and any(each.is_persistent for each in live):
                     epoch.ask(verbs.Acknowledge(session=self.name, ids=_ids(live)).write())
@@ -342,10 +356,10 @@ class ProfiledSession(ProviderSession):
                     for numbers in _ids(live):
                         epoch.acknowledge_soon(self._ack_head, numbers[0], numbers[-1])
             except InterruptedLinkError as error:
-                raise TooLateError(f"the connection was lost while messages were settled: {error}") from error
+                raise lost(f"the connection was lost while messages were settled: {error}") from error
             except UnansweredError as error:
                 # the broker settles them yet, so whoever received them must not give them back
-                raise TooLateError(error.reason) from error
+                raise lost(error.reason) from error
 
     def _acknowledge_in_unit(self, epoch: Epoch | None, live: Sequence[ReceivedMessage], *, are_all: bool) -> None:
         """Have them settled by the commit. What was sent because of messages that come again must not be committed."""
@@ -570,6 +584,15 @@ class ProfiledSession(ProviderSession):
         if self._closed:
             raise ClosedError(f"session {self.name} is closed")
         self.connection.link.check_open()
+
+
+def _were_said(deliveries: Sequence[Delivery]) -> bool:
+    """Return whether the broker was told of one of these that it is settled, by a call that was interrupted or refused. Of what is lost that is told once."""
+    tags = [delivery.tag for delivery in deliveries]
+    said = [tag for tag in tags if isinstance(tag, ReceivedMessage) and tag.is_said]
+    for each in said:
+        each.is_said = False
+    return bool(said)
 
 
 def _ids(received: Sequence[ReceivedMessage]) -> DeliveryIds:
