@@ -124,10 +124,12 @@ class EmbeddedBroker:
         """Open the store, and return a host that has what is kept there.
 
         A stand-by broker may lose the store's server again before it has read all, as it is what ends most holders: it waits on then.
+        Any broker waits for a server so long as its settings say.
         """
         store = self.settings.store if self._journal is None else None
         has_opened = False
         told: type[ProviderError] | None = None
+        until_ms = self.clock.monotonic_ms() + (0 if store is None else store.wait_ms)
         while True:
             try:
                 if store is not None:
@@ -137,7 +139,8 @@ class EmbeddedBroker:
                 return self._open_all()
             except (UnavailableStoreError, LostStoreError) as error:
                 has_opened = has_opened or self._journal is not None  # else the URL may be wrong
-                if store is None or store.stand_by is not StandBy.WAIT or not has_opened:
+                stands_by = store is not None and store.stand_by is StandBy.WAIT and has_opened
+                if not stands_by and self.clock.monotonic_ms() >= until_ms:
                     raise
                 if type(error) is not told:
                     _log.warning(

@@ -60,6 +60,8 @@ class StoreSettings:
     """How much memory the bodies of messages may take; the others wait on the disk."""
     keep_free_bytes: int = _KEEP_FREE
     """While less is left on the disk of a file, messages are refused, so that those there can be acknowledged; 0: never."""
+    wait_ms: int = 0
+    """How long to wait, at the start, for a server that cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,8 +63,10 @@ def at_first_recovery(monkeypatch: pytest.MonkeyPatch, fault: Callable[[SqlJourn
     monkeypatch.setattr(SqlJournal, "recover", recover)
 
 
-def open_broker(url: str, clock: SystemClock, cancelled: Signal, stand_by: StandBy = StandBy.WAIT) -> EmbeddedBroker:
-    settings = BrokerSettings(store=StoreSettings(url=url, stand_by=stand_by))
+def open_broker(
+    url: str, clock: SystemClock, cancelled: Signal, stand_by: StandBy = StandBy.WAIT, wait_ms: int = 0
+) -> EmbeddedBroker:
+    settings = BrokerSettings(store=StoreSettings(url=url, stand_by=stand_by, wait_ms=wait_ms))
     return EmbeddedBroker("standing", clock, settings, cancelled=cancelled)
 
 
@@ -181,3 +183,30 @@ def test_who_finds_at_first_that_its_server_takes_no_writes_waits_until_it_does(
     told = [(each.levelname, each.getMessage()) for each in caplog.records if "PYJMS-STORE-5" in each.getMessage()]
     assert [level for level, _ in told] == ["WARNING"]
     assert "takes no writes" in told[0][1]
+
+
+def test_who_is_started_before_the_server_waits_for_it(
+    postgresql: PostgresqlServer, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It could not be opened, and stayed so until somebody started it by hand."""
+    cancelled = Signal()
+    postgresql.stop()
+    clock = Watched(cancelled, lambda waits: postgresql.start() if waits == _LOOKS else None)
+    with ExitStack() as lent:
+        lent.callback(lambda: postgresql.start() if clock.waits < _LOOKS else None)
+        with caplog.at_level(logging.WARNING):
+            broker = open_broker(url, clock, cancelled, StandBy.REFUSE, wait_ms=600_000)
+    check_has_all(broker)
+    told = [record.message for record in caplog.records if "PYJMS-BROKER-27" in record.message]
+    assert len(told) == 1
+    assert "cannot be reached" in told[0]
+
+
+def test_who_has_waited_for_the_server_long_enough_says_why(postgresql: PostgresqlServer, url: str) -> None:
+    cancelled = Signal()
+    postgresql.stop()
+    try:
+        with pytest.raises(UnavailableStoreError, match="cannot be reached"):
+            open_broker(url, SystemClock(), cancelled, StandBy.REFUSE, wait_ms=1)
+    finally:
+        postgresql.start()

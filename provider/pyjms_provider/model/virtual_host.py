@@ -61,6 +61,12 @@ class VirtualHostAttributes(StoryAttributes):
     synchronous: Synchronous = attribute("How far a write has got when a send returns.", default="full")
     acknowledge: Acknowledge = attribute("The same for writes that only acknowledge.", default="written")
     stand_by: StandBy = attribute("What to do while another broker holds the store.", default="refuse")
+    store_wait_ms: int = attribute(
+        "How long to wait, when it is opened, for a store's server that cannot be reached; 0: it is ERRORED at once.",
+        default=0,
+        unit="ms",
+        ge=0,
+    )
     memory_bytes: ByteCount = attribute(
         "How much memory bodies may take before they wait on the disk.", default="200MB", unit="bytes", ge=1_000_000
     )
@@ -243,6 +249,7 @@ class VirtualHost(StoryTelling, Stoppable):
             stand_by=chosen.stand_by,
             memory_bytes=chosen.memory_bytes,
             keep_free_bytes=chosen.keep_free_bytes,
+            wait_ms=chosen.store_wait_ms,
         )
         return BrokerSettings(policy=policy, store=store, story=story)
 
