@@ -11,8 +11,8 @@ from pyjms.commands.connecting import Login, check_queue, destination, queue
 from pyjms.commands.moving import Moving, send_on
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told, progress, tables
-from pyjms.commands.taking import can_browse, count_messages, take
-from pyjms.spi.terminal import escaped, put_json
+from pyjms.commands.taking import can_browse, count_messages, take, tells_left
+from pyjms.spi.terminal import FAILED, escaped, put_json
 from pyjms.spi.words import counted
 
 __all__ = ["EXAMPLES", "move"]
@@ -45,8 +45,8 @@ def move(
     """Move the messages that are in a queue now to another one, or to another broker; the same user logs in to both.
 
     Within a broker each message is in one queue or the other, whatever happens. Between two brokers none is lost; those
-    of the last transaction, 100 at most, may be in both when it breaks off. It breaks off when the other queue is full, with what fits moved, and says what is left. Exit code: 0 done, 1 it broke off, 2 it
-    cannot be done as asked, 130 Ctrl-C.
+    of the last transaction, 100 at most, may be in both when it breaks off. It breaks off when the other queue is full, with what fits moved, and says what is left. A paused
+    queue hands out nothing. Exit code: 0 done, 1 it broke off or messages are left, 2 it cannot be done as asked, 130 Ctrl-C.
     """
     with errors_told("move"):
         check_queue(source)
@@ -55,19 +55,22 @@ def move(
         login = Login(user, password_file)
         with login.connect(url) as connection:
             if to_url is None:
-                moved = _move(connection, source, connection, target, selector, most)
+                moved, is_all = _move(connection, source, connection, target, selector, most)
             else:
                 with login.connect(to_url) as other:
-                    moved = _move(connection, source, other, target, selector, most)
+                    moved, is_all = _move(connection, source, other, target, selector, most)
         if as_json:
             put_json({"from": source.removeprefix("queue:"), "to": target, "moved": moved})
         else:
             tables().print(f"[green]moved[/] {counted(moved, 'message')} to {escaped(target)}", soft_wrap=True)
+        if not is_all:
+            raise typer.Exit(FAILED)
 
 
 def _move(
     connection: Connection, source: str, other: Connection, target: str, selector: str | None, most: int | None
-) -> int:
+) -> tuple[int, bool]:
+    """Return how many were moved, and whether nothing of what was to be moved is left."""
     reading = connection.create_session(True, Session.SESSION_TRANSACTED)
     writing = reading if other is connection else other.create_session(True, Session.SESSION_TRANSACTED)
     connection.start()
@@ -84,4 +87,4 @@ def _move(
             lambda moved: bars.update(bars.task_ids[0], completed=moved),
         )
         moving.go_through(lambda most: take(reading, found, selector, most), limit)
-    return moving.moved
+    return moving.moved, not tells_left(reading, found, selector, limit, moving.moved)

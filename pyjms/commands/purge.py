@@ -11,7 +11,7 @@ from pyjms import Session
 from pyjms.commands.connecting import Login, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told, progress, tables
-from pyjms.commands.taking import can_browse, count_messages, take
+from pyjms.commands.taking import can_browse, count_messages, take, tells_left
 from pyjms.spi.terminal import FAILED, note, put_json
 from pyjms.spi.words import counted
 
@@ -36,7 +36,7 @@ def purge(
 ) -> None:
     """Remove the messages that are in a queue now, or those that a selector chooses. Asks before, unless --yes.
 
-    Exit code: 0 done, 1 it broke off or was answered with no, 2 it cannot be done as asked, 130 Ctrl-C.
+    A paused queue hands out nothing. Exit code: 0 done, 1 it broke off, was answered with no or left messages, 2 it cannot be done as asked, 130 Ctrl-C.
     """
     with errors_told("purge"):
         if not yes and not sys.stdin.isatty():
@@ -60,7 +60,10 @@ def purge(
                         bars.update(bars.task_ids[0], completed=removed)
                 if message is not None:
                     message.acknowledge()
+            is_left = tells_left(session, source, selector, total, removed)
         if as_json:
             put_json({"queue": name.removeprefix("queue:"), "removed": removed})
         else:
             tables().print(f"[green]removed[/] {counted(removed, 'message')}")
+        if is_left:
+            raise typer.Exit(FAILED)

@@ -8,8 +8,10 @@ from typing import Final
 from pyjms import Connection, Message, Queue, Session
 from pyjms.runtime.connection import JmsConnection
 from pyjms.spi.capability import Capability
+from pyjms.spi.terminal import note
+from pyjms.spi.words import counted
 
-__all__ = ["can_browse", "count_messages", "take"]
+__all__ = ["can_browse", "count_messages", "take", "tells_left"]
 
 _WAIT_MS: Final = 1_000
 """After which a queue is taken to be empty; a broker far away needs a while to send the first."""
@@ -36,3 +38,15 @@ def take(session: Session, source: Queue, selector: str | None, most: int | None
                 return
             taken += 1
             yield message
+
+
+def tells_left(session: Session, source: Queue, selector: str | None, wanted: int | None, taken: int) -> bool:
+    """Tell of messages that are there, and were not to be had, if fewer were taken than there were; return whether there are any."""
+    left = 0 if wanted is None or taken >= wanted else count_messages(session, source, selector)
+    if left:
+        note(
+            f"{counted(left, 'message is', 'messages are')} there still, and not handed out: "
+            "the queue is paused, or other consumers come first, or they came meanwhile",
+            style="yellow",
+        )
+    return left > 0
