@@ -94,8 +94,8 @@ soak: soak-kills soak-closings soak-backlog history-soak soak-spark ## the long 
 soak20: .venv/.dev ## the test suite 20 times, each time in another order
 	@for run in $$(seq 20); do echo "run $$run of 20"; $(SUITE); done
 
-soak-network: .venv/.dev ## cuts connections 2,000 times, kills and stops the broker 50 times, and serves a million messages
-	@PYJMS_CUTS=2000 PYJMS_NETWORK_KILLS=50 PYJMS_LOAD=full $(PYTEST) -n 0 -q --log-cli-level=INFO --timeout 7200 tests/system/network
+soak-network: .venv/.dev ## cuts connections 2,000 times, kills and stops the broker 50 times, cancels tasks through 50 restarts, and serves a million messages
+	@PYJMS_CUTS=2000 PYJMS_NETWORK_KILLS=50 PYJMS_CANCELLED=50 PYJMS_LOAD=full $(PYTEST) -n 0 -q --log-cli-level=INFO --timeout 7200 tests/system/network
 
 soak-work: .venv/.dev ## 500 kills: forwarders and the brokers at both ends, and whoever works on a workflow and on requests
 	@PYJMS_FORWARD_KILLS=250 $(PYTEST) -n 0 -q --timeout 14400 tests/system/forwarding
