@@ -295,6 +295,6 @@ def test_the_new_store_is_there_when_it_is_whole_and_not_before(store: Path) -> 
 
 
 def test_a_store_that_a_broker_works_with_is_refused(store: Path) -> None:
-    with broker(store), pytest.raises(HeldStoreError, match="stop it"):
+    with broker(store), pytest.raises(HeldStoreError, match=r"; stop that first$"):
         save(store)
     assert len(orders(store)) == SENT

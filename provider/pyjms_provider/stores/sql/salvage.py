@@ -18,7 +18,13 @@ from sqlalchemy import URL, and_, delete, func, insert, inspect, literal, or_, s
 from sqlalchemy.exc import DBAPIError
 
 from pyjms.spi.envelope import AddressKind
-from pyjms_provider.stores.errors import DamagedStoreError, ForeignStoreError, NewerStoreError, UnusableStoreError
+from pyjms_provider.stores.errors import (
+    DamagedStoreError,
+    ForeignStoreError,
+    HeldStoreError,
+    NewerStoreError,
+    UnusableStoreError,
+)
 from pyjms_provider.stores.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.damaged_table import DamagedTable
@@ -81,7 +87,10 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
         raise UnusableStoreError(f"{new} is there already; name a file that is not")
     path = os.path.realpath(damaged)
     lock = FileLock(f"{path}.lock", describe_holder("salvage"))
-    lock.acquire()
+    try:
+        lock.acquire()
+    except HeldStoreError as error:  # which tells how to stand by, as a broker would
+        raise HeldStoreError(f"{error.reason.partition('; ')[0]}; stop that first") from None
     part = new.with_name(f"{new.name}.part")  # a store without its last tables would lose messages when it is opened
     _remove(part)  # of somebody who was killed
     engine = make_engine(URL.create("sqlite", database=str(part)), synchronous="FULL", carries_over=True)
