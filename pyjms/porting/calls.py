@@ -1,0 +1,169 @@
+"""Calls of methods: of the program, of JMS, of Java's library."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tree_sitter import Node
+
+from pyjms.porting.arguments import Argument, arguments_for, choose, element_or_filled, given, own_arguments
+from pyjms.porting.classes import ClassInfo, MethodInfo
+from pyjms.porting.codes import as_operand
+from pyjms.porting.conversions import BOXES
+from pyjms.porting.model import OBJECT, VOID, Expr, Type, Unportable
+from pyjms.porting.places import around, class_named, holder, range_named
+from pyjms.porting.special import SPECIAL, printed
+from pyjms.porting.syntax import child, needed, text_of
+from pyjms.porting.table import expression, is_expression
+from pyjms.porting.types import arguments_of, find_members, type_named
+from pyjms.porting.unit import Unit, unknown_class_advice
+
+__all__ = ["library_call"]
+
+_AS_STATEMENTS: Final = {
+    "java.put($0, $1, $2)": "$0[$1] = $2",
+    "java.added($0, $1)": "$0.append($1)",
+    "java.added_all($0, $1)": "$0.extend($1)",
+    "java.added_to_set($0, $1)": "$0.add($1)",
+}
+"""How a call is written whose result nobody wants."""
+_UNORDERED: Final = frozenset({"java.util.HashMap", "java.util.Map", "java.util.Hashtable", "java.util.Properties"}) | {
+    "java.util.concurrent.ConcurrentHashMap",
+    "java.util.concurrent.ConcurrentMap",
+}
+
+
+@is_expression("method_invocation")
+def _method_invocation(unit: Unit, node: Node) -> Expr:
+    name, object_node = text_of(needed(node, "name")), child(node, "object")
+    if object_node is None:
+        return _unqualified(unit, node, name)
+    if object_node.type == "super":
+        return _of_super(unit, node, name)
+    named = class_named(unit, object_node)
+    if named is not None:
+        return _of_class(unit, node, named, name)
+    value = expression(unit, object_node)
+    return _of_object(unit, node, value, name)
+
+
+def _unqualified(unit: Unit, node: Node, name: str) -> Expr:
+    arguments = given(unit, needed(node, "arguments"))
+    for info in around(unit):
+        found = unit.find_methods(info, name, len(arguments))
+        if found:
+            return _own_call(unit, node, found, arguments, None, info)
+        for above in unit.library_supers(info):
+            if find_members(above.name, name):
+                receiver = Expr(holder(unit, info, node), above, known=True)
+                return library_call(unit, node, receiver, name, arguments)
+    raise Unportable(node, f"the method {name}", "it is declared in no file that was given")
+
+
+def _of_super(unit: Unit, node: Node, name: str) -> Expr:
+    assert unit.scope is not None
+    info = unit.scope.info
+    arguments = given(unit, needed(node, "arguments"))
+    superclass = info.superclass
+    above = unit.class_info(superclass.name) if superclass else None
+    if above is not None and not unit.scope.is_lambda:
+        found = unit.find_methods(above, name, len(arguments))
+        if found:
+            return _own_call(unit, node, found, arguments, "super()", above)
+    raise Unportable(node, f"super.{name}")
+
+
+def _of_class(unit: Unit, node: Node, named: str, name: str) -> Expr:
+    special = SPECIAL.get((named, name))
+    if special is not None:
+        return special(unit, node)
+    arguments = given(unit, needed(node, "arguments"))
+    info = unit.class_info(named)
+    if info is not None:
+        found = unit.find_methods(info, name, len(arguments))
+        if found and found[0].is_static:
+            return _own_call(unit, node, found, arguments, unit.class_code(found[0].owner.full_name, node), info)
+        raise Unportable(node, f"the method {named}.{name}")
+    return library_call(unit, node, None, name, arguments, named)
+
+
+def _of_object(unit: Unit, node: Node, value: Expr, name: str) -> Expr:
+    if value.type == Type("java.io.PrintStream"):
+        return printed(unit, node, value, name)
+    special = SPECIAL.get((value.type.name, name)) if not value.type.dims else None
+    if special is not None:
+        return special(unit, node)
+    arguments = given(unit, needed(node, "arguments"))
+    info = unit.class_info(value.type.name) if not value.type.dims else None
+    if info is not None:
+        found = unit.find_methods(info, name, len(arguments))
+        if found:
+            return _own_call(unit, node, found, arguments, value.code, info)
+        for above in unit.library_supers(info):
+            if find_members(above.name, name):
+                return library_call(unit, node, Expr(value.code, above, known=value.known), name, arguments)
+    return library_call(unit, node, value, name, arguments)
+
+
+def _own_call(
+    unit: Unit, node: Node, found: list[MethodInfo], arguments: list[Argument], code: str | None, info: ClassInfo
+) -> Expr:
+    if len(found) > 1:
+        raise Unportable(node, f"the method {found[0].name} has overloads with as many arguments", "rename one of them")
+    method = found[0]
+    passed = own_arguments(unit, method, arguments, node)
+    if method.is_static:
+        code = unit.class_code(method.owner.full_name, node)
+    elif code is None:
+        code = holder(unit, info, node)
+    assert method.returns is not None
+    return Expr(f"{as_operand(code)}.{method.python}({passed})", method.returns)
+
+
+def library_call(
+    unit: Unit, node: Node, receiver: Expr | None, name: str, arguments: list[Argument], static: str | None = None
+) -> Expr:
+    """Return a call of a method of JMS or of Java's library."""
+    kind = receiver.type if receiver is not None else Type(static or "?")
+    if kind.dims:
+        raise Unportable(node, f"{name}() of an array")
+    members = [each for each in find_members(kind.name, name) if each.is_static or receiver is not None]
+    if not members and receiver is not None and not kind.is_primitive:
+        members = find_members(OBJECT.name, name)
+    chosen = choose(unit, members, kind, arguments)
+    if chosen is None:
+        types = ", ".join(str(each.type).rpartition(".")[2] for each in arguments)
+        raise Unportable(node, f"{kind.name.rpartition('.')[2]}.{name}({types})", unknown_class_advice(kind.name))
+    member, types_wanted = chosen
+    if member.params and member.params[0] == "any":
+        element = kind if name == "equals" else kind.args[0] if kind.args else OBJECT
+        types_wanted = [_compared(unit, element, arguments[0], node), *types_wanted[1:]]
+    if kind.name in _UNORDERED and name in {"keySet", "values", "entrySet"}:
+        unit.check(
+            node, f"the order of {name}()", "Java's order is arbitrary, Python's is that of insertion: see if it matters"
+        )
+    passed = arguments_for(unit, arguments, types_wanted)
+    code = receiver.code if receiver is not None else ""
+    returns = type_named(member.returns, arguments_of(member.owner, kind)) if member.returns != "void" else VOID
+    if member.template is None:
+        made = f"{as_operand(code)}.{name}({', '.join(each.code for each in passed)})"
+    else:
+        template = member.template
+        if unit.statement_call == node.id:
+            template = _AS_STATEMENTS.get(template, template)
+        made = element_or_filled(template, code, passed, node)
+    low_high = range_named(member.flag)
+    if made.startswith("java.known(") and receiver is not None and receiver.known:
+        made = code
+    return Expr(made, returns, low_high, known=member.flag == "known")
+
+
+def _compared(unit: Unit, element: Type, argument: Argument, node: Node) -> Type:
+    """Return as what an argument is compared with an object: as a number of the same type, else in a box."""
+    kind = argument.type
+    if kind.is_primitive or kind.name in BOXES or element.name in BOXES:
+        if element.name not in BOXES and not element.is_primitive:
+            return OBJECT
+        if kind.name not in {"null", "java.lang.Object"} and BOXES.get(element.name) != BOXES.get(kind.name, kind.name):
+            raise Unportable(node, f"a comparison of {element} with {kind}", "in Java they are never equal: convert one")
+    return Type("any")

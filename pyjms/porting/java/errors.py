@@ -1,0 +1,165 @@
+"""Java's exceptions that pyjms has no other use for, and what of a program was not ported."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any, NoReturn
+
+from pyjms.api.enumeration import NoSuchElementException
+from pyjms.api.throwable import CheckedThrowable, RuntimeThrowable, Throwable
+from pyjms.errors import IllegalArgumentException, IndexOutOfBoundsException, NullPointerException
+
+__all__ = [
+    "RUNTIME_EXCEPTIONS",
+    "ArithmeticException",
+    "ArrayIndexOutOfBoundsException",
+    "AssertionError",
+    "ClassCastException",
+    "Error",
+    "Exception",
+    "IOException",
+    "IllegalStateException",
+    "InterruptedException",
+    "NotPorted",
+    "RuntimeException",
+    "TimeoutException",
+    "java_class_name",
+    "message_of",
+    "not_ported",
+    "not_ported_field",
+]
+
+
+class NotPorted(BaseException):
+    """A part of a program was reached that nobody has ported yet; the text says which.
+
+    No ``except Exception`` of the program takes it for one of its own errors.
+    """
+
+
+def not_ported(what: str) -> NoReturn:
+    """Raise `NotPorted`, where an expression is expected."""
+    raise NotPorted(what)
+
+
+class not_ported_field:  # noqa: N801  it is written like the function
+    """A static field that was not ported: who reads it hears so."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
+        raise NotPorted(self._what)
+
+
+class _WithCause:
+    """What the constructors of Java's exceptions take: a message, a cause, both, or neither."""
+
+    def __init__(self, message: object = None, cause: BaseException | None = None) -> None:
+        if isinstance(message, BaseException) and cause is None:
+            message, cause = _described(message), message
+        super().__init__(*([] if message is None else [message]))
+        if cause is not None:
+            self.__cause__ = cause
+
+
+def _described(error: BaseException) -> str:
+    name, reason = java_class_name(type(error)), message_of(error)
+    return name if reason is None else f"{name}: {reason}"
+
+
+class Exception(_WithCause, builtins.Exception, CheckedThrowable):  # noqa: A001, N818
+    """java.lang.Exception, for `throw` and for classes that extend it; `except` has Python's own."""
+
+
+class IOException(Exception, OSError):
+    """java.io.IOException."""
+
+
+class InterruptedException(Exception):
+    """java.lang.InterruptedException: no thread of a ported program is ever interrupted."""
+
+
+class TimeoutException(Exception):
+    """java.util.concurrent.TimeoutException."""
+
+
+class RuntimeException(_WithCause, RuntimeError, RuntimeThrowable):
+    """java.lang.RuntimeException."""
+
+
+class IllegalStateException(RuntimeException):
+    """java.lang.IllegalStateException; the one of JMS is another class, in pyjms."""
+
+
+class ClassCastException(_WithCause, TypeError, RuntimeThrowable):
+    """java.lang.ClassCastException: a cast of an object that has another class."""
+
+
+class ArithmeticException(_WithCause, builtins.ArithmeticError, RuntimeThrowable):
+    """java.lang.ArithmeticException: an integer was divided by zero."""
+
+
+class ArrayIndexOutOfBoundsException(IndexOutOfBoundsException):
+    """java.lang.ArrayIndexOutOfBoundsException."""
+
+
+class Error(_WithCause, BaseException, RuntimeThrowable):
+    """java.lang.Error: what `catch (Exception e)` does not catch."""
+
+
+class AssertionError(Error):  # noqa: A001
+    """java.lang.AssertionError."""
+
+
+RUNTIME_EXCEPTIONS = (
+    ArithmeticError,
+    AttributeError,
+    IllegalArgumentException,
+    IndexError,
+    KeyError,
+    NoSuchElementException,
+    NullPointerException,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What `catch (RuntimeException e)` catches: Java's classes, and what Python raises in their place."""
+
+_PACKAGES = {
+    "pyjms.errors": "javax.jms",
+    "pyjms.api.naming_errors": "javax.naming",
+    "pyjms.api.enumeration": "java.util",
+    "pyjms.porting.java.errors": "java.lang",
+}
+_ELSEWHERE = {
+    IOException: "java.io.IOException",
+    TimeoutException: "java.util.concurrent.TimeoutException",
+    builtins.Exception: "java.lang.Exception",
+    AttributeError: "java.lang.NullPointerException",
+    TypeError: "java.lang.NullPointerException",
+    IndexError: "java.lang.IndexOutOfBoundsException",
+    RuntimeError: "java.lang.RuntimeException",
+    ValueError: "java.lang.IllegalArgumentException",
+}
+
+
+def java_class_name(kind: type) -> str:
+    """Return what ``getClass().getName()`` says of a class of Java, of JMS, or of a ported program."""
+    named: Any = kind.__dict__.get("java_name")
+    if isinstance(named, str):
+        return named
+    if kind in _ELSEWHERE:
+        return _ELSEWHERE[kind]
+    package = _PACKAGES.get(kind.__module__)
+    if package == "javax.jms" and not issubclass(kind, CheckedThrowable):
+        package = "java.lang"
+    return f"{package}.{kind.__name__}" if package else kind.__qualname__.rpartition("<locals>.")[2].replace(".", "$")
+
+
+def message_of(error: BaseException) -> str | None:
+    """Return ``getMessage()`` of any exception: of Java's classes, and of Python's own."""
+    get: Any = getattr(error, "getMessage", None)
+    if isinstance(error, Throwable) and get is not None:
+        return get()  # type: ignore[no-any-return]
+    return str(error) if error.args else None

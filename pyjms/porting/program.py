@@ -1,0 +1,223 @@
+"""Programs: Java files in, Python files and findings out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Final
+
+from tree_sitter import Node
+
+# Each of these fills the tables of `pyjms.porting.table`.
+from pyjms.porting import calls, creation, expressions, literals, loops, places, statements, switches
+from pyjms.porting.classes import ClassInfo, SourceFile, classes_of
+from pyjms.porting.members import class_lines, resolve_supers
+from pyjms.porting.model import PortedFile, Unportable
+from pyjms.porting.naming import MODULES, PYJMS_NAMES, TYPED_VALUES, module_path
+from pyjms.porting.syntax import COMMENTS, children, parse, statements_in, syntax_errors, text_of, walk
+from pyjms.porting.table import EXPRESSIONS
+from pyjms.porting.texts import comment_lines, indented
+from pyjms.porting.unit import Program, Unit
+
+__all__ = ["port"]
+
+_TRANSLATORS: Final = (calls, creation, expressions, loops, places, statements, switches)
+EXPRESSIONS.update(literals.LITERALS)
+_CONCURRENT: Final = frozenset(
+    {"Thread", "Runnable", "MessageListener", "ExceptionListener", "ExecutorService", "setMessageListener", "setExceptionListener"}
+)
+
+
+def port(sources: Mapping[str, str]) -> list[PortedFile]:
+    """Return a program in Python; `sources` has the text of each file by its name."""
+    program = Program()
+    made: list[PortedFile] = []
+    waiting = []
+    for name, source in sources.items():
+        tree = parse(source)
+        file = _file(name, tree.root_node)
+        result = PortedFile(name, file.module, statements=statements_in(tree.root_node))
+        result.findings = syntax_errors(tree)
+        made.append(result)
+        if not result.findings:
+            program.files.append(file)
+            for info in file.classes:
+                program.add(info)
+            waiting.append((file, result))
+        else:
+            first = result.findings[0]
+            result.python = f"raise SyntaxError({f'{name}:{first.line}: {first.what}'!r})\n"
+    concurrent = any(_is_concurrent(file.root) for file, _ in waiting)
+    for file, _ in waiting:
+        unit = Unit(program, file)
+        for info in file.classes:
+            try:
+                resolve_supers(unit, info)
+            except Unportable:
+                info.superclass, info.interfaces = None, []
+    for file, result in waiting:
+        _port_file(Unit(program, file, concurrent=concurrent), result)
+    return made
+
+
+def _file(name: str, root: Node) -> SourceFile:
+    package = next((text_of(children(each)[-1]) for each in children(root) if each.type == "package_declaration"), "")
+    stem = name.replace("\\", "/").rpartition("/")[2].removesuffix(".java")
+    file = SourceFile(name, root, package, (*module_path(package), stem))
+    for node in children(root):
+        if node.type != "import_declaration":
+            continue
+        parts = children(node)
+        full = text_of(parts[0]).replace("jakarta.jms", "javax.jms")
+        if any(each.type == "static" for each in node.children):
+            file.statics.append(full)
+        elif any(each.type == "asterisk" for each in parts):
+            file.on_demand.append(full)
+        else:
+            file.single[full.rpartition(".")[2]] = full
+    file.classes = list(classes_of(file))
+    return file
+
+
+def _is_concurrent(root: Node) -> bool:
+    return any(each.type in {"identifier", "type_identifier"} and text_of(each) in _CONCURRENT for each in walk(root))
+
+
+def _port_file(unit: Unit, result: PortedFile) -> None:
+    body: list[str] = []
+    for info in _in_order(unit, unit.file.classes):
+        body += ["", "", *_comments_before(info), *class_lines(unit, info)]
+        while not body[-1]:
+            body.pop()
+    if unit.static_lines:
+        body += ["", "", *unit.static_lines]
+    _tell_of_program(unit)
+    ending = _main_lines(unit)
+    code = "\n".join([*body, *ending])
+    own = {info.name for info in unit.file.classes}
+    imports = _imports(code, own)
+    result.python = "\n".join([f'"""{unit.file.name.rpartition("/")[2]}, ported from Java by pyjms port."""', *_heading(unit), "", *imports, *_own_imports(unit, early=True), code.rstrip(), ""])
+    if not imports:
+        result.python = result.python.replace("\n\n\n\n", "\n\n\n")
+    late = _own_imports(unit, early=False)
+    if late:
+        result.python = _with_late_imports(result.python, late, unit)
+    result.findings = sorted(set(unit.findings))
+    lost = _outermost(unit.untranslated)
+    result.translated = result.statements - sum(max(1, statements_in(each)) for each in lost if statements_in(each))
+
+
+def _heading(unit: Unit) -> list[str]:
+    """Return the comments at the top of a file, such as its licence."""
+    lines: list[str] = []
+    for node in unit.file.root.named_children:
+        if node.type not in COMMENTS:
+            break
+        lines.extend(["", *comment_lines(node)])
+    return lines
+
+
+def _comments_before(info: ClassInfo) -> list[str]:
+    node, lines = info.node.prev_named_sibling, list[str]()
+    while node is not None and node.type in COMMENTS and node.prev_named_sibling is not None:
+        lines = [*comment_lines(node), *lines]
+        node = node.prev_named_sibling
+    return lines
+
+
+def _in_order(unit: Unit, classes: list[ClassInfo]) -> list[ClassInfo]:
+    """Return classes so that each comes after those that it, or a class in it, extends."""
+    done: list[ClassInfo] = []
+
+    def add(info: ClassInfo) -> None:
+        if info in done or info.file is not unit.file:
+            return
+        for name in _above(info):
+            top = unit.program.classes.get(name)
+            while top is not None and top.outer is not None:
+                top = top.outer
+            if top is not None and top is not info:
+                add(top)
+        if info not in done:
+            done.append(info)
+
+    for each in classes:
+        add(each)
+    return done
+
+
+def _above(info: ClassInfo) -> list[str]:
+    found = [each.name for each in (info.superclass, *info.interfaces) if each is not None]
+    return [*found, *(name for each in info.nested.values() for name in _above(each))]
+
+
+def _tell_of_program(unit: Unit) -> None:
+    calls_made = {
+        text_of(name)
+        for node in walk(unit.file.root)
+        if node.type == "method_invocation" and (name := node.child_by_field_name("name")) is not None
+    }
+    if "setMessageListener" in calls_made and unit.main_classes and "close" not in calls_made:
+        unit.check(
+            unit.main_classes[0].node,
+            "main returns while the program listens",
+            "in Java the program goes on; here let main wait: docs/how-to/porting.md, A program that only listens",
+        )
+
+
+def _main_lines(unit: Unit) -> list[str]:
+    if not unit.main_classes:
+        return []
+    info = unit.main_classes[0]
+    start = f"{info.name}.main(sys.argv[1:])"
+    return ["", "", 'if __name__ == "__main__":', *indented([start])]
+
+
+def _imports(code: str, own: set[str]) -> list[str]:
+    """Return the imports of what the code uses."""
+    names = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)} - own
+    lines = [f"import {name}" for name in MODULES if name in names]
+    theirs = []
+    if used := sorted(names & PYJMS_NAMES):
+        theirs.append(f"from pyjms import {', '.join(used)}")
+    if "java" in names:
+        theirs.append("from pyjms.porting import java")
+    if typed := sorted(names & TYPED_VALUES - PYJMS_NAMES):
+        theirs.append(f"from pyjms.types import {', '.join(typed)}")
+    return [*lines, *([""] if lines and theirs else []), *theirs]
+
+
+def _own_imports(unit: Unit, *, early: bool) -> list[str]:
+    """Return the imports of classes of other files: of those that classes here extend, or of the rest."""
+    extended = set()
+    for info in unit.file.classes:
+        for name in _above(info):
+            above = unit.program.classes.get(name)
+            while above is not None and above.outer is not None:
+                above = above.outer
+            if above is not None:
+                extended.add(above.full_name)
+    lines = [
+        f"from {'.'.join(info.file.module)} import {info.name}"
+        for full, info in sorted(unit.classes_used.items())
+        if (full in extended) == early
+    ]
+    return lines
+
+
+def _with_late_imports(python: str, late: list[str], unit: Unit) -> str:
+    """Have classes import one another when all of them are there, since they may do so in a circle."""
+    lines = ["", "", *[f"{line}  # noqa: E402" for line in late]]
+    start = "\n\n\n" + (unit.static_lines[0] if unit.static_lines else 'if __name__ == "__main__":')
+    place = python.rfind(start)
+    text = "\n".join(lines)
+    return python[:place] + text + python[place:] if place >= 0 else python.rstrip() + text + "\n"
+
+
+def _outermost(nodes: list[Node]) -> list[Node]:
+    """Return nodes without those that are within others of them."""
+    found: list[Node] = []
+    for node in sorted(nodes, key=lambda each: (each.start_byte, -each.end_byte)):
+        if not found or node.start_byte >= found[-1].end_byte:
+            found.append(node)
+    return found

@@ -1,0 +1,418 @@
+"""What is known while a file is translated: its names, the method that is being translated, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from pyjms.porting.classes import ClassInfo, FieldInfo, MethodInfo, SourceFile
+from pyjms.porting.model import OBJECT, Finding, Type, Unportable
+from pyjms.porting.naming import local_name
+from pyjms.porting.syntax import child, children, needed, text_of, walk
+from pyjms.porting.types import LIBRARY_TYPES, PACKAGES, is_subclass
+
+__all__ = ["PROVIDERS", "MethodScope", "Program", "Unit", "Variable", "unknown_class_advice"]
+
+PROVIDERS: Mapping[str, str] = {
+    "ActiveMQConnectionFactory": "ConnectionFactory",
+    "ActiveMQJMSConnectionFactory": "ConnectionFactory",
+    "ActiveMQQueueConnectionFactory": "QueueConnectionFactory",
+    "ActiveMQTopicConnectionFactory": "TopicConnectionFactory",
+    "JmsConnectionFactory": "ConnectionFactory",
+    "RMQConnectionFactory": "ConnectionFactory",
+    "StompJmsConnectionFactory": "ConnectionFactory",
+}
+"""By the simple name of a provider's class of connection factories, what pyjms has for it."""
+_PRIMITIVES = frozenset({"integral_type", "floating_point_type", "boolean_type", "void_type"})
+
+
+@dataclass(slots=True)
+class Program:
+    """All files that are ported together."""
+
+    files: list[SourceFile] = field(default_factory=list)
+    classes: dict[str, ClassInfo] = field(default_factory=dict)
+    """By full name."""
+
+    def add(self, info: ClassInfo) -> None:
+        """Take a class, and those in it."""
+        self.classes[info.full_name] = info
+        for each in info.nested.values():
+            self.add(each)
+
+
+@dataclass(slots=True)
+class Variable:
+    """A local variable, or a parameter."""
+
+    python: str
+    type: Type
+    scope: MethodScope
+    range: tuple[int, int] | None = None
+    known: bool = False
+    in_loop: bool = False
+    """Whether there may be several of that name one after the other: a function that uses it later must keep its own."""
+
+
+@dataclass(slots=True)
+class MethodScope:
+    """A method, a constructor, an initializer or a lambda that is being translated."""
+
+    node: Node
+    info: ClassInfo
+    is_static: bool
+    returns: Type | None = None
+    above: MethodScope | None = None
+    is_lambda: bool = False
+    blocks: list[dict[str, Variable]] = field(default_factory=lambda: [{}])
+    loops: int = 0
+    declared: set[str] = field(default_factory=set)
+    kept: dict[str, str] = field(default_factory=dict)
+    """What a function keeps of the variables around it, as they are when it is made."""
+    uses_outer: bool = False
+    casts_known: list[tuple[str, str]] = field(default_factory=list)
+    """Variables whose class was asked for by an ``if`` around, with that class."""
+
+    def find(self, name: str) -> Variable | None:
+        """Return the variable of a name, those of methods around included."""
+        for block in reversed(self.blocks):
+            if name in block:
+                return block[name]
+        return self.above.find(name) if self.above else None
+
+
+@dataclass(slots=True)
+class Unit:
+    """The translation of one file."""
+
+    program: Program
+    file: SourceFile
+    findings: list[Finding] = field(default_factory=list)
+    untranslated: list[Node] = field(default_factory=list)
+    scope: MethodScope | None = None
+    statement_call: int | None = None
+    """The call whose result nobody wants, by the id of its node."""
+    before: list[str] = field(default_factory=list)
+    """Lines that must come before the statement: functions and classes that it uses."""
+    classes_used: dict[str, ClassInfo] = field(default_factory=dict)
+    """Classes of other files."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    class_stack: list[ClassInfo] = field(default_factory=list)
+    local_classes: dict[str, ClassInfo] = field(default_factory=dict)
+    concurrent: bool = False
+    """Whether several threads may print."""
+    updates: list[Sequence[str]] = field(default_factory=list)
+    """What each loop around does before it goes on."""
+    static_lines: list[str] = field(default_factory=list)
+    """What is done once all classes of the file are there."""
+    main_classes: list[ClassInfo] = field(default_factory=list)
+    aliases: set[str] = field(default_factory=set)
+    """Names of objects around, that classes in methods use."""
+    needs_outer: set[str] = field(default_factory=set)
+    """Classes within others whose objects know the object around."""
+    told: set[tuple[int, str]] = field(default_factory=set)
+
+    def find_type(self, node: Node) -> Type:
+        """Return the type that a node names."""
+        if node.type in _PRIMITIVES:
+            return Type(text_of(node))
+        if node.type == "array_type":
+            element, dims = self.find_type(needed(node, "element")), text_of(needed(node, "dimensions")).count("[")
+            return Type(element.name, element.args, element.dims + dims)
+        if node.type == "generic_type":
+            parts = children(node)
+            args = tuple(self.find_type(each) for each in children(parts[-1]))
+            return Type(self.find_class(text_of(parts[0]), parts[0]), args)
+        if node.type == "wildcard":
+            bound = [each for each in children(node) if each.type != "super"]
+            return self.find_type(bound[-1]) if bound and "extends" in text_of(node) else OBJECT
+        if node.type in {"annotated_type", "catch_type"}:
+            return self.find_type(children(node)[-1])
+        if node.type in {"type_identifier", "scoped_type_identifier", "identifier", "scoped_identifier"}:
+            return Type(self.find_class(text_of(node), node))
+        raise Unportable(node, f"the type {text_of(node)}")
+
+    def find_class(self, name: str, node: Node | None = None) -> str:
+        """Return the full name of a class; `name` may be simple, or have the names of classes or packages around."""
+        first, _, rest = name.partition(".")
+        found = self._simple_class(first, node)
+        if found and rest:
+            return self._known(f"{found}.{rest}")
+        return found or self._known(name)
+
+    def knows(self, name: str) -> bool:
+        """Return whether a full name is that of a class of the program, of JMS or of the library."""
+        return name in self.program.classes or name in LIBRARY_TYPES or name in self.local_classes
+
+    def _known(self, name: str) -> str:
+        simple = name.rpartition(".")[2]
+        if simple in PROVIDERS and name not in self.program.classes and name not in self.local_classes:
+            return f"javax.jms.{PROVIDERS[simple]}"
+        return name.replace("jakarta.jms.", "javax.jms.")
+
+    def _simple_class(self, name: str, node: Node | None) -> str | None:
+        if name in self.local_classes:
+            return name
+        if node is not None and _is_type_parameter(name, node):
+            return "java.lang.Object"
+        for info in reversed(self.class_stack):
+            current: ClassInfo | None = info
+            while current is not None:
+                if current.name == name:
+                    return current.full_name
+                if (inner := self.nested_class(current, name)) is not None:
+                    return inner.full_name
+                current = current.outer
+        if name in self.file.single:
+            return self._known(self.file.single[name])
+        own = f"{self.file.package}.{name}" if self.file.package else name
+        if own in self.program.classes:
+            return own
+        for package in (*self.file.on_demand, "java.lang"):
+            full = self._known(f"{package}.{name}")
+            if self.knows(full):
+                return full
+        return None
+
+    def nested_class(self, info: ClassInfo, name: str) -> ClassInfo | None:
+        """Return the class of a simple name within another, or within those that it extends."""
+        for each in self.lineage(info):
+            if name in each.nested:
+                return each.nested[name]
+        return None
+
+    def lineage(self, info: ClassInfo) -> Iterator[ClassInfo]:
+        """Yield a class of the program, and those that it extends and implements."""
+        yield info
+        for above in (info.superclass, *info.interfaces):
+            if above is not None and above.name in self.program.classes:
+                yield from self.lineage(self.program.classes[above.name])
+
+    def class_info(self, name: str) -> ClassInfo | None:
+        """Return a class of the program."""
+        return self.local_classes.get(name) or self.program.classes.get(name)
+
+    def library_supers(self, info: ClassInfo) -> Iterator[Type]:
+        """Yield what a class of the program extends and implements that is none of it."""
+        for each in self.lineage(info):
+            for above in (each.superclass, *each.interfaces):
+                if above is not None and self.class_info(above.name) is None:
+                    yield above
+
+    def is_subtype(self, one: str, other: str) -> bool:
+        """Return whether a class is another one, or below it."""
+        if one == other or other == "java.lang.Object":
+            return True
+        info = self.class_info(one)
+        if info is None:
+            return is_subclass(one, other)
+        return any(each.full_name == other for each in self.lineage(info)) or any(
+            is_subclass(each.name, other) for each in self.library_supers(info)
+        )
+
+    def find_field(self, info: ClassInfo, name: str) -> FieldInfo | None:
+        """Return a field of a class, inherited ones included."""
+        for each in self.lineage(info):
+            if name in each.fields:
+                found = each.fields[name]
+                if found.type is None:
+                    found.type = self._type_within(each, found.type_node, found.dims)
+                return found
+        return None
+
+    def find_methods(self, info: ClassInfo, name: str, count: int) -> list[MethodInfo]:
+        """Return the methods of a name that take so many arguments; of those that override one another, the lowest."""
+        for each in self.lineage(info):
+            found = [m for m in each.methods if m.name == name and self.takes(m, count)]
+            if found or not name:
+                return found
+        return []
+
+    def takes(self, method: MethodInfo, count: int) -> bool:
+        """Return whether a method takes so many arguments."""
+        self.fill_signature(method)
+        return len(method.params) == count or (method.variadic and count >= len(method.params) - 1)
+
+    def fill_signature(self, method: MethodInfo) -> None:
+        """Find the types of a method's parameters and of its result."""
+        if method.returns is not None:
+            return
+        result = child(method.node, "type")
+        method.returns = self._type_within(method.owner, result, 0) if result else Type("void")
+        for each in children(needed(method.node, "parameters")):
+            if each.type == "formal_parameter":
+                dims = child(each, "dimensions")
+                depth = text_of(dims).count("[") if dims else 0
+                method.params.append(self._type_within(method.owner, needed(each, "type"), depth))
+            elif each.type == "spread_parameter":
+                method.variadic = True
+                kind = next(part for part in children(each) if part.type != "modifiers")
+                method.params.append(self._type_within(method.owner, kind, 1))
+
+    def _type_within(self, owner: ClassInfo, node: Node, dims: int) -> Type:
+        unit = self
+        if owner.file is not self.file:
+            unit = Unit(self.program, owner.file)
+        unit.class_stack.append(owner)
+        try:
+            found = unit.find_type(node)
+        finally:
+            unit.class_stack.pop()
+        return Type(found.name, found.args, found.dims + dims)
+
+    def class_code(self, name: str, node: Node) -> str:
+        """Return how a class of the program, or of JMS, is written in Python."""
+        info = self.class_info(name)
+        if info is not None:
+            if info.in_method:
+                return info.path
+            if info.file is not self.file:
+                top = info
+                while top.outer is not None:
+                    top = top.outer
+                self.classes_used[top.full_name] = top
+            return info.path
+        if name.startswith("javax.jms.") and name in LIBRARY_TYPES:
+            return name.removeprefix("javax.jms.")
+        if name in CLASS_CODES:
+            return CLASS_CODES[name]
+        raise Unportable(node, f"the class {name}", unknown_class_advice(name))
+
+    def declare(self, name: str, kind: Type, *, range: tuple[int, int] | None = None, known: bool = False) -> Variable:  # noqa: A002
+        """Take note of a local variable, and return it."""
+        assert self.scope is not None
+        scope = self.scope
+        python = local_name(name)
+        again = python in scope.declared
+        scope.declared.add(python)
+        made = Variable(python, kind, scope, range, known, in_loop=again or scope.loops > 0 or _declared_often(scope, name))
+        scope.blocks[-1][name] = made
+        return made
+
+    def number(self, name: str) -> str:
+        """Return a name that was not there: with a number, from the second on."""
+        count = self.numbers[name] = self.numbers.get(name, 0) + 1
+        return name if count == 1 else f"{name}_{count}"
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """Have variables end with a block."""
+        assert self.scope is not None
+        self.scope.blocks.append({})
+        yield
+        self.scope.blocks.pop()
+
+    @contextmanager
+    def within(self, scope: MethodScope) -> Iterator[MethodScope]:
+        """Translate a method."""
+        above, self.scope = self.scope, scope
+        before, self.before = self.before, []
+        try:
+            yield scope
+        finally:
+            self.scope, self.before = above, before
+
+    def check(self, node: Node, what: str, advice: str) -> None:
+        """Tell of something that was translated, and that a human has to look at."""
+        self._tell(node, "check", what, advice)
+
+    def fail(self, error: Unportable, whole: Node) -> None:
+        """Tell of something that was not translated: `whole` is left out for its sake."""
+        self._tell(error.node, "not ported", error.what, error.advice)
+        self.untranslated.append(whole)
+
+    def _tell(self, node: Node, kind: str, what: str, advice: str) -> None:
+        row, column = node.start_point
+        if (row, what) not in self.told:
+            self.told.add((row, what))
+            self.findings.append(Finding(row + 1, column + 1, kind, what, advice))  # type: ignore[arg-type]
+
+
+def _declared_often(scope: MethodScope, name: str) -> bool:
+    """Return whether a method declares several variables of a name, one after the other."""
+    found = 0
+    for node in walk(scope.node):
+        if node.type in {"variable_declarator", "enhanced_for_statement", "catch_formal_parameter", "formal_parameter"}:
+            named = child(node, "name")
+            found += named is not None and text_of(named) == name
+    return found > 1
+
+
+def _is_type_parameter(name: str, node: Node) -> bool:
+    current: Node | None = node
+    while current is not None:
+        declared = child(current, "type_parameters")
+        for each in children(declared) if declared else ():
+            if text_of(children(each)[0]) == name:
+                return True
+        current = current.parent
+    return False
+
+
+CLASS_CODES: Mapping[str, str] = {
+    "java.lang.Object": "object",
+    "java.lang.String": "str",
+    "java.lang.Boolean": "bool",
+    "java.lang.Thread": "java.Thread",
+    "java.util.Enumeration": "Enumeration",
+    "java.util.List": "list",
+    "java.util.ArrayList": "list",
+    "java.util.Map": "dict",
+    "java.util.HashMap": "dict",
+    "java.util.Iterator": "java.Iterator",
+    "javax.naming.InitialContext": "InitialContext",
+    "javax.naming.Context": "InitialContext",
+    "javax.naming.NamingException": "NamingException",
+    "javax.naming.NameNotFoundException": "NameNotFoundException",
+    "java.lang.Throwable": "BaseException",
+    "java.lang.Exception": "java.Exception",
+    "java.lang.Error": "java.Error",
+    "java.lang.AssertionError": "java.AssertionError",
+    "java.io.IOException": "java.IOException",
+    "java.util.concurrent.TimeoutException": "java.TimeoutException",
+    "java.util.NoSuchElementException": "NoSuchElementException",
+    **{
+        f"java.lang.{name}": f"java.{name}"
+        for name in (
+            "RuntimeException",
+            "IllegalStateException",
+            "ClassCastException",
+            "ArithmeticException",
+            "ArrayIndexOutOfBoundsException",
+            "InterruptedException",
+        )
+    },
+    **{
+        f"java.lang.{name}": name
+        for name in (
+            "IllegalArgumentException",
+            "NumberFormatException",
+            "NullPointerException",
+            "UnsupportedOperationException",
+            "IndexOutOfBoundsException",
+        )
+    },
+}
+"""Classes of the library, for ``isinstance``, and for classes that extend them."""
+
+_ADVICE = {
+    "org.springframework.": "write what Spring does: a loop with receive, a listener, or a producer of your own",
+    "org.apache.activemq.": "it is ActiveMQ's own: see what pyjms has for it, or leave it out",
+    "org.apache.qpid.": "it is Qpid's own: use pyjms.ConnectionFactory with a stomp:// URL",
+    "com.ibm.": "it is IBM MQ's own: use pyjms.ConnectionFactory with the URL of a broker that speaks STOMP",
+    "javax.transaction.": "distributed transactions are pyjms.XAResource: docs/how-to/transactions.md",
+    "javax.jms.JMS": "it is of JMS 2.0: pyjms has JMS 1.1, with Connection, Session, MessageProducer and MessageConsumer",
+}
+
+
+def unknown_class_advice(name: str) -> str:
+    """Return what to do about a class that there is no translation for."""
+    for prefix, advice in _ADVICE.items():
+        if name.startswith(prefix):
+            return advice
+    if name.rpartition(".")[0] in PACKAGES:
+        return "find what Python has for it"
+    return "port the file that has it together with this one, or find what Python has for it"
