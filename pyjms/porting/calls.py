@@ -57,6 +57,9 @@ def _unqualified(unit: Unit, node: Node, name: str) -> Expr:
             if find_members(above.name, name):
                 receiver = Expr(holder(unit, info, node), above, known=True)
                 return library_call(unit, node, receiver, name, arguments)
+    if find_members(OBJECT.name, name):
+        receiver = Expr(holder(unit, around(unit)[0], node), OBJECT, known=True)
+        return library_call(unit, node, receiver, name, arguments)
     raise Unportable(node, f"the method {name}", "it is declared in no file that was given")
 
 
@@ -138,6 +141,8 @@ def library_call(
     if member.params and member.params[0] == "any":
         element = kind if name == "equals" else kind.args[0] if kind.args else OBJECT
         types_wanted = [_compared(unit, element, arguments[0], node), *types_wanted[1:]]
+    if name in {"createObjectMessage", "setObject"} and any(_is_of_program(unit, each.type) for each in arguments):
+        unit.check(node, "an object of the program in an ObjectMessage", _TRUSTED)
     if kind.name in _UNORDERED and name in {"keySet", "values", "entrySet"}:
         unit.check(
             node, f"the order of {name}()", "Java's order is arbitrary, Python's is that of insertion: see if it matters"
@@ -156,6 +161,16 @@ def library_call(
     if made.startswith("java.known(") and receiver is not None and receiver.known:
         made = code
     return Expr(made, returns, low_high, known=member.flag == "known")
+
+
+_TRUSTED: Final = (
+    "it is pickled: keep its class in a module that sender and receiver import, and name that in the factory's option trusted: "
+    "docs/how-to/porting.md, Objects from elsewhere"
+)
+
+
+def _is_of_program(unit: Unit, kind: Type) -> bool:
+    return unit.class_info(kind.name) is not None
 
 
 def _compared(unit: Unit, element: Type, argument: Argument, node: Node) -> Type:

@@ -14,7 +14,7 @@ __all__ = ["LIBRARY"]
 
 LIBRARY: Final = r"""
 class java.lang.Object
-  new() = object()
+  new() = java.Object()
   boolean equals(any) = java.equals($0, $1)
   String toString() = java.text(java.known($0)) @known
   void notify() = java.notify_all($0)
@@ -25,7 +25,7 @@ class java.lang.Object
 class java.lang.Class
   String getName() = java.class_name($0) @known
   String getSimpleName() = java.simple_name($0) @known
-class java.lang.String < Comparable, CharSequence
+class java.lang.String < Comparable, CharSequence, Serializable
   new() = ""
   new(String) = java.known($1)
   new(byte[]) = bytes($1).decode("utf-8", "replace")
@@ -90,7 +90,7 @@ class java.lang.StringBuffer < StringBuilder
   new() = java.StringBuilder()
   new(int) = java.StringBuilder()
   new(String) = java.StringBuilder($1)
-class java.lang.Number
+class java.lang.Number < Serializable
   int intValue() = java.as_int(int($0))
   long longValue() = java.as_long(int($0))
   double doubleValue() = float($0)
@@ -138,7 +138,7 @@ class java.lang.Float < Number
   static float parseFloat(String) = java.parse_float($1)
   static Float valueOf(String) = java.parse_float($1) @known
   static Float valueOf(float) = $1 @known
-class java.lang.Boolean
+class java.lang.Boolean < Serializable
   Boolean TRUE = True
   Boolean FALSE = False
   static boolean parseBoolean(String) = java.parse_boolean($1)
@@ -290,7 +290,7 @@ class javax.naming.InitialContext < Context
   new() = InitialContext()
   new(Map) = InitialContext($1)
 class java.lang.StackTraceElement
-class java.lang.Throwable
+class java.lang.Throwable < Serializable
   String getMessage() = java.message_of($0)
   String getLocalizedMessage() = java.message_of($0)
   Throwable getCause() = $0.__cause__

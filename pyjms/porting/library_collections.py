@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["COLLECTIONS"]
 
 _LIST = r"""
-class java.util.%s<E> < List<E>
+class java.util.%s<E> < List<E>, Serializable
   new() = []
   new(int) = []
   new(Collection<E>) = list($1)
@@ -58,7 +58,7 @@ class java.util.Map.Entry<K, V>
 class java.util.LinkedHashMap<K, V> < Map<K, V>
   new() = {}
   new(Map<K, V>) = dict($1)
-class java.util.HashMap<K, V> < Map<K, V>
+class java.util.HashMap<K, V> < Map<K, V>, Serializable
   new() = {}
   new(int) = {}
   new(Map<K, V>) = dict($1)

@@ -75,6 +75,12 @@ def _sorted(unit: Unit, node: Node) -> Expr:
     return Expr(f"{arguments[0].as_type(unit, kind).code}.sort()", VOID)
 
 
+def _itself(unit: Unit, node: Node) -> Expr:
+    """Return a collection that is safe for threads: as Python's are for what is one call."""
+    (argument,) = given(unit, needed(node, "arguments"))
+    return argument.as_type(unit, argument.type)
+
+
 def _logger(unit: Unit, node: Node) -> Expr:
     argument = children(needed(node, "arguments"))
     name = argument[0] if argument else node
@@ -123,6 +129,8 @@ SPECIAL: Final[dict[tuple[str, str], Callable[[Unit, Node], Expr]]] = {
     ("java.util.Arrays", "asList"): _as_list,
     ("java.util.List", "of"): _as_list,
     ("java.util.Collections", "sort"): _sorted,
+    ("java.util.Collections", "synchronizedList"): _itself,
+    ("java.util.Collections", "synchronizedMap"): _itself,
     ("org.slf4j.LoggerFactory", "getLogger"): _logger,
     ("org.apache.log4j.Logger", "getLogger"): _logger,
     ("org.apache.logging.log4j.LogManager", "getLogger"): _logger,

@@ -40,6 +40,7 @@ from pyjms.porting.java.numbers import (
 )
 from pyjms.porting.java.objects import (
     Iterator,
+    Object,
     added,
     added_all,
     added_to_set,
@@ -125,6 +126,7 @@ __all__ = [
     "InterruptedException",
     "Iterator",
     "NotPorted",
+    "Object",
     "RuntimeException",
     "StringBuilder",
     "Thread",

@@ -11,6 +11,7 @@ from pyjms.porting.java.errors import ClassCastException, java_class_name
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 
 __all__ = [
+    "Object",
     "Iterator",
     "added",
     "added_all",
@@ -58,6 +59,10 @@ def equals(one: object, other: object) -> bool:
     if isinstance(one, (int, float, str)) and isinstance(other, (int, float, str)):
         return class_name(one) == class_name(other) and one == other
     return one is other if isinstance(one, Iterator) else one == other
+
+
+class Object:
+    """java.lang.Object, as programs make it to hold a lock."""
 
 
 def known(value: T | None) -> T:

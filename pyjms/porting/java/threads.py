@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 from pyjms.porting.java.errors import IllegalStateException
 from pyjms.porting.java.numbers import as_int, as_long
@@ -27,16 +26,18 @@ __all__ = [
 
 T = TypeVar("T")
 
-_MONITORS: WeakKeyDictionary[Any, threading.Condition] = WeakKeyDictionary()
-_MONITORS_LOCK = threading.Lock()
+_MONITOR = "_java_monitor"
+_MONITORS: dict[int, tuple[Any, threading.Condition]] = {}
+"""The monitors of objects without attributes, such as lists, and of classes; each keeps its object."""
 
 
 def _monitor(holder: Any) -> threading.Condition:
-    with _MONITORS_LOCK:
-        monitor = _MONITORS.get(holder)
-        if monitor is None:
-            monitor = _MONITORS[holder] = threading.Condition(threading.RLock())
-        return monitor
+    """Return the lock of an object; ``setdefault`` of a dictionary is one step for all threads."""
+    attributes = getattr(holder, "__dict__", None)
+    made = threading.Condition(threading.RLock())
+    if isinstance(attributes, dict):
+        return attributes.setdefault(_MONITOR, made)  # type: ignore[no-any-return]
+    return _MONITORS.setdefault(id(holder), (holder, made))[1]
 
 
 @contextmanager
