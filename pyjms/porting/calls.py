@@ -8,9 +8,9 @@ from tree_sitter import Node
 
 from pyjms.porting.arguments import Argument, arguments_for, choose, element_or_filled, given, own_arguments
 from pyjms.porting.classes import ClassInfo, MethodInfo
-from pyjms.porting.codes import as_operand
+from pyjms.porting.codes import as_operand, binary
 from pyjms.porting.conversions import BOXES
-from pyjms.porting.model import OBJECT, VOID, Expr, Type, Unportable
+from pyjms.porting.model import BOOLEAN, OBJECT, STRING, VOID, Expr, Type, Unportable
 from pyjms.porting.places import around, class_named, holder, range_named
 from pyjms.porting.special import SPECIAL, printed
 from pyjms.porting.syntax import child, needed, text_of
@@ -18,7 +18,7 @@ from pyjms.porting.table import expression, is_expression
 from pyjms.porting.types import arguments_of, find_members, type_named
 from pyjms.porting.unit import Unit, unknown_class_advice
 
-__all__ = ["library_call"]
+__all__ = ["check_name", "library_call"]
 
 _AS_STATEMENTS: Final = {
     "java.put($0, $1, $2)": "$0[$1] = $2",
@@ -148,6 +148,10 @@ def library_call(
             node, f"the order of {name}()", "Java's order is arbitrary, Python's is that of insertion: see if it matters"
         )
     passed = arguments_for(unit, arguments, types_wanted)
+    if receiver is not None and name == "equals" and receiver.known and kind == passed[0].type == STRING:
+        return Expr(binary(receiver.code, "==", passed[0].code), BOOLEAN)
+    if name in {"createQueue", "createTopic", "getName", "getSimpleName"}:
+        _check_names(unit, node, kind, name, passed)
     code = receiver.code if receiver is not None else ""
     returns = type_named(member.returns, arguments_of(member.owner, kind)) if member.returns != "void" else VOID
     if member.template is None:
@@ -161,6 +165,23 @@ def library_call(
     if made.startswith("java.known(") and receiver is not None and receiver.known:
         made = code
     return Expr(made, returns, low_high, known=member.flag == "known")
+
+
+def _check_names(unit: Unit, node: Node, kind: Type, name: str, passed: list[Expr]) -> None:
+    if kind.name == "java.lang.Class":
+        unit.check(node, "the name of a class", "of what JMS makes, each provider has its own classes: see that nothing depends on it")
+    elif passed:
+        check_name(unit, node, passed[0].code)
+
+
+def check_name(unit: Unit, node: Node, code: str) -> None:
+    """Tell of names of destinations that mean more at ActiveMQ."""
+    if any(mark in code for mark in ("?", "*", ">", ",", "://")):
+        unit.check(
+            node,
+            f"the name of a destination, {code}",
+            "?options, several names and wildcards are ActiveMQ's: in pyjms the name is what it says",
+        )
 
 
 _TRUSTED: Final = (

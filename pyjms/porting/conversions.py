@@ -135,6 +135,9 @@ def text_of_value(unit: Unit, expr: Expr, node: Node) -> str:
         return f"java.text(java.boxed(Float, {expr.code}))"
     if kind.name == "void":
         raise Unportable(node, "a call without a result is used as a value")
+    if kind.name == "java.lang.Class":
+        unit.check(node, "the name of a class", "of what JMS makes, each provider has its own classes: see that nothing depends on it")
+        return f"java.class_text({expr.code})"
     _look_at(unit, kind, node)
     return f"java.text({expr.code})"
 

@@ -7,12 +7,13 @@ from typing import Final
 from tree_sitter import Node
 
 from pyjms.porting.arguments import arguments_for, choose, element_or_filled, given, own_arguments
+from pyjms.porting.calls import check_name
 from pyjms.porting.classes import ClassInfo, class_of
 from pyjms.porting.codes import default_of
-from pyjms.porting.conversions import convert
+from pyjms.porting.conversions import concatenated, convert
 from pyjms.porting.factories import connection_factory
-from pyjms.porting.members import class_lines
-from pyjms.porting.model import INT, VOID, Expr, Type, Unportable
+from pyjms.porting.members import class_lines, separate
+from pyjms.porting.model import INT, STRING, VOID, Expr, Type, Unportable
 from pyjms.porting.places import alias_of, class_named, holder
 from pyjms.porting.syntax import child, children, needed, text_of
 from pyjms.porting.table import expression, is_expression, is_targeted, value_for
@@ -48,6 +49,8 @@ def _created(unit: Unit, node: Node, target: Type | None) -> Expr:
     full = unit.find_class(raw, node)
     if raw.rpartition(".")[2] in PROVIDERS and unit.class_info(full) is None:
         return connection_factory(unit, node, raw, target)
+    if full in _DESTINATIONS:
+        return _destination(unit, node, full)
     kind = unit.find_type(needed(node, "type"))
     body = next((each for each in node.children if each.type == "class_body"), None)
     if body is not None:
@@ -72,6 +75,25 @@ def _created(unit: Unit, node: Node, target: Type | None) -> Expr:
     else:
         code = element_or_filled(member.template, "", passed, node)
     return Expr(code, kind, known=True)
+
+
+_DESTINATIONS: Final = {
+    "org.apache.activemq.command.ActiveMQQueue": "Queue",
+    "org.apache.activemq.command.ActiveMQTopic": "Topic",
+    "org.apache.activemq.artemis.jms.client.ActiveMQQueue": "Queue",
+    "org.apache.activemq.artemis.jms.client.ActiveMQTopic": "Topic",
+}
+
+
+def _destination(unit: Unit, node: Node, full: str) -> Expr:
+    """Return a destination that is made without a session, which JNDI has for any name."""
+    arguments = given(unit, needed(node, "arguments"))
+    if len(arguments) != 1 or arguments[0].type != STRING:
+        raise Unportable(node, f"new {full}", unknown_class_advice(full))
+    kind, name = _DESTINATIONS[full], arguments[0].as_type(unit, STRING)
+    check_name(unit, node, name.code)
+    whole = concatenated(unit, [(Expr(f'"dynamic{kind}s/"', STRING, known=True), node), (name, node)])
+    return Expr(f"InitialContext({{}}).lookup({whole.code})", Type(f"javax.jms.{kind}"), known=True)
 
 
 def _for_another(unit: Unit, node: Node) -> Expr:
@@ -126,6 +148,7 @@ def local_class(unit: Unit, info: ClassInfo) -> None:
     """Write a class that stands in a method before the statement that uses it."""
     assert unit.scope is not None
     unit.local_classes[info.name] = info
+    separate(unit, info)
     alias = alias_of(info)
     used, unit.aliases = unit.aliases, set()
     lines = class_lines(unit, info)

@@ -186,6 +186,11 @@ class java.io.BufferedReader < Reader
   new(Reader) = $1
   String readLine() = java.read_line()
   void close() = None
+class java.util.Scanner
+  new(InputStream) = java.Scanner()
+  boolean hasNextLine()
+  String nextLine() @known
+  void close() = None
 class java.lang.Runnable
   void run() = java.run($0)
 class java.util.concurrent.Callable<V>

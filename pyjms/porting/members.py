@@ -17,7 +17,7 @@ from pyjms.porting.texts import block_lines, body_of, comment_lines, indented, l
 from pyjms.porting.types import LIBRARY_TYPES
 from pyjms.porting.unit import MethodScope, Unit, unknown_class_advice
 
-__all__ = ["class_lines", "resolve_supers"]
+__all__ = ["class_lines", "resolve_supers", "separate"]
 
 _WITHOUT_BASE: Final = frozenset(
     {
@@ -47,6 +47,27 @@ def resolve_supers(unit: Unit, info: ClassInfo) -> None:
         unit.class_stack.pop()
     for each in info.nested.values():
         resolve_supers(unit, each)
+
+
+def separate(unit: Unit, info: ClassInfo) -> None:
+    """Give what a class has for itself, beside members of the same name above it, names of its own.
+
+    Java keeps two fields apart, and calls a private method of the class that calls it: in Python the lower one would hide
+    the other.
+    """
+    above = [each for each in unit.lineage(info) if each is not info]
+    for field in info.fields.values():
+        if any(other.python == field.python for each in above for other in each.fields.values()):
+            field.python = f"{field.python}_{info.name}"
+    for method in info.methods:
+        if method.name and any(_is_hidden(other, method) for each in above for other in each.named(method.name)):
+            method.python = f"{method.python}_{info.name}"
+    for inner in info.nested.values():
+        separate(unit, inner)
+
+
+def _is_hidden(above: MethodInfo, method: MethodInfo) -> bool:
+    return above.is_static or has_modifier(above.node, "private") or has_modifier(method.node, "private")
 
 
 def class_lines(unit: Unit, info: ClassInfo) -> list[str]:

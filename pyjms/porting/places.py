@@ -13,13 +13,14 @@ from pyjms.porting.codes import as_operand, binary, cut
 from pyjms.porting.conversions import unboxed
 from pyjms.porting.model import LIMITS, Expr, Type, Unportable
 from pyjms.porting.ranges import range_of_field
-from pyjms.porting.syntax import needed, text_of
+from pyjms.porting.syntax import child, needed, text_of
 from pyjms.porting.table import expression, is_expression
 from pyjms.porting.types import find_members, type_named
 from pyjms.porting.unit import MethodScope, Unit, Variable, unknown_class_advice
 
 __all__ = ["Place", "class_named", "holder", "place_of", "read_variable"]
 
+_NEVER_NULL: Final = frozenset({"string_literal", "true", "false", "decimal_integer_literal", "object_creation_expression"})
 _TIMES: Final = {"size": (0, (1 << 31) - 1), "time": (0, 1 << 50), "nanos": (0, 1 << 62)}
 
 
@@ -35,6 +36,8 @@ class Place:
     element: tuple[str, str] | None = None
     """An array, and an index."""
     limits: tuple[int, int] | None = None
+    known: bool = False
+    """Whether it is never null."""
 
     def read(self, node: Node | None = None) -> Expr:
         """Return the present value, where assigning it evaluates nothing twice."""
@@ -149,11 +152,13 @@ def around(unit: Unit) -> list[ClassInfo]:
 def _field_place(unit: Unit, field: FieldInfo, object_code: str | None, has: ClassInfo, node: Node) -> Place:
     assert field.type is not None
     limits = range_of_field(field)
+    value = child(field.declarator, "value")
+    known = field.is_final and value is not None and value.type in _NEVER_NULL
     if field.is_static:
         owner = unit.class_code(field.owner.full_name, node)
-        return Place(f"{owner}.{field.python}", field.type, field=(owner, field.python), limits=limits)
+        return Place(f"{owner}.{field.python}", field.type, field=(owner, field.python), limits=limits, known=known)
     code = object_code if object_code is not None else holder(unit, has, node)
-    return Place(f"{as_operand(code)}.{field.python}", field.type, field=(code, field.python), limits=limits)
+    return Place(f"{as_operand(code)}.{field.python}", field.type, field=(code, field.python), limits=limits, known=known)
 
 
 def place_of(unit: Unit, node: Node) -> Place:
@@ -226,7 +231,7 @@ def _identifier(unit: Unit, node: Node) -> Expr:
     if variable is not None:
         return Expr(variable.python, variable.type, variable.range, known=variable.known)
     place = place_of(unit, node)
-    return Expr(place.code, place.type, place.limits)
+    return Expr(place.code, place.type, place.limits, known=place.known)
 
 
 @is_expression("field_access")
@@ -250,7 +255,7 @@ def _field_access(unit: Unit, node: Node) -> Expr:
         if value.type.dims and name == "length":
             return Expr(f"len({value.code})", Type("int"), _TIMES["size"])
     place = _place_of_access(unit, node)
-    return Expr(place.code, place.type, place.limits)
+    return Expr(place.code, place.type, place.limits, known=place.known)
 
 
 def _constant(template: str | None, kind: Type) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from tree_sitter import Node
 # Each of these fills the tables of `pyjms.porting.table`.
 from pyjms.porting import calls, creation, expressions, literals, loops, places, statements, switches
 from pyjms.porting.classes import ClassInfo, SourceFile, classes_of
-from pyjms.porting.members import class_lines, resolve_supers
+from pyjms.porting.members import class_lines, resolve_supers, separate
 from pyjms.porting.model import PortedFile, Unportable
 from pyjms.porting.naming import MODULES, PYJMS_NAMES, TYPED_VALUES, module_path
 from pyjms.porting.syntax import COMMENTS, children, parse, statements_in, syntax_errors, text_of, walk
@@ -55,6 +55,9 @@ def port(sources: Mapping[str, str]) -> list[PortedFile]:
                 resolve_supers(unit, info)
             except Unportable:
                 info.superclass, info.interfaces = None, []
+    for file, _ in waiting:
+        for info in file.classes:
+            separate(Unit(program, file), info)
     for file, result in waiting:
         _port_file(Unit(program, file, concurrent=concurrent), result)
     return made

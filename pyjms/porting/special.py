@@ -81,6 +81,17 @@ def _itself(unit: Unit, node: Node) -> Expr:
     return argument.as_type(unit, argument.type)
 
 
+def _property(unit: Unit, node: Node) -> Expr:
+    """Return ``System.getProperty``: what Java is given by -D, Python may have from its environment."""
+    arguments = given(unit, needed(node, "arguments"))
+    codes = [each.as_type(unit, STRING) for each in arguments]
+    if codes[0].code.startswith(('"java.', '"user.', '"os.', '"file.', '"path.', '"line.')):
+        raise Unportable(node, f"the property {codes[0].code} of Java's machine", "os, sys and platform have the like")
+    unit.check(node, "a system property", "it is taken from the environment now: give it there, or as an argument")
+    known = len(codes) == 2 and codes[1].known
+    return Expr(f"os.environ.get({', '.join(each.code for each in codes)})", STRING, known=known)
+
+
 def _logger(unit: Unit, node: Node) -> Expr:
     argument = children(needed(node, "arguments"))
     name = argument[0] if argument else node
@@ -126,6 +137,7 @@ def _logged(unit: Unit, node: Node) -> Expr:
 
 SPECIAL: Final[dict[tuple[str, str], Callable[[Unit, Node], Expr]]] = {
     ("java.lang.String", "format"): _formatted,
+    ("java.lang.System", "getProperty"): _property,
     ("java.util.Arrays", "asList"): _as_list,
     ("java.util.List", "of"): _as_list,
     ("java.util.Collections", "sort"): _sorted,

@@ -86,6 +86,8 @@ def block_lines(unit: Unit, nodes: Sequence[Node]) -> list[str]:
         if row is not None and node.start_point.row > row + 1 and lines:
             lines.append("")
         made = statement(unit, node)
+        if made and made[0].startswith(("class ", "def ")) and lines and lines[-1]:
+            lines.append("")
         if node.type == "line_comment" and row == node.start_point.row and lines and lines[-1] and not lines[-1].startswith("#"):
             lines[-1] += f"  {made[0]}"
         else:

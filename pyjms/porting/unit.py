@@ -148,6 +148,7 @@ class Unit:
         return name in self.program.classes or name in LIBRARY_TYPES or name in self.local_classes
 
     def _known(self, name: str) -> str:
+        name = name.replace("org.apache.activemq.command.ActiveMQDestination", "javax.jms.Destination")
         simple = name.rpartition(".")[2]
         if simple in PROVIDERS and name not in self.program.classes and name not in self.local_classes:
             return f"javax.jms.{PROVIDERS[simple]}"

@@ -53,6 +53,7 @@ from pyjms.porting.java.objects import (
     cast_bytes,
     check_index,
     class_name,
+    class_text,
     copy_elements,
     equals,
     is_box,
@@ -66,6 +67,7 @@ from pyjms.porting.java.objects import (
     throwing,
 )
 from pyjms.porting.java.streams import (
+    Scanner,
     error_line,
     exit,
     put_text,
@@ -128,6 +130,7 @@ __all__ = [
     "NotPorted",
     "Object",
     "RuntimeException",
+    "Scanner",
     "StringBuilder",
     "Thread",
     "TimeoutException",
@@ -150,6 +153,7 @@ __all__ = [
     "cast_bytes",
     "check_index",
     "class_name",
+    "class_text",
     "compare",
     "copy_elements",
     "divide",

@@ -25,6 +25,7 @@ __all__ = [
     "cast_bytes",
     "check_index",
     "class_name",
+    "class_text",
     "copy_elements",
     "equals",
     "is_box",
@@ -210,6 +211,11 @@ def class_name(value: object) -> str:
     if kind is int:
         return "java.lang.Integer" if -(1 << 31) <= int(value) < 1 << 31 else "java.lang.Long"  # type: ignore[call-overload]
     return _NAMES.get(kind) or java_class_name(kind)
+
+
+def class_text(value: object) -> str:
+    """Return the text of ``value.getClass()``."""
+    return f"class {class_name(value)}"
 
 
 def simple_name(value: object) -> str:

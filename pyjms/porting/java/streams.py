@@ -6,9 +6,10 @@ import os
 import sys
 from typing import NoReturn
 
+from pyjms.api.enumeration import NoSuchElementException
 from pyjms.porting.java.strings import text
 
-__all__ = ["error_line", "exit", "put_text", "read_byte", "read_line", "text_line"]
+__all__ = ["Scanner", "error_line", "exit", "put_text", "read_byte", "read_line", "text_line"]
 
 
 def text_line(value: object = "") -> None:
@@ -39,6 +40,25 @@ def read_byte() -> int:
     sys.stdout.flush()
     letter = sys.stdin.read(1)
     return ord(letter) if letter else -1
+
+
+class Scanner:
+    """java.util.Scanner over the lines of the standard input."""
+
+    def __init__(self) -> None:
+        self._ahead: list[str] = []
+
+    def hasNextLine(self) -> bool:
+        """Return whether there is another line."""
+        if not self._ahead and (line := read_line()) is not None:
+            self._ahead.append(line)
+        return bool(self._ahead)
+
+    def nextLine(self) -> str:
+        """Return the next line. Raises `NoSuchElementException` where there is none."""
+        if not self.hasNextLine():
+            raise NoSuchElementException("No line found")
+        return self._ahead.pop()
 
 
 def exit(code: int) -> NoReturn:  # noqa: A001
