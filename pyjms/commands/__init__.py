@@ -1,4 +1,4 @@
-"""What ``pyjms`` does with any broker: send, receive, browse, purge, move, dead-letters, stats and bench on the public API alone, and story.
+"""What ``pyjms`` does with any broker: send, receive, browse, purge, move, dead-letters, stats and bench on the public API alone, and story. Beside them `port`.
 
 A command is imported when it is asked for, or when help is.
 """
@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "stats": "pyjms.commands.stats:stats",
     "story": "pyjms.commands.story:story",
     "bench": "pyjms.commands.bench:bench",
+    "port": "pyjms.commands.port:port",
     "forward": "pyjms.commands.forward:forward",
     "flow": "pyjms.commands.flow:commands",
     "route": "pyjms.commands.route:commands",

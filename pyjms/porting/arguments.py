@@ -67,9 +67,7 @@ def fits(unit: Unit, source: Type, target: Type, *, loosely: bool) -> bool:
         if source.name == "char":
             return target.name in _ORDER[2:]
         return (
-            source.name in _ORDER
-            and target.name in _ORDER
-            and _ORDER.index(source.name) <= _ORDER.index(target.name)
+            source.name in _ORDER and target.name in _ORDER and _ORDER.index(source.name) <= _ORDER.index(target.name)
         )
     if source.is_primitive or target.is_primitive:
         if not loosely:
@@ -140,7 +138,7 @@ def filled(template: str, receiver: str, arguments: Sequence[Expr], node: Node) 
     return made
 
 
-class _Negative(Exception):  # noqa: N818  it only leaves a function
+class _Negative(Exception):
     """An index that may be negative."""
 
 

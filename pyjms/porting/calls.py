@@ -7,6 +7,7 @@ from typing import Final
 from tree_sitter import Node
 
 from pyjms.porting.arguments import Argument, arguments_for, choose, element_or_filled, given, own_arguments
+from pyjms.porting.class_codes import unknown_class_advice
 from pyjms.porting.classes import ClassInfo, MethodInfo
 from pyjms.porting.codes import as_operand, binary
 from pyjms.porting.conversions import BOXES
@@ -16,7 +17,7 @@ from pyjms.porting.special import SPECIAL, printed
 from pyjms.porting.syntax import child, needed, text_of
 from pyjms.porting.table import expression, is_expression
 from pyjms.porting.types import arguments_of, find_members, type_named
-from pyjms.porting.unit import Unit, unknown_class_advice
+from pyjms.porting.unit import Unit
 
 __all__ = ["check_name", "library_call"]
 
@@ -145,7 +146,9 @@ def library_call(
         unit.check(node, "an object of the program in an ObjectMessage", _TRUSTED)
     if kind.name in _UNORDERED and name in {"keySet", "values", "entrySet"}:
         unit.check(
-            node, f"the order of {name}()", "Java's order is arbitrary, Python's is that of insertion: see if it matters"
+            node,
+            f"the order of {name}()",
+            "Java's order is arbitrary, Python's is that of insertion: see if it matters",
         )
     passed = arguments_for(unit, arguments, types_wanted)
     if receiver is not None and name == "equals" and receiver.known and kind == passed[0].type == STRING:
@@ -169,7 +172,11 @@ def library_call(
 
 def _check_names(unit: Unit, node: Node, kind: Type, name: str, passed: list[Expr]) -> None:
     if kind.name == "java.lang.Class":
-        unit.check(node, "the name of a class", "of what JMS makes, each provider has its own classes: see that nothing depends on it")
+        unit.check(
+            node,
+            "the name of a class",
+            "of what JMS makes, each provider has its own classes: see that nothing depends on it",
+        )
     elif passed:
         check_name(unit, node, passed[0].code)
 
@@ -201,5 +208,7 @@ def _compared(unit: Unit, element: Type, argument: Argument, node: Node) -> Type
         if element.name not in BOXES and not element.is_primitive:
             return OBJECT
         if kind.name not in {"null", "java.lang.Object"} and BOXES.get(element.name) != BOXES.get(kind.name, kind.name):
-            raise Unportable(node, f"a comparison of {element} with {kind}", "in Java they are never equal: convert one")
+            raise Unportable(
+                node, f"a comparison of {element} with {kind}", "in Java they are never equal: convert one"
+            )
     return Type("any")

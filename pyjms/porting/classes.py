@@ -14,7 +14,13 @@ from pyjms.porting.syntax import child, children, has_modifier, needed, text_of
 __all__ = ["ClassInfo", "FieldInfo", "MethodInfo", "SourceFile", "classes_of", "members"]
 
 _CLASSES = frozenset(
-    {"class_declaration", "interface_declaration", "enum_declaration", "record_declaration", "annotation_type_declaration"}
+    {
+        "class_declaration",
+        "interface_declaration",
+        "enum_declaration",
+        "record_declaration",
+        "annotation_type_declaration",
+    }
 )
 
 
@@ -185,5 +191,3 @@ def _name_members(info: ClassInfo) -> None:
             each.python = f"_{each.name}"
         while each.python in taken:
             each.python += "_"
-
-

@@ -46,7 +46,10 @@ def as_factor(code: str) -> str:
 
 def conditional(one: str, asked: str, other: str) -> str:
     """Return ``one if asked else other``."""
-    first, second = (f"({each})" if isinstance(ast.parse(f"({each})", mode="eval").body, ast.IfExp | ast.Lambda) else each for each in (one, asked))
+    first, second = (
+        f"({each})" if isinstance(ast.parse(f"({each})", mode="eval").body, ast.IfExp | ast.Lambda) else each
+        for each in (one, asked)
+    )
     return f"{first} if {second} else {other}"
 
 

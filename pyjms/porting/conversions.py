@@ -26,6 +26,7 @@ BOXES: Final = {
 }
 _BOXED: Final = {primitive: name for name, primitive in BOXES.items()}
 _TYPED: Final = {"long": "Long", "short": "Short", "byte": "Byte", "char": "Char", "float": "Float"}
+_TAKE_BOXES: Final = frozenset({"java.lang.Number", "java.lang.Comparable", "java.io.Serializable", "java.lang.Object"})
 _ORDER: Final = ("byte", "short", "int", "long", "float", "double")
 _UNSPECIFIED: Final = ("javax.jms.Message", "javax.jms.Destination", "javax.jms.Session", "javax.jms.Connection")
 
@@ -113,9 +114,8 @@ def _box(expr: Expr, target: Type, node: Node) -> Expr:
         inner = Type(BOXES[target.name])
         value = expr if inner == expr.type else _to_number(expr, inner, node)
         return Expr(value.code, target, known=True)
-    if target.dims or not is_subclass(_BOXED[expr.type.name], target.name):
-        if target.name not in {"java.lang.Number", "java.lang.Comparable", "java.io.Serializable", "java.lang.Object"}:
-            raise Unportable(node, f"{expr.type} where {target} is wanted")
+    if target.dims or (not is_subclass(_BOXED[expr.type.name], target.name) and target.name not in _TAKE_BOXES):
+        raise Unportable(node, f"{expr.type} where {target} is wanted")
     typed = _TYPED.get(expr.type.name)
     return Expr(f"{typed}({expr.code})" if typed else expr.code, target, known=True)
 
@@ -136,7 +136,11 @@ def text_of_value(unit: Unit, expr: Expr, node: Node) -> str:
     if kind.name == "void":
         raise Unportable(node, "a call without a result is used as a value")
     if kind.name == "java.lang.Class":
-        unit.check(node, "the name of a class", "of what JMS makes, each provider has its own classes: see that nothing depends on it")
+        unit.check(
+            node,
+            "the name of a class",
+            "of what JMS makes, each provider has its own classes: see that nothing depends on it",
+        )
         return f"java.class_text({expr.code})"
     _look_at(unit, kind, node)
     return f"java.text({expr.code})"
@@ -151,7 +155,9 @@ def _look_at(unit: Unit, kind: Type, node: Node) -> None:
         )
     elif kind.name in {"java.util.HashMap", "java.util.HashSet", "java.util.Map", "java.util.Set"}:
         unit.check(
-            node, "the text of a collection without an order", "in Python it has the order of insertion: see if that does"
+            node,
+            "the text of a collection without an order",
+            "in Python it has the order of insertion: see if that does",
         )
 
 

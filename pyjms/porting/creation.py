@@ -8,6 +8,7 @@ from tree_sitter import Node
 
 from pyjms.porting.arguments import arguments_for, choose, element_or_filled, given, own_arguments
 from pyjms.porting.calls import check_name
+from pyjms.porting.class_codes import PROVIDERS, unknown_class_advice
 from pyjms.porting.classes import ClassInfo, class_of
 from pyjms.porting.codes import default_of
 from pyjms.porting.conversions import concatenated, convert
@@ -19,7 +20,7 @@ from pyjms.porting.syntax import child, children, needed, text_of
 from pyjms.porting.table import expression, is_expression, is_targeted, value_for
 from pyjms.porting.texts import body_of, indented
 from pyjms.porting.types import LIBRARY_TYPES
-from pyjms.porting.unit import PROVIDERS, MethodScope, Unit, unknown_class_advice
+from pyjms.porting.unit import MethodScope, Unit
 
 __all__ = ["local_class"]
 
@@ -111,7 +112,9 @@ def _own(unit: Unit, node: Node, info: ClassInfo, around: str | None = None) -> 
     found = unit.find_methods(info, "", len(arguments))
     passed = ""
     if len(found) > 1:
-        raise Unportable(node, f"{info.name} has constructors with as many arguments", "give one of them another number")
+        raise Unportable(
+            node, f"{info.name} has constructors with as many arguments", "give one of them another number"
+        )
     if found:
         passed = own_arguments(unit, found[0], arguments, node)
     elif arguments or info.named(""):
@@ -239,7 +242,11 @@ def _array(unit: Unit, node: Node) -> Expr:
         raise Unportable(node, "an array of arrays of bytes")
     default = "None" if open_dims else default_of(element)
     if len(lengths) == 1 and lengths[0].limits[0] >= 0:
-        return Expr(f"[{default}] * ({lengths[0].code})".replace("(" + lengths[0].code + ")", _plain(lengths[0].code)), kind, known=True)
+        return Expr(
+            f"[{default}] * ({lengths[0].code})".replace("(" + lengths[0].code + ")", _plain(lengths[0].code)),
+            kind,
+            known=True,
+        )
     return Expr(f"java.array_of({default}, {', '.join(each.code for each in lengths)})", kind, known=True)
 
 
@@ -258,5 +265,3 @@ def _array_literal(unit: Unit, node: Node, target: Type) -> Expr:
             return Expr(f"bytearray([{codes}])", target, known=True)
         return Expr(f"bytearray(each & 0xFF for each in [{codes}])", target, known=True)
     return Expr(f"[{codes}]", target, known=True)
-
-

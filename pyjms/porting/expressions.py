@@ -36,11 +36,15 @@ def _unary(unit: Unit, node: Node) -> Expr:
 
 @is_expression("ternary_expression")
 def _untargeted_ternary(unit: Unit, node: Node) -> Expr:
-    return _ternary(unit, node, None)
+    return _conditional(unit, node, None)
 
 
 @is_targeted("ternary_expression")
-def _ternary(unit: Unit, node: Node, target: Type | None) -> Expr:
+def _targeted_ternary(unit: Unit, node: Node, target: Type) -> Expr:
+    return _conditional(unit, node, target)
+
+
+def _conditional(unit: Unit, node: Node, target: Type | None) -> Expr:
     asked = condition(unit, needed(node, "condition"))
     if target is not None and not target.is_primitive:
         one, other = (expression(unit, needed(node, each)) for each in ("consequence", "alternative"))

@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 from tree_sitter import Node
 
 from pyjms.porting.arguments import given
+from pyjms.porting.class_codes import PROVIDERS
 from pyjms.porting.codes import quoted
 from pyjms.porting.model import STRING, Expr, Type, Unportable
 from pyjms.porting.syntax import child, children, needed, text_of
-from pyjms.porting.unit import PROVIDERS, Unit
+from pyjms.porting.unit import Unit
 
 __all__ = ["connection_factory"]
 
@@ -46,9 +47,15 @@ def _constant(unit: Unit, node: Node, code: str) -> str:
         if each.type == "identifier" and unit.scope is not None:
             field = unit.find_field(unit.scope.info, text_of(each))
             value = child(field.declarator, "value") if field is not None else None
-            if field is not None and field.is_final and field.is_static and value is not None and value.type == "string_literal":
-                if code.endswith(f".{field.python}"):
-                    return text_of(value)
+            if (
+                field is not None
+                and field.is_final
+                and field.is_static
+                and value is not None
+                and value.type == "string_literal"
+                and code.endswith(f".{field.python}")
+            ):
+                return text_of(value)
     return code
 
 
@@ -56,19 +63,27 @@ def _url(unit: Unit, node: Node, code: str) -> str:
     """Return the URL for pyjms, where it can be told from the one of the provider."""
     code = _constant(unit, node, code)
     if not (code.startswith('"') and code.endswith('"')):
-        unit.check(node, "the URL of the broker", "give a URL of pyjms: stomp://HOST:61613, or vm://NAME in this process")
+        unit.check(
+            node, "the URL of the broker", "give a URL of pyjms: stomp://HOST:61613, or vm://NAME in this process"
+        )
         return code
     url = code[1:-1]
     if url.startswith("vm://"):
         parts = urlsplit(url)
         options = [each for each in parts.query.split("&") if each]
         if "broker.persistent=false" not in [each.lower() for each in options]:
-            unit.check(node, f"the broker {url}", "ActiveMQ's keeps messages on the disk; vm:// of pyjms does with ?store=sqlite:///FILE")
+            unit.check(
+                node,
+                f"the broker {url}",
+                "ActiveMQ's keeps messages on the disk; vm:// of pyjms does with ?store=sqlite:///FILE",
+            )
         elif any(each.lower() not in _HARMLESS for each in options):
             unit.check(node, f"the options of {url}", "they are ActiveMQ's: docs/how-to/stomp.md has those of pyjms")
         return quoted(f"vm://{parts.netloc}")
     found = _HOST.search(url)
-    made = f"{'stomps' if 'ssl' in url or 'amqps' in url else 'stomp'}://{found['host'] if found else 'localhost'}:61613"
+    made = (
+        f"{'stomps' if 'ssl' in url or 'amqps' in url else 'stomp'}://{found['host'] if found else 'localhost'}:61613"
+    )
     unit.check(
         node,
         f"the broker {url}",

@@ -13,7 +13,8 @@ class java.util.%s<E> < List<E>, Serializable
   new(Collection<E>) = list($1)
 """
 
-COLLECTIONS: Final = r"""
+COLLECTIONS: Final = (
+    r"""
 class java.lang.Iterable<E>
   Iterator<E> iterator() = java.Iterator($0) @known
 class java.util.Iterator<E>
@@ -83,7 +84,9 @@ class java.util.Arrays
   static String toString(String[]) = java.text($1) @known
 class java.util.Collections
   static List<E> emptyList() = [] @known
-""" + "".join(_LIST % name for name in ("ArrayList", "Vector", "concurrent.CopyOnWriteArrayList")) + r"""
+"""
+    + "".join(_LIST % name for name in ("ArrayList", "Vector", "concurrent.CopyOnWriteArrayList"))
+    + r"""
 class java.util.LinkedList<E> < Deque<E>
   new() = []
   new(Collection<E>) = list($1)
@@ -94,3 +97,4 @@ class java.util.LinkedList<E> < Deque<E>
   E poll() = $0.pop(0) if $0 else None
   E peek() = $0[0] if $0 else None
 """
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from tree_sitter import Node
@@ -15,7 +16,18 @@ from pyjms.porting.unit import Unit
 
 __all__ = ["LITERALS"]
 
-_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "s": " ", "0": "\0", '"': '"', "'": "'", "\\": "\\"}
+_ESCAPES: Final = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "s": " ",
+    "0": "\0",
+    '"': '"',
+    "'": "'",
+    "\\": "\\",
+}
 _ESCAPE: Final = re.compile(r"\\(?:u+([0-9a-fA-F]{4})|([0-3]?[0-7]{1,2})|(.))", re.DOTALL)
 
 
@@ -54,7 +66,9 @@ def _unescaped(node: Node, text: str) -> str:
     made = made.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if any(ord(letter) > 0xFFFF or letter == "\ufffd" for letter in made):
         raise Unportable(
-            node, "a character beyond U+FFFF", "in Java it has the length 2, in Python 1: see what the program does with it"
+            node,
+            "a character beyond U+FFFF",
+            "in Java it has the length 2, in Python 1: see what the program does with it",
         )
     return made
 
@@ -75,7 +89,7 @@ def _character(unit: Unit, node: Node) -> Expr:
     return Expr(quoted(letter), Type("char"), (ord(letter), ord(letter)))
 
 
-LITERALS: Final = {
+LITERALS: Final[dict[str, Callable[[Unit, Node], Expr]]] = {
     "decimal_integer_literal": _integer,
     "hex_integer_literal": _integer,
     "octal_integer_literal": _integer,

@@ -192,9 +192,13 @@ def _for_each(unit: Unit, node: Node) -> list[str]:
 def _check_unchanged(unit: Unit, node: Node) -> None:
     over = text_of(needed(node, "value"))
     for each in walk(needed(node, "body")):
-        if each.type == "method_invocation" and (holder := child(each, "object")) is not None:
-            if text_of(holder) == over and text_of(needed(each, "name")) in {"add", "remove", "clear", "addAll"}:
-                raise Unportable(node, "a loop over a collection that it changes", "go through a copy of it")
+        if (
+            each.type == "method_invocation"
+            and (holder := child(each, "object")) is not None
+            and text_of(holder) == over
+            and text_of(needed(each, "name")) in {"add", "remove", "clear", "addAll"}
+        ):
+            raise Unportable(node, "a loop over a collection that it changes", "go through a copy of it")
 
 
 @is_statement("break_statement")

@@ -7,15 +7,16 @@ from typing import Final
 
 from tree_sitter import Node
 
+from pyjms.porting.arguments import given, own_arguments
+from pyjms.porting.class_codes import unknown_class_advice
 from pyjms.porting.classes import ClassInfo, FieldInfo, MethodInfo, members
 from pyjms.porting.codes import default_of, quoted
-from pyjms.porting.arguments import given, own_arguments
 from pyjms.porting.model import Type, Unportable
 from pyjms.porting.syntax import COMMENTS, child, children, has_modifier, needed, text_of
 from pyjms.porting.table import value_for
 from pyjms.porting.texts import block_lines, body_of, comment_lines, indented, left_out
 from pyjms.porting.types import LIBRARY_TYPES
-from pyjms.porting.unit import MethodScope, Unit, unknown_class_advice
+from pyjms.porting.unit import MethodScope, Unit
 
 __all__ = ["class_lines", "resolve_supers", "separate"]
 
@@ -29,8 +30,12 @@ _WITHOUT_BASE: Final = frozenset(
         "java.io.Serializable",
     }
 )
-_HARMLESS: Final = frozenset({"Override", "SuppressWarnings", "Deprecated", "FunctionalInterface", "SafeVarargs", "Serial"})
-_NO_STATICS: Final = frozenset({"decimal_integer_literal", "string_literal", "true", "false", "null_literal", "character_literal"}) | {
+_HARMLESS: Final = frozenset(
+    {"Override", "SuppressWarnings", "Deprecated", "FunctionalInterface", "SafeVarargs", "Serial"}
+)
+_NO_STATICS: Final = frozenset(
+    {"decimal_integer_literal", "string_literal", "true", "false", "null_literal", "character_literal"}
+) | {
     "decimal_floating_point_literal",
     "hex_integer_literal",
 }
@@ -76,7 +81,11 @@ def class_lines(unit: Unit, info: ClassInfo) -> list[str]:
     try:
         if info.kind not in {"class", "interface", "object"}:
             error = Unportable(info.node, f"the {info.kind} {info.name}", "write it as a class of Python")
-            return [f"class {info.name}:", *indented(["def __init__(self, *args):", *indented(left_out(unit, info.node, error))]), ""]
+            return [
+                f"class {info.name}:",
+                *indented(["def __init__(self, *args):", *indented(left_out(unit, info.node, error))]),
+                "",
+            ]
         bases, obstacle = _bases(unit, info)
         body = _Body(unit, info, obstacle)
         lines = body.lines()
@@ -196,7 +205,10 @@ class _Body:
                 unit.fail(error, node)
                 line = error.node.start_point.row + 1
                 what = quoted(f"{unit.file.name}:{line}: {error.what}")
-                self._constants += [f"# {text_of(node)}".split("\n")[0], f"{field.python} = java.not_ported_field({what})"]
+                self._constants += [
+                    f"# {text_of(node)}".split("\n")[0],
+                    f"{field.python} = java.not_ported_field({what})",
+                ]
 
     def _static_block(self, node: Node) -> None:
         unit = self._unit
@@ -225,9 +237,10 @@ class _Body:
             assert found is not None
             assert found.type is not None
             code = value_for(unit, value, found.type).code if value is not None else default_of(found.type)
-            return [*unit.before, f"self.{field.python} = {code}"]
         except Unportable as error:
             return left_out(unit, node, error)
+        else:
+            return [*unit.before, f"self.{field.python} = {code}"]
         finally:
             unit.before = outside
 
@@ -255,14 +268,22 @@ class _Body:
                 table.append((count, f"{info.path}._init_{count}(self, *args)"))
             else:
                 found = next(each for each in constructors if len(each.params) == count)
-                error = Unportable(found.node, f"constructors of {info.name} with {count} parameters each", "give one another number")
+                error = Unportable(
+                    found.node, f"constructors of {info.name} with {count} parameters each", "give one another number"
+                )
                 unit.fail(error, found.node)
                 table.append((count, f"raise java.NotPorted({quoted(error.what)})"))
         return [*lines, "def __init__(self, *args):", *indented(_dispatch(table, "raise TypeError(args)")), ""]
 
     def _constructor(self, method: MethodInfo | None, name: str) -> list[str]:
         unit, info = self._unit, self._info
-        scope = MethodScope(method.node if method else info.node, info, is_static=False, returns=Type("void"), above=unit.scope if info.in_method else None)
+        scope = MethodScope(
+            method.node if method else info.node,
+            info,
+            is_static=False,
+            returns=Type("void"),
+            above=unit.scope if info.in_method else None,
+        )
         with unit.within(scope):
             params = self._parameters(method) if method else []
             statements = needed(method.node, "body").named_children if method else []
@@ -309,7 +330,11 @@ class _Body:
             if len(found) != 1 or method is found[0]:
                 raise Unportable(first, "a call of another constructor")
             outer = "outer, " if self._has_outer() else ""
-            return [f"{info.path}._init_{len(arguments)}(self, {outer}{own_arguments(unit, found[0], arguments, first)})".replace(", )", ")")]
+            return [
+                f"{info.path}._init_{len(arguments)}(self, {outer}{own_arguments(unit, found[0], arguments, first)})".replace(
+                    ", )", ")"
+                )
+            ]
         superclass = info.superclass
         if superclass is None or superclass.name == "java.lang.Object":
             return []
@@ -361,7 +386,9 @@ class _Body:
         for each in own:
             count = len(each.params)
             if counts.count(count) > 1 or each.variadic or each.is_static != static or info.in_method:
-                error = Unportable(each.node, f"overloads of {name} that the number of arguments does not tell apart", "rename them")
+                error = Unportable(
+                    each.node, f"overloads of {name} that the number of arguments does not tell apart", "rename them"
+                )
                 if count not in {known for known, _ in table}:
                     lines_left = left_out(unit, each.node, error)
                     table.append((count, lines_left[-1]))
@@ -370,7 +397,9 @@ class _Body:
                 continue
             lines.extend(self._one_method(each, f"_{name}_{count}"))
             table.append((count, f"return {info.path}._{name}_{count}({'' if static else 'self, '}*args)"))
-        otherwise = f"return super().{own[0].python}(*args)" if info.superclass and not static else "raise TypeError(args)"
+        otherwise = (
+            f"return super().{own[0].python}(*args)" if info.superclass and not static else "raise TypeError(args)"
+        )
         head = ["@staticmethod", f"def {own[0].python}(*args):"] if static else [f"def {own[0].python}(self, *args):"]
         return [*lines, *head, *indented(_dispatch(table, otherwise)), ""]
 
@@ -383,10 +412,7 @@ class _Body:
         with unit.within(scope):
             params = self._parameters(method)
             body_node = child(node, "body")
-            if body_node is None:
-                body = ["raise NotImplementedError"]
-            else:
-                body = body_of(unit, body_node)
+            body = ["raise NotImplementedError"] if body_node is None else body_of(unit, body_node)
             if has_modifier(node, "synchronized"):
                 held = unit.class_code(info.full_name, node) if method.is_static else "self"
                 body = [f"with java.synchronized({held}):", *indented(body)]
@@ -413,7 +439,9 @@ class _Body:
         return [*lines, *class_lines(unit, inner)]
 
 
-_EARLY: Final = "it runs when the module is imported, in Java when the class is first used: see that this makes no difference"
+_EARLY: Final = (
+    "it runs when the module is imported, in Java when the class is first used: see that this makes no difference"
+)
 
 
 def _without_defaults(fields: list[str], body: list[str]) -> list[str]:
@@ -443,7 +471,10 @@ def _runs_code(unit: Unit, node: Node) -> bool:
 def _dispatch(table: list[tuple[int, str]], otherwise: str) -> list[str]:
     lines = []
     for count, line in table:
-        lines += [f"if len(args) == {count}:", f"    {line}" if line.startswith(("return", "raise")) else f"    return {line}"]
+        lines += [
+            f"if len(args) == {count}:",
+            f"    {line}" if line.startswith(("return", "raise")) else f"    return {line}",
+        ]
     return [*lines, otherwise]
 
 
@@ -464,4 +495,6 @@ def _check_annotations(unit: Unit, node: Node) -> None:
         if modifiers.type == "modifiers":
             for each in children(modifiers):
                 if each.type.endswith("annotation") and text_of(needed(each, "name")) not in _HARMLESS:
-                    unit.check(each, f"the annotation {text_of(each)[:60]}", "nothing reads it in Python: do what it asks for")
+                    unit.check(
+                        each, f"the annotation {text_of(each)[:60]}", "nothing reads it in Python: do what it asks for"
+                    )

@@ -107,7 +107,7 @@ class Finding:
     """What to do."""
 
 
-class Unportable(Exception):  # noqa: N818  it is no error: it becomes a finding
+class Unportable(Exception):
     """A part of the source that is not translated."""
 
     def __init__(self, node: Node, what: str, advice: str = "port it by hand") -> None:

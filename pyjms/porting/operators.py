@@ -133,7 +133,9 @@ def _divide(left: Expr, right: Expr, kind: Type) -> Expr:
     if _is_plain(left, right):
         return Expr(binary(left.code, "//", right.code), kind, (0, left.limits[1]))
     most = max(abs(each) for each in left.limits)
-    return cut(f"java.int_divide({left.code}, {right.code})", kind, -most, most if right.limits[0] <= -1 else left.limits[1])
+    return cut(
+        f"java.int_divide({left.code}, {right.code})", kind, -most, most if right.limits[0] <= -1 else left.limits[1]
+    )
 
 
 def _remainder(left: Expr, right: Expr, kind: Type) -> Expr:
@@ -173,16 +175,20 @@ def _shifted(left: Expr, operator: str, right: Expr, node: Node) -> Expr:
     right = as_number(right, promoted(right.type, INT))
     bits = 64 if kind.name == "long" else 32
     low, high = right.limits
-    by = right.code if 0 <= low and high < bits else binary(right.code, "&", str(bits - 1))
+    by = right.code if low >= 0 and high < bits else binary(right.code, "&", str(bits - 1))
     if operator == "<<":
         if low == high and 0 <= low < bits:
             return cut(binary(left.code, "<<", by), kind, left.limits[0] << low, left.limits[1] << low)
         return cut(binary(left.code, "<<", by), kind, LIMITS[kind.name][0] - 1, 0)
     if operator == ">>" or left.limits[0] >= 0:
-        shifted = left.limits if low != high or low < 0 or low >= bits else (left.limits[0] >> low, left.limits[1] >> low)
+        shifted = (
+            left.limits if low != high or low < 0 or low >= bits else (left.limits[0] >> low, left.limits[1] >> low)
+        )
         return Expr(binary(left.code, ">>", by), kind, (min(shifted[0], 0), shifted[1]) if low != high else shifted)
     masked = binary(left.code, "&", "0xFFFFFFFF" if bits == 32 else "0xFFFFFFFFFFFFFFFF")
-    return cut(binary(masked, ">>", by), kind, 0, (1 << bits - low) - 1 if low == high and 0 < low < bits else 1 << bits)
+    return cut(
+        binary(masked, ">>", by), kind, 0, (1 << bits - low) - 1 if low == high and 0 < low < bits else 1 << bits
+    )
 
 
 def _floating(left: Expr, operator: str, right: Expr, kind: Type, node: Node) -> Expr:

@@ -8,6 +8,7 @@ from typing import Final
 
 from tree_sitter import Node
 
+from pyjms.porting.class_codes import unknown_class_advice
 from pyjms.porting.classes import ClassInfo, FieldInfo
 from pyjms.porting.codes import as_operand, binary, cut
 from pyjms.porting.conversions import unboxed
@@ -16,11 +17,13 @@ from pyjms.porting.ranges import range_of_field
 from pyjms.porting.syntax import child, needed, text_of
 from pyjms.porting.table import expression, is_expression
 from pyjms.porting.types import find_members, type_named
-from pyjms.porting.unit import MethodScope, Unit, Variable, unknown_class_advice
+from pyjms.porting.unit import MethodScope, Unit, Variable
 
 __all__ = ["Place", "class_named", "holder", "place_of", "read_variable"]
 
-_NEVER_NULL: Final = frozenset({"string_literal", "true", "false", "decimal_integer_literal", "object_creation_expression"})
+_NEVER_NULL: Final = frozenset(
+    {"string_literal", "true", "false", "decimal_integer_literal", "object_creation_expression"}
+)
 _TIMES: Final = {"size": (0, (1 << 31) - 1), "time": (0, 1 << 50), "nanos": (0, 1 << 62)}
 
 
@@ -158,7 +161,9 @@ def _field_place(unit: Unit, field: FieldInfo, object_code: str | None, has: Cla
         owner = unit.class_code(field.owner.full_name, node)
         return Place(f"{owner}.{field.python}", field.type, field=(owner, field.python), limits=limits, known=known)
     code = object_code if object_code is not None else holder(unit, has, node)
-    return Place(f"{as_operand(code)}.{field.python}", field.type, field=(code, field.python), limits=limits, known=known)
+    return Place(
+        f"{as_operand(code)}.{field.python}", field.type, field=(code, field.python), limits=limits, known=known
+    )
 
 
 def place_of(unit: Unit, node: Node) -> Place:
@@ -182,8 +187,7 @@ def place_of(unit: Unit, node: Node) -> Place:
         code = index.code if index.limits[0] >= 0 else f"java.check_index({index.code}, len({array.code}))"
         if code != index.code and not _is_simple(array.code):
             raise Unportable(node, "an element of an array that is an expression", "give the array a name")
-        place = Place(f"{as_operand(array.code)}[{code}]", array.type.element, element=(array.code, code))
-        return place
+        return Place(f"{as_operand(array.code)}[{code}]", array.type.element, element=(array.code, code))
     raise Unportable(node, f"an assignment to {text_of(node)}")
 
 

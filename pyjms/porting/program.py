@@ -24,7 +24,15 @@ __all__ = ["port"]
 _TRANSLATORS: Final = (calls, creation, expressions, loops, places, statements, switches)
 EXPRESSIONS.update(literals.LITERALS)
 _CONCURRENT: Final = frozenset(
-    {"Thread", "Runnable", "MessageListener", "ExceptionListener", "ExecutorService", "setMessageListener", "setExceptionListener"}
+    {
+        "Thread",
+        "Runnable",
+        "MessageListener",
+        "ExceptionListener",
+        "ExecutorService",
+        "setMessageListener",
+        "setExceptionListener",
+    }
 )
 
 
@@ -99,7 +107,17 @@ def _port_file(unit: Unit, result: PortedFile) -> None:
     code = "\n".join([*body, *ending])
     own = {info.name for info in unit.file.classes}
     imports = _imports(code, own)
-    result.python = "\n".join([f'"""{unit.file.name.rpartition("/")[2]}, ported from Java by pyjms port."""', *_heading(unit), "", *imports, *_own_imports(unit, early=True), code.rstrip(), ""])
+    result.python = "\n".join(
+        [
+            f'"""{unit.file.name.rpartition("/")[2]}, ported from Java by pyjms port."""',
+            *_heading(unit),
+            "",
+            *imports,
+            *_own_imports(unit, early=True),
+            code.rstrip(),
+            "",
+        ]
+    )
     if not imports:
         result.python = result.python.replace("\n\n\n\n", "\n\n\n")
     late = _own_imports(unit, early=False)
@@ -200,12 +218,11 @@ def _own_imports(unit: Unit, *, early: bool) -> list[str]:
                 above = above.outer
             if above is not None:
                 extended.add(above.full_name)
-    lines = [
+    return [
         f"from {'.'.join(info.file.module)} import {info.name}"
         for full, info in sorted(unit.classes_used.items())
         if (full in extended) == early
     ]
-    return lines
 
 
 def _with_late_imports(python: str, late: list[str], unit: Unit) -> str:

@@ -61,7 +61,9 @@ def _as_list(unit: Unit, node: Node) -> Expr:
     arguments = given(unit, needed(node, "arguments"))
     kinds = {each.type for each in arguments}
     if len(kinds) == 1 and (only := arguments[0].type).dims:
-        return Expr(f"list({arguments[0].as_type(unit, only).code})", Type("java.util.List", (only.element,)), known=True)
+        return Expr(
+            f"list({arguments[0].as_type(unit, only).code})", Type("java.util.List", (only.element,)), known=True
+        )
     element = kinds.pop() if len(kinds) == 1 and not arguments[0].type.is_primitive else OBJECT
     codes = [each.as_type(unit, element).code for each in arguments]
     return Expr(f"[{', '.join(codes)}]", Type("java.util.List", (element,)), known=True)
@@ -70,7 +72,11 @@ def _as_list(unit: Unit, node: Node) -> Expr:
 def _sorted(unit: Unit, node: Node) -> Expr:
     arguments = given(unit, needed(node, "arguments"))
     kind = arguments[0].type if arguments else VOID
-    if len(arguments) != 1 or not kind.args or kind.args[0].name not in {"java.lang.String", "java.lang.Integer", "java.lang.Long"}:
+    if (
+        len(arguments) != 1
+        or not kind.args
+        or kind.args[0].name not in {"java.lang.String", "java.lang.Integer", "java.lang.Long"}
+    ):
         raise Unportable(node, "a list sorted by an order of its own", "use list.sort with a key")
     return Expr(f"{arguments[0].as_type(unit, kind).code}.sort()", VOID)
 

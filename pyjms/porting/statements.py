@@ -160,7 +160,9 @@ def _if(unit: Unit, node: Node) -> list[str]:
             if word == "elif" and len(unit.before) > before:
                 raise Unportable(current, "a function that is made in a condition")
             known = len(unit.scope.casts_known)
-            unit.scope.casts_known.extend(_classes_asked(unit, without_parentheses(asked), needed(current, "consequence")))
+            unit.scope.casts_known.extend(
+                _classes_asked(unit, without_parentheses(asked), needed(current, "consequence"))
+            )
             body = body_of(unit, needed(current, "consequence"))
             del unit.scope.casts_known[known:]
             pattern = dict(unit.scope.blocks[-1])
@@ -179,9 +181,9 @@ def _classes_asked(unit: Unit, node: Node, body: Node) -> list[tuple[str, str]]:
         return [each for side in sides for each in _classes_asked(unit, side, body)]
     if node.type == "instanceof_expression" and (right := child(node, "right")) is not None:
         left = needed(node, "left")
-        if left.type == "identifier" and unit.scope and (variable := unit.scope.find(text_of(left))):
-            if variable.scope is unit.scope and not is_assigned(text_of(left), body):
-                return [(text_of(left), unit.find_type(right).name)]
+        variable = unit.scope.find(text_of(left)) if left.type == "identifier" and unit.scope else None
+        if variable is not None and variable.scope is unit.scope and not is_assigned(text_of(left), body):
+            return [(text_of(left), unit.find_type(right).name)]
     return []
 
 

@@ -18,7 +18,15 @@ __all__: list[str] = []
 
 _ENDS = frozenset({"break_statement", "return_statement", "throw_statement", "continue_statement"})
 _INNER = frozenset(
-    {"while_statement", "do_statement", "for_statement", "enhanced_for_statement", "switch_expression", "lambda_expression", "class_body"}
+    {
+        "while_statement",
+        "do_statement",
+        "for_statement",
+        "enhanced_for_statement",
+        "switch_expression",
+        "lambda_expression",
+        "class_body",
+    }
 )
 
 

@@ -103,7 +103,9 @@ def statements_in(node: Node) -> int:
 
 
 def _is_switch(node: Node) -> bool:
-    return node.type == "switch_expression" and node.parent is not None and node.parent.type in {"block", "switch_block"}
+    return (
+        node.type == "switch_expression" and node.parent is not None and node.parent.type in {"block", "switch_block"}
+    )
 
 
 def syntax_errors(tree: Tree) -> list[Finding]:

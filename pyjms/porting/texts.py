@@ -38,7 +38,10 @@ def comment_lines(node: Node) -> list[str]:
 def _java(node: Node) -> list[str]:
     lines = text_of(node).split("\n")
     margin = node.start_point.column
-    return [f"# {line if place == 0 else line[margin:] if not line[:margin].strip() else line.strip()}".rstrip() for place, line in enumerate(lines)]
+    return [
+        f"# {line if place == 0 else line[margin:] if not line[:margin].strip() else line.strip()}".rstrip()
+        for place, line in enumerate(lines)
+    ]
 
 
 def left_out(unit: Unit, node: Node, error: Unportable) -> list[str]:
@@ -61,19 +64,21 @@ def _declare_all(unit: Unit, node: Node) -> None:
             unit.declare(text_of(needed(each, "name")), kind)
 
 
+def _unknown(unit: Unit, node: Node) -> list[str]:
+    raise Unportable(node, f"a {node.type.replace('_', ' ')}")
+
+
 def statement(unit: Unit, node: Node) -> list[str]:
     """Return the lines of a statement; what cannot be translated raises when it is reached."""
     if node.type in COMMENTS:
         return comment_lines(node)
     before, unit.before = unit.before, []
     try:
-        translate = STATEMENTS.get(node.type)
-        if translate is None:
-            raise Unportable(node, f"a {node.type.replace('_', ' ')}")
-        lines = translate(unit, node)
-        return [*unit.before, *lines]
+        lines = STATEMENTS.get(node.type, _unknown)(unit, node)
     except Unportable as error:
         return left_out(unit, node, error)
+    else:
+        return [*unit.before, *lines]
     finally:
         unit.before = before
 
@@ -88,7 +93,13 @@ def block_lines(unit: Unit, nodes: Sequence[Node]) -> list[str]:
         made = statement(unit, node)
         if made and made[0].startswith(("class ", "def ")) and lines and lines[-1]:
             lines.append("")
-        if node.type == "line_comment" and row == node.start_point.row and lines and lines[-1] and not lines[-1].startswith("#"):
+        if (
+            node.type == "line_comment"
+            and row == node.start_point.row
+            and lines
+            and lines[-1]
+            and not lines[-1].startswith("#")
+        ):
             lines[-1] += f"  {made[0]}"
         else:
             lines.extend(made)

@@ -125,7 +125,7 @@ def supertypes(name: str) -> Iterator[LibraryType]:
 
 def is_subclass(name: str, other: str) -> bool:
     """Return whether a type of the library is one, or below one."""
-    return other == "java.lang.Object" or name == other or any(each.name == other for each in supertypes(name))
+    return other in {"java.lang.Object", name} or any(each.name == other for each in supertypes(name))
 
 
 def find_members(type_name: str, name: str) -> list[Member]:

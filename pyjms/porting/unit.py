@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
+from pyjms.porting.class_codes import CLASS_CODES, PROVIDERS, unknown_class_advice
 from pyjms.porting.classes import ClassInfo, FieldInfo, MethodInfo, SourceFile
 from pyjms.porting.model import OBJECT, Finding, Type, Unportable
 from pyjms.porting.naming import local_name
 from pyjms.porting.syntax import child, children, needed, text_of, walk
-from pyjms.porting.types import LIBRARY_TYPES, PACKAGES, is_subclass
+from pyjms.porting.types import LIBRARY_TYPES, is_subclass
 
-__all__ = ["PROVIDERS", "MethodScope", "Program", "Unit", "Variable", "unknown_class_advice"]
+__all__ = ["MethodScope", "Program", "Unit", "Variable"]
 
-PROVIDERS: Mapping[str, str] = {
-    "ActiveMQConnectionFactory": "ConnectionFactory",
-    "ActiveMQJMSConnectionFactory": "ConnectionFactory",
-    "ActiveMQQueueConnectionFactory": "QueueConnectionFactory",
-    "ActiveMQTopicConnectionFactory": "TopicConnectionFactory",
-    "JmsConnectionFactory": "ConnectionFactory",
-    "RMQConnectionFactory": "ConnectionFactory",
-    "StompJmsConnectionFactory": "ConnectionFactory",
-}
-"""By the simple name of a provider's class of connection factories, what pyjms has for it."""
 _PRIMITIVES = frozenset({"integral_type", "floating_point_type", "boolean_type", "void_type"})
 
 
@@ -205,7 +196,7 @@ class Unit:
 
     def is_subtype(self, one: str, other: str) -> bool:
         """Return whether a class is another one, or below it."""
-        if one == other or other == "java.lang.Object":
+        if other in {one, "java.lang.Object"}:
             return True
         info = self.class_info(one)
         if info is None:
@@ -282,14 +273,16 @@ class Unit:
             return CLASS_CODES[name]
         raise Unportable(node, f"the class {name}", unknown_class_advice(name))
 
-    def declare(self, name: str, kind: Type, *, range: tuple[int, int] | None = None, known: bool = False) -> Variable:  # noqa: A002
+    def declare(self, name: str, kind: Type, *, range: tuple[int, int] | None = None, known: bool = False) -> Variable:
         """Take note of a local variable, and return it."""
         assert self.scope is not None
         scope = self.scope
         python = local_name(name)
         again = python in scope.declared
         scope.declared.add(python)
-        made = Variable(python, kind, scope, range, known, in_loop=again or scope.loops > 0 or _declared_often(scope, name))
+        made = Variable(
+            python, kind, scope, range, known, in_loop=again or scope.loops > 0 or _declared_often(scope, name)
+        )
         scope.blocks[-1][name] = made
         return made
 
@@ -351,69 +344,3 @@ def _is_type_parameter(name: str, node: Node) -> bool:
                 return True
         current = current.parent
     return False
-
-
-CLASS_CODES: Mapping[str, str] = {
-    "java.lang.Object": "object",
-    "java.lang.String": "str",
-    "java.lang.Boolean": "bool",
-    "java.lang.Thread": "java.Thread",
-    "java.util.Enumeration": "Enumeration",
-    "java.util.List": "list",
-    "java.util.ArrayList": "list",
-    "java.util.Map": "dict",
-    "java.util.HashMap": "dict",
-    "java.util.Iterator": "java.Iterator",
-    "javax.naming.InitialContext": "InitialContext",
-    "javax.naming.Context": "InitialContext",
-    "javax.naming.NamingException": "NamingException",
-    "javax.naming.NameNotFoundException": "NameNotFoundException",
-    "java.lang.Throwable": "BaseException",
-    "java.lang.Exception": "java.Exception",
-    "java.lang.Error": "java.Error",
-    "java.lang.AssertionError": "java.AssertionError",
-    "java.io.IOException": "java.IOException",
-    "java.util.concurrent.TimeoutException": "java.TimeoutException",
-    "java.util.NoSuchElementException": "NoSuchElementException",
-    **{
-        f"java.lang.{name}": f"java.{name}"
-        for name in (
-            "RuntimeException",
-            "IllegalStateException",
-            "ClassCastException",
-            "ArithmeticException",
-            "ArrayIndexOutOfBoundsException",
-            "InterruptedException",
-        )
-    },
-    **{
-        f"java.lang.{name}": name
-        for name in (
-            "IllegalArgumentException",
-            "NumberFormatException",
-            "NullPointerException",
-            "UnsupportedOperationException",
-            "IndexOutOfBoundsException",
-        )
-    },
-}
-"""Classes of the library, for ``isinstance``, and for classes that extend them."""
-
-_ADVICE = {
-    "org.springframework.": "write what Spring does: a loop with receive, a listener, or a producer of your own",
-    "org.apache.activemq.": "it is ActiveMQ's own: see what pyjms has for it, or leave it out",
-    "org.apache.qpid.": "it is Qpid's own: use pyjms.ConnectionFactory with a stomp:// URL",
-    "com.ibm.": "it is IBM MQ's own: use pyjms.ConnectionFactory with the URL of a broker that speaks STOMP",
-    "javax.transaction.": "distributed transactions are pyjms.XAResource: docs/how-to/transactions.md",
-    "javax.jms.JMS": "it is of JMS 2.0: pyjms has JMS 1.1, with Connection, Session, MessageProducer and MessageConsumer",
-}
-
-
-def unknown_class_advice(name: str) -> str:
-    """Return what to do about a class that there is no translation for."""
-    for prefix, advice in _ADVICE.items():
-        if name.startswith(prefix):
-            return advice
-    if name.rpartition(".")[0] in PACKAGES:
-        return "find what Python has for it"
-    return "port the file that has it together with this one, or find what Python has for it"

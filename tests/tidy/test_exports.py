@@ -58,6 +58,7 @@ def test_no_other_name_is_public() -> None:
         "joining",
         "kombu",
         "messages",
+        "porting",
         "recoverable",
         "routing",
         "runtime",

@@ -22,6 +22,28 @@ PURE = (
         for name in ("compiled", "content", "explain", "facts", "reading", "rules", "transformers", "xml_body")
     ),
     *(
+        f"pyjms/porting/{name}"
+        for name in (
+            "arguments.py",
+            "c",
+            "e",
+            "factories.py",
+            "java/errors.py",
+            "java/numbers.py",
+            "java/objects.py",
+            "java/strings.py",
+            "l",
+            "m",
+            "naming.py",
+            "operators.py",
+            "p",
+            "ranges.py",
+            "s",
+            "t",
+            "unit.py",
+        )
+    ),
+    *(
         f"pyjms/history/{name}"
         for name in ("check.py", "checks/", "events.py", "facts.py", "findings.py", "rows.py", "rules.py")
     ),

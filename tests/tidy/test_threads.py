@@ -21,7 +21,8 @@ _LOCKS = {f"threading.{name}" for name in ("Lock", "RLock", "Condition", "Semaph
 _THREADS = {"threading.Thread": "name", "concurrent.futures.ThreadPoolExecutor": "thread_name_prefix"}
 _NAMED = re.compile(r"`(?P<lock>\w+\.\w+)`(?: of `(?P<file>[\w/]+\.py)`)?")
 # Programs and tests that are shipped with the packages: no application has their threads and locks.
-_NOT_TOLD = (*SHIPPED_TESTS, "pyjms/demo/", "provider/pyjms_provider/stores/testing/")
+# And Java's classes, whose threads and locks are those of the ported program that makes them.
+_NOT_TOLD = (*SHIPPED_TESTS, "pyjms/demo/", "pyjms/porting/java/", "provider/pyjms_provider/stores/testing/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

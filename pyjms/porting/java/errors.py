@@ -52,12 +52,13 @@ class not_ported_field:  # noqa: N801  it is written like the function
         raise NotPorted(self._what)
 
 
-class _WithCause:
+class _WithCause(BaseException):
     """What the constructors of Java's exceptions take: a message, a cause, both, or neither."""
 
     def __init__(self, message: object = None, cause: BaseException | None = None) -> None:
         if isinstance(message, BaseException) and cause is None:
-            message, cause = _described(message), message
+            cause = message
+            message = _described(cause)
         super().__init__(*([] if message is None else [message]))
         if cause is not None:
             self.__cause__ = cause
@@ -68,7 +69,7 @@ def _described(error: BaseException) -> str:
     return name if reason is None else f"{name}: {reason}"
 
 
-class Exception(_WithCause, builtins.Exception, CheckedThrowable):  # noqa: A001, N818
+class Exception(_WithCause, builtins.Exception, CheckedThrowable):
     """java.lang.Exception, for `throw` and for classes that extend it; `except` has Python's own."""
 
 
@@ -108,7 +109,7 @@ class Error(_WithCause, BaseException, RuntimeThrowable):
     """java.lang.Error: what `catch (Exception e)` does not catch."""
 
 
-class AssertionError(Error):  # noqa: A001
+class AssertionError(Error):
     """java.lang.AssertionError."""
 
 

@@ -61,7 +61,7 @@ class Scanner:
         return self._ahead.pop()
 
 
-def exit(code: int) -> NoReturn:  # noqa: A001
+def exit(code: int) -> NoReturn:
     """End the process at once, from any thread, whatever others are at: ``System.exit``."""
     sys.stdout.flush()
     sys.stderr.flush()

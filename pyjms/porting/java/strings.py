@@ -255,7 +255,7 @@ FORMATS = frozenset("sSdfxXcbn%")
 """The conversions that `format` knows."""
 
 
-def format(pattern: str, *values: object) -> str:  # noqa: A001
+def format(pattern: str, *values: object) -> str:
     """Return ``String.format(pattern, values)``; raises `NotPorted` at a conversion that is not here."""
     parts, place, given = [], 0, iter(values)
     for match in _CONVERSION.finditer(pattern):
@@ -353,6 +353,6 @@ _CONVERSIONS: Mapping[str, Callable[[re.Match[str], object], str]] = {
     "f": _fixed,
     "x": _hexadecimal,
     "X": _hexadecimal,
-    "c": lambda match, value: text(value) if isinstance(value, str) else chr(value),  # type: ignore[call-overload]
+    "c": lambda match, value: text(value) if not isinstance(value, int) else chr(value),
     "b": _truth,
 }

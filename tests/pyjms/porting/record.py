@@ -12,7 +12,11 @@ import tempfile
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
-JARS = ("/usr/share/activemq/lib/*", "/usr/share/activemq/lib/optional/*", "/usr/share/java/geronimo-j2ee-management-1.1-spec.jar")
+JARS = (
+    "/usr/share/activemq/lib/*",
+    "/usr/share/activemq/lib/optional/*",
+    "/usr/share/java/geronimo-j2ee-management-1.1-spec.jar",
+)
 
 
 def record(names: list[str]) -> None:

@@ -20,7 +20,7 @@ FINDINGS: dict[str, list[tuple[int, str]]] = {}
 def run(name: str, python: str, capsys: pytest.CaptureFixture[str]) -> str:
     module = ModuleType(name)
     code = compile(python, f"{name}.py", "exec")
-    exec(code, module.__dict__)  # noqa: S102
+    exec(code, module.__dict__)
     getattr(module, name).main([])
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
