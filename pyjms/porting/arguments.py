@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from tree_sitter import Node
 
 from pyjms.porting.classes import MethodInfo
-from pyjms.porting.codes import as_factor, as_operand
+from pyjms.porting.codes import as_factor, as_operand, is_pure
 from pyjms.porting.conversions import BOXES, convert, text_of_value
 from pyjms.porting.model import STRING, Expr, Type, Unportable
 from pyjms.porting.syntax import children, needed, text_of
@@ -125,8 +126,9 @@ def arguments_for(unit: Unit, arguments: Sequence[Argument], types: Sequence[Typ
 
 def filled(template: str, receiver: str, arguments: Sequence[Expr], node: Node) -> str:
     """Return a template of the tables with its object and its arguments."""
-    made = template.replace("$0", as_operand(receiver) if receiver else "")
     codes = [each.code for each in arguments]
+    _check_order(template, [receiver, *codes], node)
+    made = template.replace("$0", as_operand(receiver) if receiver else "")
     made = made.replace("$*", ", ".join(codes)).replace("$2*", ", ".join(codes[1:]))
     for place in range(len(arguments), 0, -1):
         argument = arguments[place - 1]
@@ -136,6 +138,19 @@ def filled(template: str, receiver: str, arguments: Sequence[Expr], node: Node) 
             made = made.replace(f"$i{place}", argument.code)
         made = made.replace(f"$a{place}", as_factor(argument.code)).replace(f"${place}", argument.code)
     return made
+
+
+def _check_order(template: str, codes: Sequence[str], node: Node) -> None:
+    """Refuse what the template would evaluate in another order than Java, or twice, where that may make a difference."""
+    if "*" in template.replace(" * ", ""):
+        return
+    places = [int(match[1]) for match in _PLACE.finditer(template)]
+    wanted = [place for place in places if not is_pure(codes[place])]
+    if wanted != sorted(set(wanted)):
+        raise Unportable(node, f"the order in which {text_of(node)[:40]} is evaluated", "give its parts names first")
+
+
+_PLACE: Final = re.compile(r"\$[ai]?(\d)")
 
 
 class _Negative(Exception):

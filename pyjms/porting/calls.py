@@ -9,7 +9,7 @@ from tree_sitter import Node
 from pyjms.porting.arguments import Argument, arguments_for, choose, element_or_filled, given, own_arguments
 from pyjms.porting.class_codes import unknown_class_advice
 from pyjms.porting.classes import ClassInfo, MethodInfo
-from pyjms.porting.codes import as_operand, binary
+from pyjms.porting.codes import as_operand, binary, is_pure
 from pyjms.porting.conversions import BOXES
 from pyjms.porting.model import BOOLEAN, OBJECT, STRING, VOID, Expr, Type, Unportable
 from pyjms.porting.places import around, class_named, holder, range_named
@@ -162,7 +162,11 @@ def library_call(
     else:
         template = member.template
         if unit.statement_call == node.id:
-            template = _AS_STATEMENTS.get(template, template)
+            shorter = _AS_STATEMENTS.get(template, template)
+            if "=" not in shorter:
+                template = shorter
+            elif is_pure(passed[1].code) or (is_pure(code) and is_pure(passed[0].code)):
+                return Expr(f"{as_operand(code)}[{passed[0].code}] = {passed[1].code}", VOID)
         made = element_or_filled(template, code, passed, node)
     low_high = range_named(member.flag)
     if made.startswith("java.known(") and receiver is not None and receiver.known:

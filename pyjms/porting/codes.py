@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 
 from pyjms.porting.model import LIMITS, Expr, Type
 
-__all__ = ["as_factor", "as_operand", "binary", "conditional", "cut", "default_of", "quoted", "unary"]
+__all__ = ["as_factor", "as_operand", "binary", "conditional", "cut", "is_pure", "default_of", "quoted", "unary"]
 
 _CUTS = {"int": "as_int", "long": "as_long", "short": "as_short", "byte": "as_byte"}
 _ATOMS = (
@@ -22,6 +23,16 @@ _ATOMS = (
     ast.Set,
     ast.ListComp,
 )
+
+
+_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"')
+_HARMLESS = re.compile(r"java\.(?:check_index|as_\w+|at)\(|\b(?:len|str|float|ord|range)\(|(?<![\w)\]])\(")
+
+
+def is_pure(code: str) -> bool:
+    """Return whether it makes no difference when, and how often, an expression is evaluated: it calls and assigns nothing."""
+    plain = _HARMLESS.sub("", _TEXTS.sub("", code) if not code.startswith('f"') else code)
+    return "(" not in plain and ":=" not in plain
 
 
 def _shape(code: str) -> str | None:

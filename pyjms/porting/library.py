@@ -104,13 +104,13 @@ class java.lang.Integer < Number, Comparable
   static String toString(int) = str($1) @known
   static int max(int, int) = max($1, $2)
   static int min(int, int) = min($1, $2)
-  static int compare(int, int) = ($a1 > $a2) - ($a1 < $a2)
+  static int compare(int, int) = java.compared($1, $2)
   static String toHexString(int) = f"{$a1 & 0xFFFFFFFF:x}" @known
   new(int) = $1
   new(String) = java.parse_int($1)
   int intValue() = java.known($0)
   long longValue() = java.known($0)
-  int compareTo(Integer) = ($0 > $a1) - ($0 < $a1)
+  int compareTo(Integer) = java.compared($0, $1)
 class java.lang.Long < Number, Comparable
   long MAX_VALUE = 9223372036854775807
   long MIN_VALUE = -9223372036854775808

@@ -37,7 +37,7 @@ class java.util.List<E> < Collection<E>
   E get(int) = $0[$i1]
   E set(int, E) = java.replaced($0, $1, $2)
   E remove(int) = $0.pop(java.check_index($1, len($0)))
-  int indexOf(any) = $0.index($1) if $a1 in $0 else -1
+  int indexOf(any) = java.index_in($0, $1)
 class java.util.Deque<E> < List<E>
 class java.util.Map<K, V>
   int size() = len($0) @size

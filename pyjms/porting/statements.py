@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from tree_sitter import Node
 
 from pyjms.porting.classes import class_of
-from pyjms.porting.codes import as_operand
+from pyjms.porting.codes import as_operand, is_pure
 from pyjms.porting.conversions import cast, unboxed
 from pyjms.porting.creation import local_class
 from pyjms.porting.exceptions import caught_code
@@ -116,10 +118,19 @@ def _assigned(unit: Unit, node: Node) -> list[str]:
         raise Unportable(node, "a chain of assignments to several types", "write them one by one")
     place = places[-1]
     value = assigned_value(unit, node, place)
+    if not is_pure(value.code) and not all(is_pure(each.target()) for each in places):
+        raise Unportable(node, "an assignment whose place and value are both computed", "give the value a name first")
+    if any(_is_changed_by(each.target(), value.code) for each in places):
+        raise Unportable(node, "an assignment whose place changes what its value reads", "give the value a name first")
     operator = text_of(needed(node, "operator"))
     if operator in {"+=", "-="} and len(places) == 1 and _is_same_operation(place, value, operator):
         return [f"{place.target()} {operator} {value.code[len(place.code) + 3 :]}"]
     return [" = ".join([*(each.target() for each in places), place.stored(value.code)])]
+
+
+def _is_changed_by(target: str, value: str) -> bool:
+    """Whether a place assigns, or calls, what a value reads: Python evaluates the value first, Java the place."""
+    return not is_pure(target) and not re.fullmatch(r'-?[\d.]+|"[^"]*"|None|True|False', value)
 
 
 def _is_same_operation(place: Place, value: Expr, operator: str) -> bool:

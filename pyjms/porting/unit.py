@@ -211,9 +211,19 @@ class Unit:
             if name in each.fields:
                 found = each.fields[name]
                 if found.type is None:
-                    found.type = self._type_within(each, found.type_node, found.dims)
+                    found.type = self._type_of_field(each, found)
                 return found
         return None
+
+    def _type_of_field(self, owner: ClassInfo, field: FieldInfo) -> Type:
+        """Return the type of a field: where it is never assigned anew, that of what it is made with, which says more."""
+        declared = self._type_within(owner, field.type_node, field.dims)
+        value = child(field.declarator, "value")
+        if field.is_final and value is not None and value.type == "object_creation_expression":
+            made = self._type_within(owner, needed(value, "type"), 0)
+            if made.name.startswith("java.util.") and self.is_subtype(made.name, declared.name):
+                return Type(made.name, declared.args)
+        return declared
 
     def find_methods(self, info: ClassInfo, name: str, count: int) -> list[MethodInfo]:
         """Return the methods of a name that take so many arguments; of those that override one another, the lowest."""

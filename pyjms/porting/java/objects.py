@@ -7,7 +7,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from pyjms.api.enumeration import NoSuchElementException
 from pyjms.errors import IndexOutOfBoundsException, NullPointerException
-from pyjms.porting.java.errors import ClassCastException, java_class_name
+from pyjms.porting.java.errors import ClassCastException, NotPorted, java_class_name
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 
 __all__ = [
@@ -26,8 +26,10 @@ __all__ = [
     "check_index",
     "class_name",
     "class_text",
+    "compared",
     "copy_elements",
     "equals",
+    "index_in",
     "is_box",
     "known",
     "put",
@@ -158,6 +160,16 @@ def removed(elements: MutableSequence[T], value: T) -> bool:
     return False
 
 
+def index_in(elements: Sequence[T], value: T) -> int:
+    """Return the number of the first element that equals `value`, or -1: ``List.indexOf``."""
+    return elements.index(value) if value in elements else -1
+
+
+def compared(one: int, other: int) -> int:
+    """Return ``Integer.compare(one, other)``."""
+    return (one > other) - (one < other)
+
+
 def put(mapping: MutableMapping[K, T], key: K, value: T) -> T | None:
     """Return the value that `value` takes the place of, or None: ``Map.put``."""
     old = mapping.get(key)
@@ -226,9 +238,9 @@ def simple_name(value: object) -> str:
 class Iterator(Generic[T]):
     """java.util.Iterator over a list, or over a copy of another collection."""
 
-    def __init__(self, elements: Iterable[T], take: Callable[[T], object] | None = None) -> None:
+    def __init__(self, elements: Iterable[T]) -> None:
         self._list = elements if isinstance(elements, list) else list(elements)
-        self._take = take
+        self._is_whole = isinstance(elements, list)
         self._next = 0
 
     def hasNext(self) -> bool:
@@ -244,7 +256,7 @@ class Iterator(Generic[T]):
 
     def remove(self) -> None:
         """Take the element that `next` returned out of the collection."""
+        if not self._is_whole:
+            raise NotPorted("Iterator.remove() of a collection that is no list")
         self._next -= 1
-        element = self._list.pop(self._next)
-        if self._take is not None:
-            self._take(element)
+        self._list.pop(self._next)
