@@ -137,11 +137,21 @@ def library_call(
     chosen = choose(unit, members, kind, arguments)
     if chosen is None:
         types = ", ".join(str(each.type).rpartition(".")[2] for each in arguments)
-        raise Unportable(node, f"{kind.name.rpartition('.')[2]}.{name}({types})", unknown_class_advice(kind.name))
+        raise Unportable(
+            node,
+            f"{kind.name.rpartition('.')[2] if unit.knows(kind.name) else kind.name}.{name}({types})",
+            _advice(kind.name),
+        )
     member, types_wanted = chosen
     if member.params and member.params[0] == "any":
         element = kind if name == "equals" else kind.args[0] if kind.args else OBJECT
         types_wanted = [_compared(unit, element, arguments[0], node), *types_wanted[1:]]
+    if name.startswith("createXA") or name == "getXAResource":
+        unit.check(
+            node,
+            "a distributed transaction",
+            "see that the transaction manager is one of Python: docs/how-to/transactions.md",
+        )
     if name in {"createObjectMessage", "setObject"} and any(_is_of_program(unit, each.type) for each in arguments):
         unit.check(node, "an object of the program in an ObjectMessage", _TRUSTED)
     if kind.name in _UNORDERED and name in {"keySet", "values", "entrySet"}:
@@ -172,6 +182,15 @@ def library_call(
     if made.startswith("java.known(") and receiver is not None and receiver.known:
         made = code
     return Expr(made, returns, low_high, known=member.flag == "known")
+
+
+def _advice(name: str) -> str:
+    return _JMS_2 if name.startswith("javax.jms.") else unknown_class_advice(name)
+
+
+_JMS_2: Final = (
+    "JMS 1.1, which pyjms has, has no such method; for what JMS 2.0 added, use Connection, Session and MessageProducer"
+)
 
 
 def _check_names(unit: Unit, node: Node, kind: Type, name: str, passed: list[Expr]) -> None:

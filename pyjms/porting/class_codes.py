@@ -71,6 +71,7 @@ _ADVICE = {
     "org.apache.qpid.": "it is Qpid's own: use pyjms.ConnectionFactory with a stomp:// URL",
     "com.ibm.": "it is IBM MQ's own: use pyjms.ConnectionFactory with the URL of a broker that speaks STOMP",
     "javax.transaction.": "distributed transactions are pyjms.XAResource: docs/how-to/transactions.md",
+    "javax.transaction.xa.": "distributed transactions are pyjms.XAResource and pyjms.Xid: docs/how-to/transactions.md",
     "javax.jms.JMS": "it is of JMS 2.0: pyjms has JMS 1.1, with Connection, Session, MessageProducer and MessageConsumer",
 }
 

@@ -8,7 +8,7 @@ import re
 
 from pyjms.porting.model import LIMITS, Expr, Type
 
-__all__ = ["as_factor", "as_operand", "binary", "conditional", "cut", "is_pure", "default_of", "quoted", "unary"]
+__all__ = ["as_factor", "as_operand", "binary", "conditional", "cut", "default_of", "is_pure", "quoted", "unary"]
 
 _CUTS = {"int": "as_int", "long": "as_long", "short": "as_short", "byte": "as_byte"}
 _ATOMS = (

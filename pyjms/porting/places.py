@@ -219,8 +219,11 @@ def class_named(unit: Unit, node: Node) -> str | None:
         first = node
         while first.type == "field_access":
             first = needed(first, "object")
-        if first.type != "identifier" or class_named(unit, first) is None:
+        begin = class_named(unit, first) if first.type == "identifier" else None
+        if begin is None:
             return None
+        if begin.islower() and text_of(needed(node, "field"))[:1].isupper() and not unit.knows(begin):
+            return unit.find_class(text_of(node), node)  # with its package
     else:
         return None
     full = unit.find_class(text_of(node), node)

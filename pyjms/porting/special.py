@@ -8,8 +8,9 @@ from typing import Final
 from tree_sitter import Node
 
 from pyjms.porting.arguments import given
+from pyjms.porting.codes import as_operand, is_pure
 from pyjms.porting.conversions import convert, text_of_value
-from pyjms.porting.model import OBJECT, STRING, VOID, Expr, Type, Unportable
+from pyjms.porting.model import BOOLEAN, INT, OBJECT, STRING, VOID, Expr, Type, Unportable
 from pyjms.porting.syntax import children, needed, text_of
 from pyjms.porting.table import expression, value_for
 from pyjms.porting.unit import Unit
@@ -55,6 +56,25 @@ def printed(unit: Unit, node: Node, stream: Expr, name: str) -> Expr:
     rest = [] if name == "println" else ['end=""']
     rest += [] if is_out else ["file=sys.stderr"]
     return Expr(f"print({', '.join([code, *rest] if code else rest)})", VOID)
+
+
+def _session(unit: Unit, node: Node) -> Expr:
+    """Return ``createSession`` of a connection, also as JMS 2.0 has it: without arguments, and with the mode alone."""
+    arguments = given(unit, needed(node, "arguments"))
+    connection = as_operand(expression(unit, needed(node, "object")).code)
+    kinds = (BOOLEAN, INT) if len(arguments) == 2 else (INT,)
+    if len(arguments) > 2:
+        raise Unportable(node, "createSession with these arguments")
+    codes = [each.as_type(unit, kind).code for each, kind in zip(arguments, kinds, strict=False)]
+    if not codes:
+        codes = ["False", "Session.AUTO_ACKNOWLEDGE"]
+    elif len(codes) == 1:
+        if not is_pure(codes[0]):
+            raise Unportable(node, "createSession with a mode that is computed", "give it a name first")
+        transacted = "True" if codes[0].endswith("SESSION_TRANSACTED") else "False"
+        known = codes[0].startswith("Session.")
+        codes = [transacted if known else f"{codes[0]} == Session.SESSION_TRANSACTED", codes[0]]
+    return Expr(f"{connection}.createSession({', '.join(codes)})", Type("javax.jms.Session"))
 
 
 def _as_list(unit: Unit, node: Node) -> Expr:
@@ -143,6 +163,7 @@ def _logged(unit: Unit, node: Node) -> Expr:
 
 SPECIAL: Final[dict[tuple[str, str], Callable[[Unit, Node], Expr]]] = {
     ("java.lang.String", "format"): _formatted,
+    ("javax.jms.Connection", "createSession"): _session,
     ("java.lang.System", "getProperty"): _property,
     ("java.util.Arrays", "asList"): _as_list,
     ("java.util.List", "of"): _as_list,

@@ -27,7 +27,11 @@ def comment_lines(node: Node) -> list[str]:
     if text.startswith("//"):
         return [f"# {text.lstrip('/').strip()}".rstrip()]
     inner = re.sub(r"^/\*+|\*+/$", "", text)
-    lines = [re.sub(r"^\s*\* ?", "", line).rstrip() for line in inner.split("\n")]
+    margin = node.start_point.column
+    lines = [
+        re.sub(r"^\s*\* ?", "", line[margin:] if not line[:margin].strip() else line).rstrip()
+        for line in inner.split("\n")
+    ]
     while lines and not lines[0].strip():
         lines.pop(0)
     while lines and not lines[-1].strip():

@@ -14,9 +14,7 @@ PROGRAMS = sorted(path.stem for path in CORPUS.glob("*.java"))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_prints_what_it_prints_in_java(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_prints_what_it_prints_in_java(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (made,) = port({f"{name}.java": (CORPUS / f"{name}.java").read_text(encoding="utf-8")})
     assert made.findings == []
     assert made.translated == made.statements > 20
