@@ -174,16 +174,21 @@ def _above(info: ClassInfo) -> list[str]:
 
 def _tell_of_program(unit: Unit) -> None:
     calls_made = {
-        text_of(name)
+        text_of(name): node
         for node in walk(unit.file.root)
         if node.type == "method_invocation" and (name := node.child_by_field_name("name")) is not None
     }
-    if "setMessageListener" in calls_made and unit.main_classes and "close" not in calls_made:
+    listens = calls_made.get("setMessageListener")
+    if listens is not None and unit.main_classes and "close" not in calls_made:
         unit.check(
-            unit.main_classes[0].node,
+            listens,
             "main returns while the program listens",
             "in Java the program goes on; here let main wait: docs/how-to/porting.md, A program that only listens",
         )
+    for info in unit.file.classes:
+        other = unit.program.classes[info.full_name]
+        if other.file is not unit.file:
+            unit.check(info.node, f"{info.full_name} is in {other.file.name}, too", "port the programs one by one")
 
 
 def _main_lines(unit: Unit) -> list[str]:

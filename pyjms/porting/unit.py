@@ -30,7 +30,7 @@ class Program:
 
     def add(self, info: ClassInfo) -> None:
         """Take a class, and those in it."""
-        self.classes[info.full_name] = info
+        self.classes.setdefault(info.full_name, info)
         for each in info.nested.values():
             self.add(each)
 
@@ -185,7 +185,10 @@ class Unit:
 
     def class_info(self, name: str) -> ClassInfo | None:
         """Return a class of the program."""
-        return self.local_classes.get(name) or self.program.classes.get(name)
+        found = self.local_classes.get(name) or self.program.classes.get(name)
+        if found is not None and found.file is not self.file and found.outer is None:
+            return next((each for each in self.file.classes if each.full_name == name), found)
+        return found
 
     def library_supers(self, info: ClassInfo) -> Iterator[Type]:
         """Yield what a class of the program extends and implements that is none of it."""

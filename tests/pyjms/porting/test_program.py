@@ -71,7 +71,7 @@ public class Main {
 def test_files_become_modules_that_find_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = port(SOURCES)
     assert [each.findings for each in made] == [[], [], [], []]
-    assert [each.module for each in made][0] == ("shop", "orders", "Order")
+    assert next(each.module for each in made) == ("shop", "orders", "Order")
     for each in made:
         place = tmp_path.joinpath(*each.module).with_suffix(".py")
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -79,6 +79,18 @@ def test_files_become_modules_that_find_each_other(tmp_path: Path, capsys: pytes
     with modules_from(tmp_path):
         import_module("shop.Main").Main.main([])
     assert capsys.readouterr().out == ("[1: espresso, 2: cake] 10 cake\nshop.Registry$Lost: no order 3\n")
+
+
+def test_two_programs_with_a_class_of_one_name_are_told() -> None:
+    first, second = port(
+        {
+            "a/A.java": "class A {} class L { int a; }",
+            "b/B.java": "class B { int f() { return new L().b; } } class L { int b; }",
+        }
+    )
+    assert first.findings == []
+    assert [each.what for each in second.findings] == ["L is in a/A.java, too"]
+    assert second.translated == second.statements
 
 
 def test_names_that_mean_something_in_python_get_an_underscore() -> None:
@@ -147,6 +159,15 @@ class C:
         n += 1
 '''
     )
+
+
+def test_the_page_shows_what_comes_of_its_example() -> None:
+    page = (ROOT / "docs" / "how-to" / "porting-assistant.md").read_text(encoding="utf-8")
+    source, python = (page.partition(f"```{name}\n")[2].partition("```")[0] for name in ("java", "python"))
+    (made,) = port({"Counting.java": source})
+    assert made.python == python
+    told = [line.split("  ")[0] for line in page.partition("line  kind")[2].partition("```")[0].splitlines()[1:]]
+    assert [str(each.line) for each in made.findings] == told
 
 
 def test_jakarta_is_javax() -> None:
