@@ -93,7 +93,7 @@ class ClassInfo:
 
     @property
     def path(self) -> str:
-        """The name within its file: ``Outer.Inner``."""
+        """The name within its file, with those of the classes around it."""
         return f"{self.outer.path}.{self.name}" if self.outer and not self.in_method else self.name
 
     @property

@@ -121,7 +121,7 @@ def _box(expr: Expr, target: Type, node: Node) -> Expr:
 
 
 def text_of_value(unit: Unit, expr: Expr, node: Node) -> str:
-    """Return the code of a value's text, as ``String.valueOf`` and ``+`` make it."""
+    """Return the code of a value's text, as Java makes it by itself where it stands beside a ``+``."""
     kind = expr.type
     if kind.dims:
         raise Unportable(node, f"the text of an array, {kind}", "Java writes its address: write what is in it")

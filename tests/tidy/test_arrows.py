@@ -57,6 +57,8 @@ THIRD_PARTY = {
     "rich": COMMANDS,
     "typer": COMMANDS,
     "websockets": ("provider/pyjms_provider/transport/websocket.py",),
+    "tree_sitter": ("pyjms/porting/",),
+    "tree_sitter_java": ("pyjms/porting/syntax.py",),
     "uvloop": ("provider/pyjms_provider/transport/service.py",),
     "freezegun": ("pyjms/testing/",),
     "pytest": ("pyjms/testing/", "provider/pyjms_provider/stores/testing/", *TCK),

@@ -171,7 +171,7 @@ def compared(one: int, other: int) -> int:
 
 
 def put(mapping: MutableMapping[K, T], key: K, value: T) -> T | None:
-    """Return the value that `value` takes the place of, or None: ``Map.put``."""
+    """Return the value that `value` takes the place of, or None: what a map of Java puts."""
     old = mapping.get(key)
     mapping[key] = value
     return old

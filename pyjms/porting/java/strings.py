@@ -41,7 +41,7 @@ text_of_float = java_text.format_single
 
 
 def text(value: object) -> str:
-    """Return ``String.valueOf(value)``."""
+    """Return the text of any value, null among them."""
     if isinstance(value, str):
         return str(value)
     if value is None:
@@ -116,7 +116,7 @@ def parse_float(value: str | None) -> float:
 
 
 def parse_boolean(value: str | None) -> bool:
-    """Return ``Boolean.parseBoolean``."""
+    """Return whether it is ``true``, in any case."""
     return value is not None and java_text.parse_boolean(value)
 
 
@@ -256,7 +256,7 @@ FORMATS = frozenset("sSdfxXcbn%")
 
 
 def format(pattern: str, *values: object) -> str:
-    """Return ``String.format(pattern, values)``; raises `NotPorted` at a conversion that is not here."""
+    """Return `values` as a pattern of Java has them; raises `NotPorted` at a conversion that is not here."""
     parts, place, given = [], 0, iter(values)
     for match in _CONVERSION.finditer(pattern):
         parts.append(_checked(pattern[place : match.start()]))
