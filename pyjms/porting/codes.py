@@ -35,6 +35,12 @@ def is_pure(code: str) -> bool:
     return "(" not in plain and ":=" not in plain
 
 
+def is_constant(code: str) -> bool:
+    """Return whether an expression is made of literals alone."""
+    plain = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Expression)
+    return all(isinstance(node, plain) for node in ast.walk(ast.parse(code, mode="eval")))
+
+
 def _shape(code: str) -> str | None:
     try:
         return ast.dump(ast.parse(code, mode="eval"))

@@ -113,7 +113,8 @@ def _box(expr: Expr, target: Type, node: Node) -> Expr:
     if target.name in BOXES and not target.dims:
         inner = Type(BOXES[target.name])
         value = expr if inner == expr.type else _to_number(expr, inner, node)
-        return Expr(value.code, target, known=True)
+        typed = _TYPED.get(inner.name)
+        return Expr(f"{typed}({value.code})" if typed else value.code, target, known=True)
     if target.dims or (not is_subclass(_BOXED[expr.type.name], target.name) and target.name not in _TAKE_BOXES):
         raise Unportable(node, f"{expr.type} where {target} is wanted")
     typed = _TYPED.get(expr.type.name)

@@ -16,7 +16,7 @@ _CAUGHT: Final = {
     "java.lang.Exception": "Exception",
     "java.lang.RuntimeException": "java.RUNTIME_EXCEPTIONS",
     "java.lang.NullPointerException": "(TypeError, AttributeError)",
-    "java.lang.IllegalArgumentException": "IllegalArgumentException",
+    "java.lang.IllegalArgumentException": "ValueError",
     "java.lang.IndexOutOfBoundsException": "IndexError",
     "java.lang.ArrayIndexOutOfBoundsException": "IndexError",
     "java.lang.StringIndexOutOfBoundsException": "IndexError",

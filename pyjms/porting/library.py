@@ -115,11 +115,11 @@ class java.lang.Long < Number, Comparable
   long MAX_VALUE = 9223372036854775807
   long MIN_VALUE = -9223372036854775808
   static long parseLong(String) = java.parse_long($1)
-  static Long valueOf(String) = java.parse_long($1) @known
-  static Long valueOf(long) = $1 @known
+  static Long valueOf(String) = Long(java.parse_long($1)) @known
+  static Long valueOf(long) = Long($1) @known
   static String toString(long) = str($1) @known
-  new(long) = $1
-  new(String) = java.parse_long($1)
+  new(long) = Long($1)
+  new(String) = Long(java.parse_long($1))
   long longValue() = java.known($0)
 class java.lang.Short < Number
   short MAX_VALUE = 32767
@@ -136,8 +136,8 @@ class java.lang.Double < Number
   double doubleValue() = java.known($0)
 class java.lang.Float < Number
   static float parseFloat(String) = java.parse_float($1)
-  static Float valueOf(String) = java.parse_float($1) @known
-  static Float valueOf(float) = $1 @known
+  static Float valueOf(String) = Float(java.parse_float($1)) @known
+  static Float valueOf(float) = Float($1) @known
 class java.lang.Boolean < Serializable
   Boolean TRUE = True
   Boolean FALSE = False
@@ -153,7 +153,7 @@ class java.lang.Character
   static char toUpperCase(char) = java.upper($1)
   static char toLowerCase(char) = java.lower($1)
   static String toString(char) = $1 @known
-  static Character valueOf(char) = $1 @known
+  static Character valueOf(char) = Char($1) @known
   char charValue() = java.known($0)
 class java.lang.Math
   double PI = math.pi

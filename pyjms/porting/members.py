@@ -10,7 +10,7 @@ from tree_sitter import Node
 from pyjms.porting.arguments import given, own_arguments
 from pyjms.porting.class_codes import unknown_class_advice
 from pyjms.porting.classes import ClassInfo, FieldInfo, MethodInfo, members
-from pyjms.porting.codes import default_of, quoted
+from pyjms.porting.codes import default_of, is_constant, quoted
 from pyjms.porting.model import Type, Unportable
 from pyjms.porting.syntax import COMMENTS, child, children, has_modifier, needed, text_of
 from pyjms.porting.table import value_for
@@ -195,7 +195,7 @@ class _Body:
         with unit.within(MethodScope(node, info, is_static=True)):
             try:
                 code = value_for(unit, value, found.type).code if value is not None else default_of(found.type)
-                if value is None or value.type in _NO_STATICS:
+                if value is None or value.type in _NO_STATICS or is_constant(code):
                     self._constants.append(f"{field.python} = {code}")
                     return
                 if value is not None and _runs_code(unit, value):
@@ -373,6 +373,10 @@ class _Body:
         everywhere = [each for above in self._unit.lineage(self._info) for each in above.named(method.name)]
         for each in everywhere:
             self._unit.fill_signature(each)
+        if any(_is_other_overload(each, mine) for mine in own for each in everywhere):
+            error = Unportable(node, f"overloads of {method.name} that the number of arguments does not tell apart", "rename them")
+            lines = left_out(self._unit, node, error)
+            return [f"def {method.python}(self, *args):", *indented(lines), ""]
         if len({len(each.params) for each in everywhere}) == 1 and len(own) == 1:
             return self._one_method(method, method.python)
         self._written.add(method.name)
@@ -457,6 +461,26 @@ def _without_defaults(fields: list[str], body: list[str]) -> list[str]:
 
 _ASSIGNED: Final = re.compile(r"self\.(?P<name>\w+) = (?P<value>.*)")
 _DEFAULT: Final = re.compile(r'self\.(?P<name>\w+) = (?:None|False|0|0\.0|"\\0")')
+
+
+def _is_other_overload(above: MethodInfo, own: MethodInfo) -> bool:
+    """Whether a method above has as many parameters of other types: Java has both, and Python would have the lower one."""
+    if above.owner is own.owner or len(above.params) != len(own.params) or above.is_static or own.is_static:
+        return False
+    pairs = zip(above.params, own.params, strict=True)
+    return any(
+        (one.name, one.dims) != (other.name, other.dims) and not _is_parameter(above, place)
+        for place, (one, other) in enumerate(pairs)
+    )
+
+
+def _is_parameter(method: MethodInfo, place: int) -> bool:
+    """Whether a parameter has a type that is a parameter itself, as of a generic interface."""
+    node = children(needed(method.node, "parameters"))[place]
+    kind = child(node, "type")
+    declared = child(method.owner.node, "type_parameters")
+    names = {text_of(children(each)[0]) for each in children(declared)} if declared else set()
+    return kind is not None and text_of(kind) in names
 
 
 def _runs_code(unit: Unit, node: Node) -> bool:

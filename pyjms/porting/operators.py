@@ -96,7 +96,7 @@ def compare_equal(unit: Unit, operator: str, left: Expr, right: Expr, node: Node
             return _compared(left, operator, right)
         raise Unportable(node, f"{left.type} {operator} {right.type}")
     for each in (left, right):
-        if each.type == STRING or each.type.name in BOXES:
+        if each.type == STRING or each.type.name in BOXES or each.type.name in _MAY_BE_VALUES:
             raise Unportable(
                 node,
                 f"{operator} between objects of {each.type}",
@@ -105,6 +105,11 @@ def compare_equal(unit: Unit, operator: str, left: Expr, right: Expr, node: Node
     if "?" in {left.type.name, right.type.name}:
         raise Unportable(node, f"{operator} between objects of an unknown type")
     return Expr(binary(left.code, "is" if operator == "==" else "is not", right.code), BOOLEAN)
+
+
+_MAY_BE_VALUES: Final = frozenset(
+    {"java.lang.Object", "java.lang.Number", "java.lang.Comparable", "java.io.Serializable", "java.lang.CharSequence"}
+)
 
 
 def _corners(operation: Callable[[int, int], int], left: Expr, right: Expr) -> tuple[int, int]:
