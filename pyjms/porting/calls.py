@@ -165,7 +165,9 @@ def library_call(
         return Expr(binary(receiver.code, "==", passed[0].code), BOOLEAN)
     if receiver is not None and name == "equals" and kind.name in BOXES and not kind.dims:
         if kind.name in {"java.lang.Double", "java.lang.Float"}:
-            raise Unportable(node, f"equals() of {kind}", "it differs from == for NaN and -0.0: write == if that is no matter")
+            raise Unportable(
+                node, f"equals() of {kind}", "it differs from == for NaN and -0.0: write == if that is no matter"
+            )
         one = receiver.code if receiver.known else f"java.known({receiver.code})"
         return Expr(binary(one, "==", passed[0].code), BOOLEAN)
     if name in {"createQueue", "createTopic", "getName", "getSimpleName"}:

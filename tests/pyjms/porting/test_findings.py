@@ -59,6 +59,8 @@ NOT_PORTED = [
         "continue in a for with a finally",
     ),
     ("long[] a = {1, n}; a[n] += s.length(); Object b = a.clone();", "clone() of an array"),
+    ("Object p = 1, q = 1; if (p == q) n = 1;", "== between objects of java.lang.Object"),
+    ("Double p = d; if (p.equals(1.0)) n = 1;", "equals() of java.lang.Double"),
     ("Comparator<String> c = (a, b) -> 1;", "a function as Comparator"),
 ]
 CHECK = [
@@ -138,6 +140,10 @@ def test_a_statement_that_has_no_translation_leaves_the_others(tmp_path: Path) -
         ("static class A extends org.springframework.Base {}", "A extends or implements org.springframework.Base"),
         ("static final Object X = com.example.Tool.make();", "com.example.Tool"),
         ("final Object x = com.example.Tool.make();", "com.example.Tool"),
+        (
+            "static class A { void f(Object o) {} } static class B extends A { void f(String s) {} }",
+            "overloads of f that the number of arguments does not tell apart",
+        ),
         ("class Inner extends Case {}", "Inner extends the class around it"),
     ],
 )

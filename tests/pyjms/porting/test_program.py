@@ -12,7 +12,7 @@ import pytest
 from pyjms.porting.jms_members import JMS
 from pyjms.porting.program import port
 from pyjms.porting.types import LIBRARY_TYPES
-from tests.pyjms.porting.running import modules_from
+from tests.pyjms.porting.running import imported, modules_from
 from tests.tidy.source import ROOT
 
 SOURCES = {
@@ -168,6 +168,24 @@ def test_the_page_shows_what_comes_of_its_example() -> None:
     assert made.python == python
     told = [line.split("  ")[0] for line in page.partition("line  kind")[2].partition("```")[0].splitlines()[1:]]
     assert [str(each.line) for each in made.findings] == told
+
+
+def test_inner_classes_with_several_constructors_know_the_object_around(tmp_path: Path) -> None:
+    source = """class Shop {
+    int tables = 4;
+    class Order {
+        final int n;
+        Order(int n) { this.n = n; }
+        Order() { this(3); }
+        int all() { return n * tables; }
+    }
+    static int run() { Shop shop = new Shop(); return shop.one() + shop.new Order(10).all(); }
+    int one() { return new Order().all(); }
+}
+"""
+    (made,) = port({"Shop.java": source})
+    assert made.findings == []
+    assert imported(tmp_path, "Shop", made.python).Shop.run() == 52
 
 
 def test_jakarta_is_javax() -> None:
