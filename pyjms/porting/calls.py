@@ -10,7 +10,7 @@ from pyjms.porting.arguments import Argument, arguments_for, choose, element_or_
 from pyjms.porting.class_codes import unknown_class_advice
 from pyjms.porting.classes import ClassInfo, MethodInfo
 from pyjms.porting.codes import as_operand, binary, is_pure
-from pyjms.porting.conversions import BOXES
+from pyjms.porting.conversions import BOXES, text_of_value
 from pyjms.porting.model import BOOLEAN, OBJECT, STRING, VOID, Expr, Type, Unportable
 from pyjms.porting.places import around, class_named, holder, range_named
 from pyjms.porting.special import SPECIAL, printed
@@ -161,6 +161,8 @@ def library_call(
             "Java's order is arbitrary, Python's is that of insertion: see if it matters",
         )
     passed = arguments_for(unit, arguments, types_wanted)
+    if name == "toString" and kind.name.startswith("javax.jms.") and receiver is not None:
+        text_of_value(unit, receiver, node)  # which tells that each provider has its own
     if receiver is not None and name == "equals" and receiver.known and kind == passed[0].type == STRING:
         return Expr(binary(receiver.code, "==", passed[0].code), BOOLEAN)
     if receiver is not None and name == "equals" and kind.name in BOXES and not kind.dims:
@@ -174,6 +176,8 @@ def library_call(
         _check_names(unit, node, kind, name, passed)
     code = receiver.code if receiver is not None else ""
     returns = type_named(member.returns, arguments_of(member.owner, kind)) if member.returns != "void" else VOID
+    if kind.name == "java.util.LinkedHashMap" and returns.name == "java.util.Set":
+        returns = Type("java.util.Collection", returns.args)  # which has an order
     if member.template is None:
         made = f"{as_operand(code)}.{name}({', '.join(each.code for each in passed)})"
     else:

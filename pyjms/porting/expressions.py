@@ -48,7 +48,7 @@ def _conditional(unit: Unit, node: Node, target: Type | None) -> Expr:
     asked = condition(unit, needed(node, "condition"))
     if target is not None and not target.is_primitive:
         one, other = (expression(unit, needed(node, each)) for each in ("consequence", "alternative"))
-        if not (one.type.is_number or other.type.is_number):
+        if not (unboxed(one).type.is_number and unboxed(other).type.is_number):
             one, other = convert(unit, one, target, node), convert(unit, other, target, node)
             return _chosen(asked, one, other, target)
     one, other = (expression(unit, needed(node, each)) for each in ("consequence", "alternative"))

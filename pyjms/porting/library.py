@@ -32,12 +32,10 @@ class java.lang.String < Comparable, CharSequence, Serializable
   new(char[]) = "".join($1)
   int length() = len($0) @size
   boolean isEmpty() = len($0) == 0
-  boolean isBlank() = not $0.strip()
   char charAt(int) = java.text_of_char_at($0, $1)
   String substring(int) = java.substring($0, $1) @known
   String substring(int, int) = java.substring($0, $1, $2) @known
   String trim() = java.trim($0) @known
-  String strip() @known
   String toUpperCase() = $0.upper() @known
   String toLowerCase() = $0.lower() @known
   String concat(String) = $0 + $a1 @known

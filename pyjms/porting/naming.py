@@ -8,7 +8,7 @@ from typing import Final
 
 import pyjms
 
-__all__ = ["MODULES", "PYJMS_NAMES", "TYPED_VALUES", "attribute_name", "local_name", "module_path"]
+__all__ = ["MODULES", "PYJMS_NAMES", "TYPED_VALUES", "attribute_name", "is_taken", "local_name", "module_path"]
 
 PYJMS_NAMES: Final = frozenset(pyjms.__all__)
 TYPED_VALUES: Final = frozenset({"Byte", "Char", "Float", "Long", "Short"})
@@ -36,7 +36,12 @@ def local_name(name: str) -> str:
 
 def attribute_name(name: str) -> str:
     """Return the name of a method, or of a field that is not private."""
-    return _no_keyword(name)
+    return f"{name}_" if name in {"outer", "java_name"} else _no_keyword(name)
+
+
+def is_taken(name: str) -> bool:
+    """Return whether a class of this name would hide what the translation may need."""
+    return name in _TAKEN
 
 
 def module_path(package: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pyjms.porting import calls, creation, expressions, literals, loops, places,
 from pyjms.porting.classes import ClassInfo, SourceFile, classes_of
 from pyjms.porting.members import class_lines, resolve_supers, separate
 from pyjms.porting.model import PortedFile, Unportable
-from pyjms.porting.naming import MODULES, PYJMS_NAMES, TYPED_VALUES, module_path
+from pyjms.porting.naming import MODULES, PYJMS_NAMES, TYPED_VALUES, is_taken, module_path
 from pyjms.porting.syntax import COMMENTS, children, parse, statements_in, syntax_errors, text_of, walk
 from pyjms.porting.table import EXPRESSIONS
 from pyjms.porting.texts import comment_lines, indented
@@ -186,6 +186,10 @@ def _tell_of_program(unit: Unit) -> None:
             "in Java the program goes on; here let main wait: docs/how-to/porting.md, A program that only listens",
         )
     for info in unit.file.classes:
+        if is_taken(info.name):
+            unit.check(
+                info.node, f"the name of the class {info.name}", "Python, or pyjms, has another of that name: rename it"
+            )
         other = unit.program.classes[info.full_name]
         if other.file is not unit.file:
             unit.check(info.node, f"{info.full_name} is in {other.file.name}, too", "port the programs one by one")

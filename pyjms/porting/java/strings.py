@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, ItemsView, KeysView, Mapping, ValuesView
 from decimal import ROUND_HALF_UP, Context, Decimal
 from math import isinf, isnan
 from typing import Any
@@ -68,7 +68,9 @@ def _is_ours(method: object) -> bool:
 def _text_of_collection(value: object) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{text(key)}={text(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, (list, set, frozenset)):
+    if isinstance(value, tuple):  # an entry of a map
+        return "=".join(map(text, value))
+    if isinstance(value, (list, set, frozenset, KeysView, ValuesView, ItemsView)):
         return "[" + ", ".join(map(text, value)) + "]"
     if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:
         return f"{java_class_name(type(value))}@{id(value) & 0xFFFF_FFFF:x}"
@@ -185,6 +187,8 @@ _PLAIN_SEPARATOR = re.compile(r"\\?[^\w\s\\.$|()\[\]{}^?*+]|\\[.$|()\[\]{}^?*+\\
 
 def split(value: str, separator: str, limit: int = 0) -> list[str]:
     """Return ``value.split(separator, limit)``, where the separator is plain text or runs of white space."""
+    if limit == 1:
+        return [value]
     if separator in {"\\s+", " +"}:
         parts = re.split(r"[ \t\n\x0b\f\r]+" if separator == "\\s+" else " +", value, maxsplit=max(limit - 1, 0))
     elif all(_PLAIN_SEPARATOR.fullmatch(each) for each in re.findall(r"\\.|.", separator, re.DOTALL)) and separator:

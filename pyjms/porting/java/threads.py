@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, Generic, TypeVar
 
 from pyjms.porting.java.errors import IllegalStateException
@@ -26,6 +27,7 @@ __all__ = [
 
 T = TypeVar("T")
 
+_UNNAMED = count()
 _MONITOR = "_java_monitor"
 _MONITORS: dict[int, tuple[Any, threading.Condition]] = {}
 """The monitors of objects without attributes, such as lists, and of classes; each keeps its object."""
@@ -73,7 +75,7 @@ class Thread:
         if isinstance(work, str):
             work, name = None, work
         self.__work = work
-        self.__thread = threading.Thread(target=self.__run, name=name)
+        self.__thread = threading.Thread(target=self.__run, name=name or f"Thread-{next(_UNNAMED)}")
 
     def __run(self) -> None:
         self.run()

@@ -51,7 +51,6 @@ NOT_PORTED = [
     ("session.createTextMessage(s).getBody(String.class);", "a class literal"),
     ("o.hashCode();", "Object.hashCode()"),
     ("Thread.currentThread().interrupt();", "Thread.currentThread()"),
-    ("Object p = n > 1 ? n : s;", "a conditional expression"),
     ('n = "x".compareTo(null) + Boolean.compare(true, false);', "Boolean.compare(boolean, boolean)"),
     ("do { if (n > 1) continue; n++; } while (n < 5);", "continue in do"),
     (
@@ -75,6 +74,7 @@ CHECK = [
     ("Set<String> m = new HashSet<>(); for (String k : m) { s += k; }", "the order of a set"),
     ('session.createQueue("a,b");', "the name of a destination"),
     ('System.out.println(session.createQueue("q"));', "the text of a Queue"),
+    ('s = session.createTopic("t").toString();', "the text of a Topic"),
     ("System.out.println(session.createTextMessage(s));", "the text of a TextMessage"),
     ("System.out.println(o.getClass());", "the name of a class"),
     ('s = System.getProperty("url");', "a system property"),

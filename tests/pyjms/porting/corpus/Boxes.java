@@ -144,5 +144,15 @@ public class Boxes {
         } catch (NullPointerException e) {
             System.out.println("no array");
         }
+        Integer whole = 3;
+        Double half = 0.5;
+        Object mixed = args.length == 0 ? whole : half;
+        System.out.println(mixed + kind(mixed));
+        System.out.println(sums.keySet() + " " + sums.values() + " " + sums.entrySet());
+        String[] parts = "a b  c".split("\\s+", 2);
+        System.out.println(parts.length + parts[1] + "a b".split("\\s+", 1).length + ",a,".split(",").length + "".split(",").length);
+        System.out.println(new Thread(() -> System.out.println("never")).getName().startsWith("Thread-"));
+        Object wide = args.length == 0 ? 1 : 2.0;
+        System.out.println(wide);
     }
 }
