@@ -74,7 +74,17 @@ def _of_super(unit: Unit, node: Node, name: str) -> Expr:
         found = unit.find_methods(above, name, len(arguments))
         if found:
             return _own_call(unit, node, found, arguments, "super()", above)
+    if above is None and superclass is not None and name in _INHERITED and not unit.scope.is_lambda:
+        chosen = choose(unit, find_members(superclass.name, name), superclass, arguments)
+        if chosen is not None:
+            codes = ", ".join(each.code for each in arguments_for(unit, arguments, chosen[1]))
+            return Expr(f"super().{name}({codes})", type_named(chosen[0].returns, {}) if name in _WITH_RESULT else VOID)
     raise Unportable(node, f"super.{name}")
+
+
+_WITH_RESULT: Final = frozenset({"getMessage", "getName"})
+_INHERITED: Final = _WITH_RESULT | {"run", "start", "join"}
+"""Methods of Java's classes that those of Python that stand for them have, too."""
 
 
 def _of_class(unit: Unit, node: Node, named: str, name: str) -> Expr:
@@ -144,7 +154,8 @@ def library_call(
         )
     member, types_wanted = chosen
     if member.params and member.params[0] == "any":
-        element = kind if name == "equals" else kind.args[0] if kind.args else OBJECT
+        place = 1 if name == "containsValue" else 0
+        element = kind if name == "equals" else kind.args[place] if len(kind.args) > place else OBJECT
         types_wanted = [_compared(unit, element, arguments[0], node), *types_wanted[1:]]
     if name.startswith("createXA") or name == "getXAResource":
         unit.check(
