@@ -30,6 +30,8 @@ class java.lang.String < Comparable, CharSequence, Serializable
   new(String) = java.known($1)
   new(byte[]) = bytes($1).decode("utf-8", "replace")
   new(char[]) = "".join($1)
+  new(byte[], String) = java.text_of_bytes($1, $2)
+  new(byte[], Charset) = java.text_of_bytes($1, $2)
   int length() = len($0) @size
   boolean isEmpty() = len($0) == 0
   char charAt(int) = java.text_of_char_at($0, $1)
@@ -156,6 +158,7 @@ class java.lang.Character
 class java.lang.Math
   double PI = math.pi
   double E = math.e
+  static double random() = random.random()
   static int abs(int) = java.as_int(abs($1))
   static long abs(long) = java.as_long(abs($1))
   static double abs(double) = abs($1)
@@ -184,6 +187,14 @@ class java.io.BufferedReader < Reader
   new(Reader) = $1
   String readLine() = java.read_line()
   void close() = None
+class java.util.UUID < Serializable
+  static UUID randomUUID() = str(uuid.uuid4()) @known
+  String toString() = $0 @known
+class java.util.Random
+  new() = random.Random()
+  int nextInt(int) = $0.randrange($1) @size
+  double nextDouble() = $0.random()
+  boolean nextBoolean() = $0.random() < 0.5
 class java.util.Scanner
   new(InputStream) = java.Scanner()
   boolean hasNextLine()
@@ -207,6 +218,7 @@ class java.lang.Thread < Runnable
   void setName(String)
   void setDaemon(boolean)
   static void sleep(long) = time.sleep($a1 / 1000)
+  static void yield() = time.sleep(0)
 class java.util.concurrent.TimeUnit
   TimeUnit NANOSECONDS = 1e-9
   TimeUnit MICROSECONDS = 1e-6

@@ -13,7 +13,7 @@ __all__ = ["MODULES", "PYJMS_NAMES", "TYPED_VALUES", "attribute_name", "is_taken
 PYJMS_NAMES: Final = frozenset(pyjms.__all__)
 TYPED_VALUES: Final = frozenset({"Byte", "Char", "Float", "Long", "Short"})
 """What `pyjms.types` has for values whose type a program may ask for."""
-MODULES: Final = ("contextlib", "logging", "math", "os", "sys", "threading", "time", "traceback")
+MODULES: Final = ("contextlib", "logging", "math", "os", "random", "sys", "threading", "time", "traceback", "uuid")
 """What ported code imports of Python's own library."""
 _TAKEN: Final = (
     frozenset(name for name in dir(builtins) if not name.startswith("_"))

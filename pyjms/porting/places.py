@@ -93,7 +93,7 @@ def _is_simple(code: str) -> bool:
     return bool(_SIMPLE.fullmatch(code.replace("java.check_index(", "(").replace("len(", "(")))
 
 
-_SIMPLE: Final = re.compile(r"(?:[\w.\[\], ]|(?<!\w)\(|\))*")
+_SIMPLE: Final = re.compile(r"(?:[\w.\[\], %+*-]|(?<!\w)\(|\))*")
 
 
 def read_variable(unit: Unit, name: str) -> Variable | None:

@@ -29,6 +29,7 @@ __all__ = [
     "split",
     "substring",
     "text",
+    "text_of_bytes",
     "text_of_char_at",
     "text_of_double",
     "text_of_float",
@@ -209,6 +210,14 @@ def bytes_of(value: str, charset: str = "UTF-8") -> bytes:
     if name is None:
         raise NotPorted(f"the charset {charset!r}")
     return value.encode(name, "replace")
+
+
+def text_of_bytes(value: bytes | bytearray, charset: str) -> str:
+    """Return ``new String(value, charset)``."""
+    name = _CHARSETS.get(charset.upper())
+    if name is None:
+        raise NotPorted(f"the charset {charset!r}")
+    return bytes(value).decode(name, "replace")
 
 
 class StringBuilder:

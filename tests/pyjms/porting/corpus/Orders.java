@@ -147,7 +147,7 @@ public class Orders {
         System.out.println(NAMES.get(1) + NAMES.get(2) + NAMES.getOrDefault(2, "two") + NAMES.containsValue("one"));
     }
 
-    public static void main(String[] args) {
+    public static void main(String[] args) throws Exception {
         evaluation();
         new Orders().belonging();
         try {
@@ -168,6 +168,13 @@ public class Orders {
         System.out.println((took >= 0) + " " + (took < 60000) + " " + (System.nanoTime() - nanos >= 0) + " " + (start > 1600000000000L));
         double average = tick / 2;
         System.out.println(average + " " + tick / 2.0 + " " + (double) tick / 4 + " " + (float) tick / 3 + " " + 7 / 2 * 2.0f);
+        int[] tally = new int[4];
+        for (String word : "to be or not to be that is".split(" ")) {
+            tally[word.length() % 4]++;
+            tally[word.length() - 1] += 10;
+        }
+        System.out.println(Arrays.toString(tally) + java.util.UUID.randomUUID().toString().length());
+        System.out.println(new String("h\u00e9".getBytes("UTF-8"), "ISO-8859-1") + new java.util.Random().nextInt(1));
         int hours = 7265 / 3600, minutes = 7265 % 3600 / 60, seconds = 7265 % 60;
         System.out.println(String.format("%02d:%02d:%02d", hours, minutes, seconds) + " " + hours + ":" + minutes);
     }
