@@ -157,32 +157,12 @@ def library_call(
         place = 1 if name == "containsValue" else 0
         element = kind if name == "equals" else kind.args[place] if len(kind.args) > place else OBJECT
         types_wanted = [_compared(unit, element, arguments[0], node), *types_wanted[1:]]
-    if name.startswith("createXA") or name == "getXAResource":
-        unit.check(
-            node,
-            "a distributed transaction",
-            "see that the transaction manager is one of Python: docs/how-to/transactions.md",
-        )
-    if name in {"createObjectMessage", "setObject"} and any(_is_of_program(unit, each.type) for each in arguments):
-        unit.check(node, "an object of the program in an ObjectMessage", _TRUSTED)
-    if kind.name in _UNORDERED and name in {"keySet", "values", "entrySet"}:
-        unit.check(
-            node,
-            f"the order of {name}()",
-            "Java's order is arbitrary, Python's is that of insertion: see if it matters",
-        )
+    _tell(unit, node, kind, name, arguments)
     passed = arguments_for(unit, arguments, types_wanted)
     if name == "toString" and kind.name.startswith("javax.jms.") and receiver is not None:
         text_of_value(unit, receiver, node)  # which tells that each provider has its own
-    if receiver is not None and name == "equals" and receiver.known and kind == passed[0].type == STRING:
-        return Expr(binary(receiver.code, "==", passed[0].code), BOOLEAN)
-    if receiver is not None and name == "equals" and kind.name in BOXES and not kind.dims:
-        if kind.name in {"java.lang.Double", "java.lang.Float"}:
-            raise Unportable(
-                node, f"equals() of {kind}", "it differs from == for NaN and -0.0: write == if that is no matter"
-            )
-        one = receiver.code if receiver.known else f"java.known({receiver.code})"
-        return Expr(binary(one, "==", passed[0].code), BOOLEAN)
+    if receiver is not None and name == "equals" and (equal := _equal(receiver, passed[0], node)) is not None:
+        return equal
     if name in {"createQueue", "createTopic", "getName", "getSimpleName"}:
         _check_names(unit, node, kind, name, passed)
     code = receiver.code if receiver is not None else ""
@@ -204,6 +184,39 @@ def library_call(
     if made.startswith("java.known(") and receiver is not None and receiver.known:
         made = code
     return Expr(made, returns, low_high, known=member.flag == "known")
+
+
+def _tell(unit: Unit, node: Node, kind: Type, name: str, arguments: list[Argument]) -> None:
+    """Tell of a call that rests on more than the source says."""
+    if name.startswith("createXA") or name == "getXAResource":
+        unit.check(
+            node,
+            "a distributed transaction",
+            "see that the transaction manager is one of Python: docs/how-to/transactions.md",
+        )
+    if name in {"createObjectMessage", "setObject"} and any(_is_of_program(unit, each.type) for each in arguments):
+        unit.check(node, "an object of the program in an ObjectMessage", _TRUSTED)
+    if kind.name in _UNORDERED and name in {"keySet", "values", "entrySet"}:
+        unit.check(
+            node,
+            f"the order of {name}()",
+            "Java's order is arbitrary, Python's is that of insertion: see if it matters",
+        )
+
+
+def _equal(receiver: Expr, other: Expr, node: Node) -> Expr | None:
+    """Return ``equals`` as ``==``, where that is the same; None: it is not."""
+    kind = receiver.type
+    if receiver.known and kind == other.type == STRING:
+        return Expr(binary(receiver.code, "==", other.code), BOOLEAN)
+    if kind.name not in BOXES or kind.dims:
+        return None
+    if kind.name in {"java.lang.Double", "java.lang.Float"}:
+        raise Unportable(
+            node, f"equals() of {kind}", "it differs from == for NaN and -0.0: write == if that is no matter"
+        )
+    one = receiver.code if receiver.known else f"java.known({receiver.code})"
+    return Expr(binary(one, "==", other.code), BOOLEAN)
 
 
 def _advice(name: str) -> str:
