@@ -1,6 +1,7 @@
 """What the whole suite shares."""
 
 import gc
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -18,6 +19,17 @@ pytest_plugins = ["pytester", "tests.brokers.plugin", "tests.pyjms.forwarding.tw
 
 _LONG_S = 500
 """Who may take so long takes a minute or more."""
+
+
+def pytest_configure() -> None:
+    """Have programs that tests start hear signals that who has started the suite ignores, as `nohup` does, and a shell in the background.
+
+    They would inherit that. A handler they do not: what begins anew has the default.
+    """
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from typing import Any
 
 from celery import Celery
 from celery.canvas import Signature
+from kombu import pools
 
 from tests.tidy.source import ROOT
 
@@ -51,10 +52,14 @@ def worker(
 
 @contextmanager
 def client(url: str) -> Iterator[Celery]:
-    """Make an application that sends tasks to the workers."""
+    """Make an application that sends tasks to the workers. In the end its connections are closed: they would look for the broker for ever."""
     with Celery("client", broker=url, backend="rpc://", set_as_current=False) as app:
         app.conf.task_default_queue = "work"
-        yield app
+        try:
+            yield app
+        finally:
+            app.backend.result_consumer.stop()
+            pools.reset()
 
 
 def task(app: Celery, name: str, *arguments: Any) -> Signature:
