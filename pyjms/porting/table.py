@@ -80,7 +80,10 @@ def expression(unit: Unit, node: Node) -> Expr:
     translate = EXPRESSIONS.get(node.type)
     if translate is None:
         raise Unportable(node, f"a {node.type.replace('_', ' ')}")
-    return translate(unit, node)
+    try:
+        return translate(unit, node)
+    except RecursionError:
+        raise Unportable(node, "an expression of that many levels", "give parts of it names") from None
 
 
 def value_for(unit: Unit, node: Node, target: Type) -> Expr:

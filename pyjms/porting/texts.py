@@ -15,6 +15,9 @@ from pyjms.porting.unit import Unit
 
 __all__ = ["block_lines", "body_of", "comment_lines", "indented", "left_out", "statement"]
 
+_MOST_LEVELS = 40
+"""Python takes a hundred steps to the right; classes, methods and functions within expressions have theirs, too."""
+
 
 def indented(lines: Iterable[str]) -> list[str]:
     """Return lines one step to the right."""
@@ -72,19 +75,26 @@ def _unknown(unit: Unit, node: Node) -> list[str]:
     raise Unportable(node, f"a {node.type.replace('_', ' ')}")
 
 
+def _too_deep(unit: Unit, node: Node) -> list[str]:
+    raise Unportable(node, "a statement within that many levels")
+
+
 def statement(unit: Unit, node: Node) -> list[str]:
     """Return the lines of a statement; what cannot be translated raises when it is reached."""
     if node.type in COMMENTS:
         return comment_lines(node)
     before, unit.before = unit.before, []
+    unit.levels += 1
     try:
-        lines = STATEMENTS.get(node.type, _unknown)(unit, node)
+        translate = _too_deep if unit.levels > _MOST_LEVELS else STATEMENTS.get(node.type, _unknown)
+        lines = translate(unit, node)
     except Unportable as error:
         return left_out(unit, node, error)
     else:
         return [*unit.before, *lines]
     finally:
         unit.before = before
+        unit.levels -= 1
 
 
 def block_lines(unit: Unit, nodes: Sequence[Node]) -> list[str]:

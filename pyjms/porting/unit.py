@@ -88,6 +88,8 @@ class Unit:
     """The call whose result nobody wants, by the id of its node."""
     before: list[str] = field(default_factory=list)
     """Lines that must come before the statement: functions and classes that it uses."""
+    levels: int = 0
+    """How many statements are around what is translated, one in the other."""
     classes_used: dict[str, ClassInfo] = field(default_factory=dict)
     """Classes of other files."""
     numbers: dict[str, int] = field(default_factory=dict)

@@ -200,3 +200,17 @@ def test_loop_variables_that_a_function_keeps_are_kept(tmp_path: Path) -> None:
     for each in imported(tmp_path, "Case", made.python).Case.run(out):
         each()
     assert out == ["n0", "n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "s = " + " + ".join(['"a"'] * 3000) + ";",
+        "n = " + " + ".join(["n"] * 3000) + ";",
+        "if (n > 0) " * 3000 + "n = 1;",
+    ],
+    ids=["texts", "numbers", "statements"],
+)
+def test_what_has_too_many_levels_is_told(statement: str) -> None:
+    made = ported(f"void run(int n, String s) {{ {statement} }}")
+    assert any("many levels" in finding.what for finding in made.findings)
