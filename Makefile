@@ -76,6 +76,7 @@ stubs: .venv/.dev ## the generated stubs are those of the present sources
 
 docs: .venv/.dev ## the documentation site, in docs/_build/html
 	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@$(BIN)/python tools/check_site.py docs/_build/html
 
 bench: .venv/.dev ## the benchmarks; fails when one misses its floor
 	@failed=0; for script in tests/benchmarks/bench_*.py; do $(BIN)/python "$$script" || failed=1; done; exit $$failed

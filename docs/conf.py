@@ -21,6 +21,8 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"pyjms {release}"
+html_static_path = ["_static"]
+html_css_files = ["pyjms.css"]
 
 default_role = "code"  # `name` in a docstring is code
 autodoc_default_options = {
@@ -71,7 +73,15 @@ def fill_in(app: Any, docname: str, source: list[str]) -> None:
         source[0] = source[0].replace("%ITEMS%", items_table())
 
 
+def keep_out_of_the_search(app: Any, environment: Any) -> None:
+    """Leave decisions out of the search: they explain pyjms to its developers, and hide the pages for users there."""
+    for docname in environment.found_docs:
+        if docname.startswith("decisions/"):
+            environment.metadata[docname]["no-search"] = "true"
+
+
 def setup(app: Any) -> None:
     """Connect the functions above."""
+    app.connect("env-updated", keep_out_of_the_search)
     app.connect("autodoc-skip-member", skip_java_names)
     app.connect("source-read", fill_in)
