@@ -13,7 +13,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -56,6 +56,8 @@ _DYNAMIC: Mapping[str, str] = MappingProxyType({"dynamicQueues/": "queue", "dyna
 _PROVIDER_URLS = ("java.naming.provider.url", "provider_url")
 _FACTORY_NAMES = "connectionFactoryNames"
 _OPTION_PREFIX = "property."
+_CONNECTION_PREFIX = "connection."
+"""What options of a factory begin with in a file of ActiveMQ: ``connection.NAME.brokerURL``."""
 _JAVA_PREFIXES = ("java:comp/env/", "java:/", "java:")
 """What names begin with in application servers, where it says which part of their directory is meant; the longest first."""
 _SPELLINGS = MappingProxyType(
@@ -125,6 +127,7 @@ class _Environment:
 
     def add_options(self) -> None:
         """Give ``property.connectionfactory.NAME.OPTION`` to the factories, once all of them are known."""
+        self._add_connection_options()
         for key, (value, where) in self._variables.items():
             if not key.lower().startswith(_OPTION_PREFIX):
                 continue
@@ -134,6 +137,22 @@ class _Environment:
             if entry is None or entry.kind != kind.lower() or kind.lower() not in _FACTORIES:
                 raise NamingException(f"{where}: there is no {kind}.{name} that could have the option {option!r}")
             entry.options[_spelling(option)] = value
+
+    def _add_connection_options(self) -> None:
+        """Give ``connection.NAME.OPTION``, as ActiveMQ's files have it, to the factories that are listed, and to the unwritten ones."""
+        for key, (value, where) in self._variables.items():
+            if not key.startswith(_CONNECTION_PREFIX):
+                continue
+            name, _, option = key[len(_CONNECTION_PREFIX) :].rpartition(".")
+            if name in _DEFAULT_FACTORIES and name not in self.entries:
+                self._add_entry(name, _Entry(_DEFAULT_FACTORIES[name], None, {}, where))
+            entry = self.entries.get(name)
+            if entry is None or entry.kind not in _FACTORIES:
+                continue  # a variable
+            if option.lower() == "brokerurl":
+                self.entries[name] = replace(entry, text=value, where=where)
+            else:
+                entry.options[_spelling(option)] = value
 
     @property
     def provider_url(self) -> tuple[str, str] | None:

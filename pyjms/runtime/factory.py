@@ -134,14 +134,33 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
 
 
 class QueueConnectionFactory(ConnectionFactory):
-    """A factory of the queue domain: `create_connection` makes queue connections."""
+    """A factory of the queue domain: `create_connection` makes queue connections.
+
+    Every factory of the domain is an instance of it, as in Java, where it is an interface: a `ConnectionFactory` of any kind,
+    and classes that implement the API's interface.
+    """
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        if cls is QueueConnectionFactory and QueueConnectionFactoryInterface in other.__mro__:
+            return True
+        return NotImplemented  # type: ignore[no-any-return]
 
     def create_connection(self, user_name: str | None = None, password: str | None = None) -> JmsQueueConnection:
         return self.create_queue_connection(user_name, password)
 
 
 class TopicConnectionFactory(ConnectionFactory):
-    """A factory of the topic domain: `create_connection` makes topic connections."""
+    """A factory of the topic domain: `create_connection` makes topic connections.
+
+    Every factory of the domain is an instance of it, as with `QueueConnectionFactory`.
+    """
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        if cls is TopicConnectionFactory and TopicConnectionFactoryInterface in other.__mro__:
+            return True
+        return NotImplemented  # type: ignore[no-any-return]
 
     def create_connection(self, user_name: str | None = None, password: str | None = None) -> JmsTopicConnection:
         return self.create_topic_connection(user_name, password)

@@ -18,7 +18,6 @@ from pyjms.api.xa import (
     XATopicSession,
     Xid,
 )
-from pyjms.api.xa import XAConnectionFactory as XAConnectionFactoryInterface
 from pyjms.api.xa import XAQueueConnectionFactory as XAQueueConnectionFactoryInterface
 from pyjms.api.xa import XATopicConnectionFactory as XATopicConnectionFactoryInterface
 from pyjms.errors import TransactionInProgressException
@@ -272,14 +271,26 @@ class JmsXATopicConnection(JmsTopicConnection, XATopicConnection):
         return self.open_session(JmsXATopicSession, True, AcknowledgeMode.SESSION_TRANSACTED)
 
 
-class XAConnectionFactory(ConnectionFactory, XAConnectionFactoryInterface):
-    """Makes XA connections; its options are those of `ConnectionFactory`.
+class XAConnectionFactory(ConnectionFactory, XAQueueConnectionFactoryInterface, XATopicConnectionFactoryInterface):
+    """Makes XA connections, also those of one domain; its options are those of `ConnectionFactory`.
 
     Each call raises JMSException when the provider lacks `Capability.XA`.
     """
 
     def create_xa_connection(self, user_name: str | None = None, password: str | None = None) -> JmsXAConnection:
         return self._connect_xa(JmsXAConnection, user_name, password)
+
+    def create_xa_queue_connection(
+        self, user_name: str | None = None, password: str | None = None
+    ) -> JmsXAQueueConnection:
+        """Return an XA connection of the queue domain, stopped."""
+        return self._connect_xa(JmsXAQueueConnection, user_name, password)
+
+    def create_xa_topic_connection(
+        self, user_name: str | None = None, password: str | None = None
+    ) -> JmsXATopicConnection:
+        """Return an XA connection of the topic domain, stopped."""
+        return self._connect_xa(JmsXATopicConnection, user_name, password)
 
     def _connect_xa(self, kind: type[_Connection], user_name: str | None, password: str | None) -> _Connection:
         connection = self._connect(kind, user_name, password)
@@ -291,28 +302,30 @@ class XAConnectionFactory(ConnectionFactory, XAConnectionFactoryInterface):
         return connection
 
 
-class XAQueueConnectionFactory(XAConnectionFactory, QueueConnectionFactory, XAQueueConnectionFactoryInterface):
+class XAQueueConnectionFactory(XAConnectionFactory, QueueConnectionFactory):
     """Makes XA connections of the queue domain."""
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        if cls is XAQueueConnectionFactory and XAQueueConnectionFactoryInterface in other.__mro__:
+            return True
+        return NotImplemented  # type: ignore[no-any-return]
 
     def create_xa_connection(self, user_name: str | None = None, password: str | None = None) -> JmsXAQueueConnection:  # type: ignore[override]
         return self.create_xa_queue_connection(user_name, password)
 
-    def create_xa_queue_connection(
-        self, user_name: str | None = None, password: str | None = None
-    ) -> JmsXAQueueConnection:
-        return self._connect_xa(JmsXAQueueConnection, user_name, password)
 
-
-class XATopicConnectionFactory(XAConnectionFactory, TopicConnectionFactory, XATopicConnectionFactoryInterface):
+class XATopicConnectionFactory(XAConnectionFactory, TopicConnectionFactory):
     """Makes XA connections of the topic domain."""
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        if cls is XATopicConnectionFactory and XATopicConnectionFactoryInterface in other.__mro__:
+            return True
+        return NotImplemented  # type: ignore[no-any-return]
 
     def create_xa_connection(self, user_name: str | None = None, password: str | None = None) -> JmsXATopicConnection:  # type: ignore[override]
         return self.create_xa_topic_connection(user_name, password)
-
-    def create_xa_topic_connection(
-        self, user_name: str | None = None, password: str | None = None
-    ) -> JmsXATopicConnection:
-        return self._connect_xa(JmsXATopicConnection, user_name, password)
 
 
 class _XAErrors:

@@ -193,6 +193,31 @@ def test_the_provider_url_serves_factories_without_their_own(key: str) -> None:
     assert context.list_names() == ("a", "b", "c")
 
 
+def test_the_factories_of_activemqs_files_are_of_both_domains(tmp_path: Path) -> None:
+    """Its file names its factories in connectionFactoryNames, and their options in connection.NAME.OPTION."""
+    path = tmp_path / "jndi.properties"
+    path.write_text(
+        "java.naming.factory.initial = org.apache.activemq.jndi.ActiveMQInitialContextFactory\n"
+        "java.naming.provider.url = vm://one\n"
+        "connectionFactoryNames = connectionFactory, queueConnectionFactory, topicConnectionFactry\n"
+        "connection.topicConnectionFactry.brokerURL = vm://two\n"
+        "connection.queueConnectionFactory.userName = ann\n"
+        "connection.queueConnectionFactory.clientID = till-1\n"
+        "connection.ConnectionFactory.password = secret\n"
+        "connection.nobody.brokerURL = vm://three\n",
+        encoding="utf-8",
+    )
+    context: Any = InitialContext(path)
+    for name in ("connectionFactory", "queueConnectionFactory", "topicConnectionFactry", "ConnectionFactory"):
+        for domain in (pyjms.QueueConnectionFactory, pyjms.TopicConnectionFactory):
+            assert isinstance(context.lookup(name), domain)
+    assert "two" in repr(context.lookup("topicConnectionFactry"))
+    assert "one" in repr(context.lookup("queueConnectionFactory"))
+    with context.lookup("queueConnectionFactory").createQueueConnection() as connection:
+        assert connection.getClientID() == "till-1"
+    assert "nobody" not in context.list_names()
+
+
 def test_some_names_need_no_environment() -> None:
     context = InitialContext()
     assert context.list_names() == ()

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import pyjms
+import pyjms.api.domains
 from pyjms import (
     Connection,
     ConnectionFactory,
@@ -220,6 +222,54 @@ class TestOptions:
         shown = repr(ConnectionFactory("vm://shop:hunter2@shop?store=postgres://u:hunter2@h/db", password="hunter2"))
         assert "hunter2" not in shown
         assert "shop" in shown
+
+
+_FACTORIES = (
+    ConnectionFactory,
+    QueueConnectionFactory,
+    TopicConnectionFactory,
+    pyjms.XAConnectionFactory,
+    pyjms.XAQueueConnectionFactory,
+    pyjms.XATopicConnectionFactory,
+)
+
+
+class TestDomains:
+    """A cast to a domain's type works with every factory, as with ActiveMQ's, whose factories are of both domains."""
+
+    @pytest.mark.parametrize("kind", _FACTORIES)
+    def test_each_factory_is_of_both_domains(self, kind: Any, jms_broker_url: str) -> None:
+        factory = kind(jms_broker_url)
+        for domain in (ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory):
+            assert isinstance(factory, domain)
+            assert issubclass(kind, domain)
+        with factory.createQueueConnection() as queues, factory.createTopicConnection() as topics:
+            assert isinstance(queues, QueueConnection)
+            assert isinstance(topics, TopicConnection)
+
+    @pytest.mark.parametrize("kind", _FACTORIES)
+    def test_factories_of_xa_are_of_both_domains_and_no_others_are_of_xa(self, kind: Any) -> None:
+        domains = _FACTORIES[3:]
+        assert [issubclass(kind, each) for each in domains] == [kind in domains] * 3
+        if kind in domains:
+            assert callable(kind.createXAQueueConnection)
+            assert callable(kind.createXATopicConnection)
+
+    def test_a_factory_of_an_application_is_of_the_domain_that_it_implements(self) -> None:
+        class Own(pyjms.api.domains.QueueConnectionFactory):
+            def create_connection(self, user_name: str | None = None, password: str | None = None) -> Any:
+                return None
+
+            def create_queue_connection(self, user_name: str | None = None, password: str | None = None) -> Any:
+                return None
+
+        class Below(QueueConnectionFactory):
+            """A class of an application's below one of pyjms."""
+
+        assert isinstance(Own(), QueueConnectionFactory)
+        assert not isinstance(Own(), TopicConnectionFactory)
+        assert isinstance(Below(), Below)
+        assert not isinstance(ConnectionFactory(), Below)
 
 
 @pytest.mark.realises("BOIL-SETUP-2")
