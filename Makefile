@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak soak20 soak-kills soak-closings soak-backlog soak-network soak-work postgresql brokers history-soak soak-spark clean
+.PHONY: help demo test check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-kills soak-closings soak-backlog soak-network soak-work postgresql brokers history-soak soak-spark clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -83,6 +83,9 @@ bench: .venv/.dev ## the benchmarks; fails when one misses its floor
 
 conformance: .venv/.dev ## the published conformance reports, in docs/conformance
 	@$(BIN)/python -m tools.make_conformance
+
+mutants: .venv/.dev ## which share of small faults in core, runtime and stores the tests notice; a fresh random sample of 100 each
+	@$(BIN)/python -m tests.mutants.sample
 
 tck-mutants: .venv/.dev ## the kill matrix: which faulty providers the conformance suite notices
 	@$(BIN)/python -m tests.tck.broken.matrix
