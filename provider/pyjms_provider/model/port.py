@@ -104,7 +104,13 @@ class StompPortAttributes(PortAttributes):
     default_host: str = attribute(
         "The virtual host of clients that name none; empty: the only one, and none where there are several.", default=""
     )
-    heart_beat_ms: int = attribute("How often there is a sign of life; 0: never.", default=10_000, ge=0, unit="ms")
+    heart_beat_ms: int = attribute(
+        "The shortest period of heart-beats that clients can ask for, or promise; who then is silent for two periods is hung up on. "
+        "0: there are none.",
+        default=1_000,
+        ge=0,
+        unit="ms",
+    )
     prefetch: int = attribute("Messages sent to a plain client before it acknowledges.", default=1_000, ge=1)
     stalled_timeout_ms: int | None = attribute(
         "How long a client may take none of the bytes that wait for it; who then still has not is hung up on. None: as long as it likes, as "

@@ -21,6 +21,9 @@ __all__ = ["Alarm", "Alarmed", "Timers"]
 _GRAIN_MS: Final = 20
 """Alarms go off together, at multiples of this: so a thousand connections wake the loop fifty times a second at most."""
 
+_LATE_MS: Final = 100
+"""So late the process, or the machine, has stood still: what peers said meanwhile lies in their sockets."""
+
 
 class Alarmed(Protocol):
     """Who wants to be called at a time."""
@@ -55,6 +58,8 @@ class Timers:
         self._next_ms = math.inf
         self._signal = Signal()
         self._is_stopped = False
+        self._has_waited = False
+        """Whether alarms that are late have let the sockets be read before them."""
         self._thread = Thread(target=self._run, name=f"pyjms network timer {name}", daemon=True)
         self._thread.start()
 
@@ -92,6 +97,13 @@ class Timers:
     def _fire(self) -> None:
         heap = self._heap
         now_ms = self._clock.monotonic_ms()
+        if heap and now_ms >= heap[0][0] + _LATE_MS and not self._has_waited:
+            self._has_waited = True
+            self._scheduler.add(
+                self._fire
+            )  # after what the loop finds in the sockets now, or peers that spoke would pass for silent
+            return
+        self._has_waited = False
         due = []
         while heap and heap[0][0] <= now_ms:
             due.append(heappop(heap))

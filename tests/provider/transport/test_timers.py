@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from queue import SimpleQueue
 from weakref import ref
 
 import pytest
 
-from pyjms_provider.transport.timers import Alarm
+from pyjms.testing import VirtualClock
+from pyjms_provider.transport.timers import Alarm, Timers
 from tests.provider.transport.world import PATIENCE_S, Net
 
 
@@ -88,3 +90,36 @@ def test_who_has_ended_is_not_called_and_not_kept(net: Net, rung: SimpleQueue[st
     net.advance(500)
     assert rung.get(timeout=PATIENCE_S) == "later"
     assert rung.empty()
+
+
+class Steps:
+    """A loop by hand: its steps are run when the test takes them."""
+
+    def __init__(self) -> None:
+        self.waiting: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def add(self, step: Callable[[], None]) -> None:
+        self.waiting.put(step)
+
+    def run_next(self) -> None:
+        self.waiting.get(timeout=PATIENCE_S)()
+
+
+def test_an_alarm_that_comes_late_lets_the_loop_read_what_peers_have_said_meanwhile(rung: SimpleQueue[str]) -> None:
+    clock, steps = VirtualClock(), Steps()
+    timers = Timers("test", clock, steps)  # type: ignore[arg-type]  # what it needs of a scheduler
+    try:
+        timers.arm(1_000, Alarm(Bell("punctual", rung)))
+        timers.arm(2_000, Alarm(Bell("late", rung)))
+        clock.await_wait(1_000)
+        clock.advance(1_000)
+        steps.run_next()
+        assert rung.get(timeout=PATIENCE_S) == "punctual"
+        clock.await_wait(1_000)
+        clock.advance(60_000)  # the process stood still
+        steps.run_next()
+        assert rung.empty()
+        steps.run_next()  # after the loop has looked at its sockets
+        assert rung.get(timeout=PATIENCE_S) == "late"
+    finally:
+        timers.stop()

@@ -3,7 +3,7 @@
 Every byte is looked at once and copied at most once, wherever the stream is cut, and what is kept of an unfinished
 frame never exceeds the limits. A frame's body of which only a part has come grows in one buffer.
 
-A line end in a body is part of the body; between frames it is a heart-beat.
+A line end in a body is part of the body; between frames it is a heart-beat, and so is a NUL, which some clients write there.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ __all__ = ["FrameDecoder"]
 
 # STOMP 1.2: "EOL = [CR] LF"; the blank line ends the headers.
 _end_of_headers = re.compile(rb"\n\r?\n").search
-_line_ends = re.compile(rb"(?:\r?\n)+").match
-_LF, _CR = b"\n\r"
+# NULs are none, but some clients write one too many.
+_between_frames = re.compile(rb"(?:\r?\n|\0)+").match
+_LF, _CR, _NUL = b"\n\r\0"
 _LENGTH_DIGITS_MAX = 18
 _UNTIL_NUL = -1
 _NEAR = 2048
@@ -173,7 +174,7 @@ class FrameDecoder:
         elif at == len(data):
             return None
         else:
-            if data[at] in (_LF, _CR) and (beats := _line_ends(data, at)):
+            if data[at] in (_LF, _CR, _NUL) and (beats := _between_frames(data, at)):
                 self._at = beats.end()
                 return HEARTBEAT
             plain_end = data.find(b"\n\n", at, at + _NEAR)

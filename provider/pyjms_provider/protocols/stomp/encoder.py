@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyjms.spi.typed_json import is_unicode
 from pyjms_provider.protocols.stomp.errors import EncodingError
 from pyjms_provider.protocols.stomp.escapes import UNESCAPED_COMMANDS, escape
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import split_lines
 
-__all__ = ["encode", "encode_head", "shown_id"]
+__all__ = ["FRAME_END", "LINE_END", "encode", "encode_head", "shown_id"]
+
+LINE_END: Final = b"\n"
+"""What the broker writes to plain clients after the NUL of a frame (STOMP 1.2, "Augmented BNF", allows it): clients of other brokers wait for it."""
+FRAME_END: Final = b"\0" + LINE_END
+"""How a frame to a plain client ends."""
 
 # Two separators that need no escape keep names and values apart while what needs one is replaced in all at once.
 _WITHIN, _BETWEEN = "\x01", "\0"

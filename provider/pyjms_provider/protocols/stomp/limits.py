@@ -22,5 +22,5 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
-BEFORE_LOGIN = Limits(header_count_max=100, header_size_max=32 * 1024, body_max=0)
-"""Enough for CONNECT, and nothing that a stranger could fill memory with."""
+BEFORE_LOGIN = Limits(header_count_max=100, header_size_max=32 * 1024, body_max=4 * 1024)
+"""Enough for CONNECT, with a short body that some clients write, and nothing that a stranger could fill memory with."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import AccessDeniedError, ConnectionLostError, ProviderError, ResourceError
 from pyjms_provider.protocols.engine import ProtocolEngine
-from pyjms_provider.protocols.stomp.codec import BEFORE_LOGIN, FrameDecoder, encode
+from pyjms_provider.protocols.stomp.codec import BEFORE_LOGIN, LINE_END, FrameDecoder, encode
 from pyjms_provider.protocols.stomp.errors import EncodingError, SequenceError, StompError, VersionError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.negotiation import refusal
@@ -58,6 +58,7 @@ class StompServerEngine(ProtocolEngine):
         self.service = service
         self.conduit = conduit
         self.version = Version.V1_2
+        self._line_end = LINE_END
         self.dialogue: Dialogue | None = None
         self._usual_frames: UsualFrames | None = None
         self._is_between_frames = True
@@ -282,6 +283,8 @@ class StompServerEngine(ProtocolEngine):
         own = limits_of(is_packed=login.is_packed)
         self._decoder.limits = own if login.speaks_profile else self._settings.limits
         self._decoder.lazy = login.speaks_profile
+        if login.speaks_profile:  # pyjms clients wait for none
+            self._line_end = b""
         self.dialogue = dialogue
         self._usual_frames = dialogue.usual_frames
         self._silence.begin(login.out_ms, login.in_ms, takes_lines=login.version is not Version.V1_0)
@@ -302,8 +305,7 @@ class StompServerEngine(ProtocolEngine):
     def emit(self, frame: Frame) -> None:
         """Have a frame written when the wire can take it. Raises `EncodingError`."""
         data = encode(frame, self.version)
-        # A line end after each frame, as ActiveMQ writes it: PHP's client, which speaks 1.0, eats a byte there.
-        self._out.append(data + b"\n" if self.version is Version.V1_0 else data)
+        self._out.append(data + self._line_end)
 
     @property
     def is_free(self) -> bool:

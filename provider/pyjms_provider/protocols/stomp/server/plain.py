@@ -18,7 +18,7 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.plain_selectors import plain_selector
 from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.core.stored_delivery import LARGE
-from pyjms_provider.protocols.stomp.codec import encode_head, shown_id
+from pyjms_provider.protocols.stomp.codec import FRAME_END, encode_head, shown_id
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import SequenceError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
@@ -55,7 +55,6 @@ class PlainDialogue(Dialogue):
         self._settings = engine.service.settings
         self._clock = engine.service.clock
         self._version = login.version
-        self._end = b"\0\n" if login.version is Version.V1_0 else b"\0"
         self._waits = guard.host.writes
         self._session = connection.open_session(transacted=False)
         connection.start()
@@ -331,7 +330,7 @@ class PlainDialogue(Dialogue):
             headers["ack"] = number
         if delivery.redelivered:
             headers["redelivered"] = "true"
-        return encode_head(frame, self._version), bytes(frame.body), self._end
+        return encode_head(frame, self._version), bytes(frame.body), FRAME_END
 
     def _shown_name(self, name: str) -> str:
         return name.removeprefix("destination=") if self._version is Version.V1_0 else name
@@ -347,7 +346,7 @@ class PlainDialogue(Dialogue):
             "MESSAGE",
             {"subscription": self._shown_name(name), "destination": shown, "browser": "end", "message-id": "end"},
         )
-        return (encode_head(end, self._version), self._end)
+        return (encode_head(end, self._version), FRAME_END)
 
     # Settling
 

@@ -21,10 +21,12 @@ class StompSettings:
     """Of frames, after login."""
     login_timeout_ms: int = 10_000
     """How long a connection may take to log in."""
-    heart_beat_ms: int = 10_000
-    """How often the broker sends at least something, and wants to hear something, if the client agrees; 0: never."""
-    heart_beat_tolerance: float = 2.5
+    heart_beat_ms: int = 1_000
+    """The shortest period of heart-beats that is agreed on, either way: that of a client that asks for less; 0: there are none."""
+    heart_beat_tolerance: float = 2.0
     """After how many periods of silence the client is taken for dead."""
+    probe_ms: int = 10_000
+    """How often a client that asked for no heart-beats is sent an empty line while it is not read from."""
     subscriptions_max: int = 10_000
     """Of one connection."""
     sessions_max: int = 1_000

@@ -34,7 +34,7 @@ class Silence:
         """Hear that the login is done, and what both sides promised; 0: nothing. `takes_lines`: the version of STOMP has empty lines between frames."""
         self._login_until_ms = None
         if takes_lines and not out_ms:
-            self._stuck_ms = self._settings.heart_beat_ms * _SEND_AFTER
+            self._stuck_ms = self._settings.probe_ms * _SEND_AFTER if self._settings.heart_beat_ms else 0.0
         self._out_ms = out_ms * _SEND_AFTER
         self._in_ms = in_ms * self._settings.heart_beat_tolerance
 

@@ -168,11 +168,9 @@ class Client:
         data = b"".join(self.conduit.pushed) + bytes(self.engine.pull(size))
         self.conduit.pushed.clear()
         self.conduit.is_awake = False
-        for event in self._decoder.feed(data):
-            if isinstance(event, Frame):
-                self.frames.append(event)
-            else:
-                self.beats += 1
+        self.frames += [event for event in self._decoder.feed(data) if isinstance(event, Frame)]
+        if data and not data.strip(b"\n"):
+            self.beats += 1
         return data
 
     def next(self) -> Frame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms_provider.core.policy import Overflow, QueuePolicy
+from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.protocols.stomp.server.bench import Bench, Client
 
@@ -12,32 +13,62 @@ from tests.provider.protocols.stomp.server.bench import Bench, Client
 @pytest.mark.realises("BJ-IDLE-1", "BJ-IDLE-2")
 def test_the_broker_says_something_in_time(bench: Bench) -> None:
     client = Client(bench)
-    assert client.log_in(heart_beat="0,4000").headers["heart-beat"] == "10000,10000"
+    assert client.log_in(heart_beat="0,4000").headers["heart-beat"] == "1000,1000"
     due_ms = client.engine.next_tick_ms()
     assert due_ms is not None
-    assert bench.clock.now_ms < due_ms <= bench.clock.now_ms + 10_000
+    assert bench.clock.now_ms < due_ms <= bench.clock.now_ms + 4_000
     bench.clock.now_ms = due_ms
     client.engine.tick()
     still_due_ms = client.engine.next_tick_ms()
     assert still_due_ms is None or still_due_ms > due_ms, "while the client reads nothing, none can be said"
     client.settle()
     assert client.beats == 1
-    assert client.engine.next_tick_ms() == bench.clock.now_ms + 8_001
+    assert client.engine.next_tick_ms() == bench.clock.now_ms + 3_201
+
+
+@pytest.mark.parametrize(("wanted", "agreed_ms"), [("0,1000", 1_000), ("0,10", 1_000), ("0,60000", 60_000)])
+def test_a_client_is_sent_heart_beats_as_often_as_it_asked_for_but_not_more_than_once_a_second(
+    bench: Bench, wanted: str, agreed_ms: int
+) -> None:
+    client = Client(bench)
+    client.log_in(heart_beat=wanted)
+    for beats in (1, 2, 3):
+        begun_ms = bench.clock.now_ms
+        bench.clock.now_ms = client.engine.next_tick_ms() or 0
+        assert 0 < bench.clock.now_ms - begun_ms < agreed_ms
+        client.engine.tick()
+        client.settle()
+        assert client.beats == beats
 
 
 @pytest.mark.realises("BJ-IDLE-3")
-def test_a_silent_client_is_taken_for_dead_after_some_tolerance(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("promised", "agreed_ms"), [("1000,0", 1_000), ("10,0", 1_000), ("10000,0", 10_000), ("60000,1000", 60_000)]
+)
+def test_a_silent_client_is_taken_for_dead_after_twice_what_it_promised(
+    bench: Bench, promised: str, agreed_ms: int
+) -> None:
     client = Client(bench)
-    client.log_in(heart_beat="10000,0")
-    bench.clock.now_ms += 20_000
-    client.engine.tick()
-    client.feed(b"\n")
-    bench.clock.now_ms += 20_000
-    client.engine.tick()
-    assert not client.engine.is_over
-    bench.clock.now_ms += 6_000
+    client.log_in(heart_beat=promised)
+    for _ in range(2):
+        bench.clock.now_ms += 2 * agreed_ms - 1
+        client.engine.tick()
+        assert not client.engine.is_over
+        client.feed(b"\n")
+    bench.clock.now_ms += 2 * agreed_ms
     client.engine.tick()
     assert "nothing was heard" in client.next().headers["message"]
+    assert client.engine.is_over
+
+
+def test_a_port_may_have_another_least_period_and_no_heart_beats_at_all() -> None:
+    for least_ms, shown, agreed_ms in ((30_000, "30000,30000", 30_000), (0, "0,0", 0)):
+        bench = Bench(StompSettings(heart_beat_ms=least_ms))
+        client = Client(bench)
+        assert client.log_in(heart_beat="1000,1000").headers["heart-beat"] == shown
+        due_ms = client.engine.next_tick_ms()
+        assert due_ms == (bench.clock.now_ms + agreed_ms * 0.8 + 1 if agreed_ms else None)
+        bench.close()
 
 
 def stuck_client(bench: Bench, version: str) -> Client:
