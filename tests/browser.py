@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-from typing import Final
-
 from selenium import webdriver
 
+from tests.needs import table
+from tests.needs.declaring import use
 from tests.ports import free_port
 
 __all__ = ["open_browser"]
 
-BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
-
 
 def open_browser(*, dark: bool = False, width: int = 1200) -> webdriver.Chrome:
     """Start a browser without a window; who calls ends it with `quit`."""
-    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    driver = shutil.which("chromedriver")
-    assert program, "pages are tested in Chromium: on Debian, apt-get install chromium chromium-driver"
-    assert driver, "Chromium is driven by chromedriver: on Debian, apt-get install chromium-driver"
+    use("browser")
+    found = table.browser()
+    assert found is not None, table.missing_text("browser")
+    program, driver = found
     options = webdriver.ChromeOptions()
     options.binary_location = program
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--window-size={width},900"):

@@ -15,7 +15,13 @@ settings.load_profile("suite")
 
 pytest.register_assert_rewrite("pyjms_tck.spi")  # before anything imports it, whatever is collected first
 
-pytest_plugins = ["pytester", "tests.brokers.plugin", "tests.pyjms.forwarding.two_sites", "tests.traceability.plugin"]
+pytest_plugins = [
+    "pytester",
+    "tests.brokers.plugin",
+    "tests.needs.plugin",
+    "tests.pyjms.forwarding.two_sites",
+    "tests.traceability.plugin",
+]
 
 _LONG_S = 500
 """Who may take so long takes a minute or more."""

@@ -15,7 +15,8 @@ from pathlib import Path
 from threading import Thread
 from typing import IO
 
-from tests.brokers.programs import activemq_class_path, rabbitmq_script
+from tests.needs.declaring import use
+from tests.needs.table import activemq_class_path, missing_text, rabbitmq_script
 from tests.ports import free_port
 
 
@@ -110,7 +111,10 @@ class ActiveMq(RunningBroker):
     def command(self) -> tuple[list[str], Mapping[str, str]]:
         listener = f"stomp://127.0.0.1:{self._port}"
         settings = f"useJmx=false&persistent=true&dataDirectory={self.directory}/data"
-        arguments = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", activemq_class_path()]
+        use("activemq")
+        path = activemq_class_path()
+        assert path is not None, missing_text("activemq")
+        arguments = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path]
         arguments += ["org.apache.activemq.console.Main", "start", f"broker:({listener})?{settings}"]
         return arguments, {}
 
@@ -151,6 +155,9 @@ class RabbitMq(RunningBroker):
         return int((self.directory / "pid").read_text())
 
     def command(self) -> tuple[list[str], Mapping[str, str]]:
+        use("rabbitmq")
+        script = rabbitmq_script()
+        assert script is not None, missing_text("rabbitmq")
         here = self.directory
         (here / "enabled_plugins").write_text("[rabbitmq_stomp,rabbitmq_web_stomp].\n")
         (here / "rabbitmq.conf").write_text(
@@ -176,7 +183,7 @@ class RabbitMq(RunningBroker):
             "RABBITMQ_DIST_PORT": str(self._distribution_port),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": erlang,
         }
-        return ["sh", str(rabbitmq_script())], variables
+        return ["sh", str(script)], variables
 
 
 KINDS: dict[str, type[RunningBroker]] = {"activemq": ActiveMq, "rabbitmq": RabbitMq}

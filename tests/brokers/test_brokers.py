@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers import plugin, programs
 from tests.brokers.running import RunningBroker
 from tests.brokers.sharing import shared_broker
 
@@ -81,14 +80,3 @@ def test_a_broker_ends_with_a_user_that_was_killed(activemq: dict[str, int], tmp
             user.wait()
             while connection.recv(4096):  # ends when the broker does
                 pass
-
-
-def test_without_a_broker_the_tests_name_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_RABBITMQ", Path("/nowhere"))
-    plugin.missing.cache_clear()
-    try:
-        reason = plugin.missing("rabbitmq")
-    finally:
-        plugin.missing.cache_clear()
-    assert reason is not None
-    assert "`make brokers`" in reason

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -16,12 +15,9 @@ from typing import Any, LiteralString
 
 import psycopg
 
+from tests.needs.declaring import use
+from tests.needs.table import missing_text, postgresql_programs
 from tests.ports import free_port
-
-MISSING = (
-    "The tests need PostgreSQL's server, which was not found. Install it with `make postgresql` (Debian, Ubuntu), or put "
-    "its programs initdb and pg_ctl on the PATH; docs/how-to/work-on-pyjms.md says more."
-)
 
 _WATCH = """
 cat
@@ -35,22 +31,14 @@ rm -rf "$0"
 """Waits for the end of its input, which comes with the end of whoever has started it, and then ends the server, and removes its directory."""
 
 
-def find_programs() -> Path:
-    """Return the directory of the server's programs."""
-    on_path = shutil.which("initdb")
-    if on_path is not None:
-        return Path(on_path).resolve().parent
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not found:
-        raise FileNotFoundError(MISSING)
-    return found[-1].parent
-
-
 class PostgresqlServer:
     """The server does not run as root, so root's tests run it as the user that its package made."""
 
     def __init__(self) -> None:
-        self._programs = find_programs()
+        use("postgresql")
+        found = postgresql_programs()
+        assert found is not None, missing_text("postgresql")
+        self._programs = found
         self._user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
         self._directory = Path(tempfile.mkdtemp(prefix="pyjms-postgresql-"))
         if self._user is not None:

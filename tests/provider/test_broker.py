@@ -22,13 +22,14 @@ from pyjms_provider.broker import EmbeddedBroker, find_broker, running_broker, s
 from pyjms_provider.settings import BrokerSettings, StoreSettings
 from pyjms_provider.stores.sql import SqlJournal
 from pyjms_provider.stores.volatile import Medium, VolatileJournal
+from tests.needs.declaring import needing
 from tests.provider.interruptions import Interruption, each_interruption
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", needing("postgresql")])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     store = f"sqlite:///{tmp_path / 'store.db'}"
     if request.param == "postgresql":

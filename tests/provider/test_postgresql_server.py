@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from threading import Event
 
+import pytest
+
 PATIENCE_S = 30
 _STARTING = """
 from tests.provider.postgresql import PostgresqlServer
@@ -15,6 +17,7 @@ input()
 """
 
 
+@pytest.mark.requires("postgresql")
 def test_it_ends_with_a_process_that_is_killed() -> None:
     """Each run that was broken off left one behind."""
     with subprocess.Popen(

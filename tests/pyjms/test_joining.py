@@ -27,13 +27,14 @@ from pyjms import (
 from pyjms.joining import joined
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.stores.sql import tables as t
+from tests.needs.declaring import needing
 from tests.provider.postgresql import PostgresqlServer
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", needing("postgresql")])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
     """What returns the URL of a new database."""
     if request.param == "sqlite":

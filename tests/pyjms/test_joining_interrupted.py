@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from pyjms import ConnectionFactory, Session
 from pyjms.joining import joined
 from pyjms_provider.broker import stop_broker
+from tests.needs.declaring import needing
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.postgresql import PostgresqlServer
 
@@ -89,7 +90,7 @@ class Shop:
         return found[0], found[1]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", needing("postgresql")])
 def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
     if request.param == "sqlite":
         made = Shop(f"sqlite:///{tmp_path / 'shop.db'}")

@@ -12,6 +12,7 @@ import pytest
 
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.serving.served_broker import ServedBroker
+from tests.needs.declaring import needing
 from tests.provider.postgresql import PostgresqlServer
 
 _NAME = "closing"
@@ -39,7 +40,7 @@ def _served(store_url: str) -> Iterator[str]:
         yield f"stomp://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}"
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql", "stomp"])
+@pytest.fixture(params=["memory", "sqlite", needing("postgresql"), "stomp"])
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], AbstractContextManager[str]]:
     """Return what runs an empty broker, and gives its URL; at the end nothing of it runs any more."""
     file = f"sqlite:///{tmp_path / 'closing.db'}"

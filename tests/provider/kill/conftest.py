@@ -8,10 +8,11 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.needs.declaring import needing
 from tests.provider.postgresql import PostgresqlServer
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", needing("postgresql")])
 def kill_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
     """Return what makes an empty store, and gives its URL as the value of an option."""
     if request.param == "sqlite":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import LiteralString
 
 import pytest
 
+from tests.needs.table import own_mounts
 from tests.provider.kill.chore_driver import WHEN, Play
 from tests.provider.kill.chore_worker import READ_ONLY, UNANSWERED
 from tests.provider.kill.site import PATIENCE_S, ROOT
@@ -72,9 +72,11 @@ def test_the_server_takes_no_writes(postgresql: PostgresqlServer, when: str) -> 
             change("RESET default_transaction_read_only")
 
 
+@pytest.mark.requires("unshare")
 @KILLED
 def test_the_disk_is_full(tmp_path: Path, when: str) -> None:
-    namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    namespace = own_mounts()
+    assert namespace is not None
     script = [sys.executable, "-m", "tests.provider.kill.chore_driver", str(tmp_path), when]
     done = subprocess.run(
         [*namespace, *script], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False

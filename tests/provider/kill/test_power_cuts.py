@@ -17,6 +17,7 @@ import pytest
 
 from pyjms.history import Finding
 from pyjms.history.events import BRANCH, COMMIT
+from tests.needs.declaring import needing
 from tests.provider.kill.crowd_site import CrowdSite
 from tests.provider.kill.eater import QUEUE
 from tests.provider.kill.power import lose_power
@@ -75,7 +76,7 @@ class MachineWithServer:
         return ()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", needing("postgresql")])
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
     if request.param == "sqlite":
         yield MachineWithFile(tmp_path)

@@ -15,12 +15,13 @@ from pyjms_provider.stores.errors import HeldStoreError
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
 from pyjms_provider.stores.testing import ConfigurationHome
 from pyjms_provider.stores.testing.configuration_suite import *  # noqa: F403 - the suite is taken over as a whole
+from tests.needs.declaring import needing
 from tests.provider.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.realises("BJ-CFG-2", "BJ-ST-1", "BJ-ST-2", "BJ-ST-6", "BJ-MOD-3")
 
 
-@pytest.fixture(params=["memory", "json", "toml", "sqlite", "postgresql"])
+@pytest.fixture(params=["memory", "json", "toml", "sqlite", needing("postgresql")])
 def configuration_home(request: pytest.FixtureRequest, tmp_path: Path) -> ConfigurationHome:
     return ConfigurationHome(_maker(request, tmp_path))
 

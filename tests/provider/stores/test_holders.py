@@ -24,13 +24,14 @@ from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.sqlite import CHECK_MS
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
+from tests.needs.declaring import needing
 
 ROOT = Path(__file__).parents[3]
 LONG_S = 30
 KILLS = 4
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", needing("postgresql")])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.db'}"

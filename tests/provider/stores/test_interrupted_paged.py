@@ -14,13 +14,14 @@ from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, without_envelope
+from tests.needs.declaring import needing
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.postgresql import PostgresqlServer
 
 FILES = ("sql/message_rows.py", "sql/paging.py", "sql/readers.py", "sql/sqlite.py", "sql/postgresql.py")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", needing("postgresql")])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     if request.param == "postgresql":

@@ -17,12 +17,13 @@ from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.sqlite import SqliteDatabase
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, queue_record, xid
+from tests.needs.declaring import needing
 from tests.provider.postgresql import PostgresqlServer
 
 FIRST = queue_record("first")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", needing("postgresql")])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.db'}"

@@ -31,6 +31,7 @@ from pyjms_provider.stores.sql import schema as schema_module
 from pyjms_provider.stores.sql.tables import VERSION
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
+from tests.needs.declaring import needing
 from tests.provider.postgresql import PostgresqlServer
 
 
@@ -38,7 +39,7 @@ def opened(url: str) -> SqlJournal:
     return open_journal(StoreSettings(url=url), "test", SystemClock())
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", needing("postgresql")])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.db'}"

@@ -22,13 +22,14 @@ from pyjms_provider.stores.sql.readers import READERS, Reader, Readers
 from pyjms_provider.stores.sql.sqlite import make_engine
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
+from tests.needs.declaring import needing
 from tests.provider.postgresql import PostgresqlServer
 from tests.pyjms.runtime.helpers import PATIENCE_S, eventually
 
 THREADS = 40
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", needing("postgresql")])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.db'}"

@@ -28,6 +28,7 @@ from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.sql.sqlite import CHECK_MS
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
+from tests.needs.table import own_mounts
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,11 +53,13 @@ def test_a_file_with_two_names_is_refused_as_two_brokers_could_have_it(path: Pat
     home.open().close(clean=True)
 
 
+@pytest.mark.requires("unshare")
 @pytest.mark.parametrize("kind", ["full", "kept_free", "read_only", "salvaged"])
 def test_a_disk_without_room_or_leave_refuses_by_name_and_the_journal_goes_on_afterwards(
     tmp_path: Path, kind: str
 ) -> None:
-    namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    namespace = own_mounts()
+    assert namespace is not None
     script = [sys.executable, "-m", "tests.provider.stores.small_disk", kind, str(tmp_path)]
     done = subprocess.run([*namespace, *script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("done\n", "")

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.needs.declaring import needing
 from tests.provider.postgresql import PostgresqlServer
 
 ROOT = Path(__file__).parents[3]
@@ -153,7 +154,7 @@ def test_recovery_may_die_as_well(shop: Shop, steps: list[str], tmp_path: Path, 
     assert death > 3, "nothing was killed"
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("store", ["sqlite", needing("postgresql")])
 @pytest.mark.timeout(120 + 10 * KILLS)
 def test_whoever_dies_again_and_again_gets_there(
     worker: Worker, tmp_path: Path, request: pytest.FixtureRequest, store: str

@@ -23,6 +23,7 @@ from pyjms.spi.xid import Xid as XidFact
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_tck.spi.environment import Threads
+from tests.needs.declaring import needing
 from tests.provider.xa.coordinator import BranchId
 from tests.provider.xa.site import BILLS, XaSite, refused
 
@@ -126,7 +127,7 @@ class Place:
     restart: Callable[[], None]
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "network"])
+@pytest.fixture(params=["sqlite", needing("postgresql"), "network"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     store = f"sqlite:///{tmp_path / 'broker.db'}"
     if request.param == "network":

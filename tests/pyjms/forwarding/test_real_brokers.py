@@ -12,7 +12,7 @@ from pyjms.forwarding import Guarantee
 from pyjms.spi.routes import RouteState
 from tests.pyjms.forwarding.sites import Client, queue_at, route, running, statistics_when
 
-pytestmark = [pytest.mark.realises("MOM-36"), pytest.mark.needs_broker("activemq")]
+pytestmark = [pytest.mark.realises("MOM-36"), pytest.mark.requires("activemq")]
 
 
 @pytest.fixture

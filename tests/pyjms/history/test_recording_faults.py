@@ -19,6 +19,7 @@ from pyjms.history.events import BEGIN_TX, EXPIRE, OK, SEND
 from pyjms.history.journal import JournalFile
 from pyjms.history.rows import Call, Scope
 from pyjms.spi.envelope import Address, AddressKind
+from tests.needs.table import own_mounts
 
 PATIENCE_S = 30
 ROOT = Path(__file__).parents[3]
@@ -116,9 +117,11 @@ assert read(directory).cut_off == (str(os.getpid()),)
 """
 
 
+@pytest.mark.requires("unshare")
 @pytest.mark.parametrize("when", ["later", "from the first"])
 def test_a_full_disk_cuts_the_recording_off_and_leaves_the_client_alone(tmp_path: Path, when: str) -> None:
-    namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    namespace = own_mounts()
+    assert namespace is not None
     script = [*namespace, sys.executable, "-c", FULL, str(tmp_path), when]
     done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr

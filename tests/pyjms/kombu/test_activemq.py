@@ -13,7 +13,7 @@ from tests.brokers.running import ActiveMq
 from tests.pyjms.kombu.workers import client, task, worker
 
 LONG_S = 30
-pytestmark = [pytest.mark.needs_broker("activemq"), pytest.mark.xdist_group("celery-activemq")]
+pytestmark = [pytest.mark.requires("activemq"), pytest.mark.xdist_group("celery-activemq")]
 
 
 @pytest.fixture(scope="module")

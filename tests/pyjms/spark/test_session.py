@@ -45,7 +45,7 @@ print(*said, session.conf.get("spark.driver.host"), "PYSPARK_PYTHON" in os.envir
 """
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.parametrize(
     ("asked", "made"),
     [
@@ -62,7 +62,7 @@ def test_a_program_that_names_no_master_gets_that_of_its_environment_or_one_on_w
     assert run.stdout.strip() == made, run.stderr
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 def test_a_program_on_a_cluster_is_not_bound_to_its_own_machine(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

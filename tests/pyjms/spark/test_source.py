@@ -24,7 +24,7 @@ from tests.pyjms.spark.served import ServedBroker
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.requires("spark"), pytest.mark.timeout(300)]
 
 FEW = (
     ("reserved", MYSELF),

@@ -34,6 +34,7 @@ from pyjms.runtime.producer import JmsQueueSender
 from pyjms.telemetry import context_of, instrument, instrument_if_wanted, processing, uninstrument
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.model.embedded import manage, managed_host
+from tests.needs.declaring import needing
 
 
 class Traced:
@@ -233,9 +234,7 @@ def test_the_context_outlives_dead_letter_and_replay(traced: Traced, connection:
     system.close()
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.needs_broker(kind)) for kind in ("activemq", "rabbitmq")]
-)
+@pytest.mark.parametrize("kind", [needing("activemq"), needing("rabbitmq")])
 def test_the_context_outlives_a_foreign_broker(request: pytest.FixtureRequest, traced: Traced, kind: str) -> None:
     ports: dict[str, int] = request.getfixturevalue(kind)
     factory = ConnectionFactory(f"stomp://127.0.0.1:{ports['stomp']}", user_name="guest", password="guest")

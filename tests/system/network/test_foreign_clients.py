@@ -28,7 +28,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]
         process.end()
 
 
-@pytest.mark.parametrize(("program", "script"), [("ruby", "client.rb"), ("perl", "client.pl"), ("php", "client.php")])
+@pytest.mark.parametrize(
+    ("program", "script"),
+    [
+        pytest.param(program, script, marks=pytest.mark.requires(f"{program}-stomp"))
+        for program, script in (("ruby", "client.rb"), ("perl", "client.pl"), ("php", "client.php"))
+    ],
+)
 def test_clients_of_other_languages_find_what_they_know(place: tuple[str, int], program: str, script: str) -> None:
     host, port = place
     done = subprocess.run(

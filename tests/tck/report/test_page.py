@@ -135,6 +135,7 @@ def test_the_page_is_light_or_dark_as_its_reader_likes(page: webdriver.Chrome) -
     assert brightness(background(page)) > 600
 
 
+@pytest.mark.requires("browser")
 def test_the_page_is_dark_where_the_system_is(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(to_html(sample_report()), "utf-8")

@@ -23,6 +23,7 @@ from pyjms import (
 )
 from pyjms.types import Byte, Float, Long, Short
 from tests.brokers.running import ActiveMq
+from tests.needs.declaring import needing
 
 RECEIVE_MS = 10_000
 _numbers = count(1)
@@ -37,7 +38,7 @@ def factory(port: int, options: str = "", scheme: str = "stomp", path: str = "")
     return ConnectionFactory(url, user_name="guest", password="guest")
 
 
-@pytest.fixture(params=["activemq", "rabbitmq"])
+@pytest.fixture(params=[needing("activemq"), needing("rabbitmq")])
 def broker(request: pytest.FixtureRequest) -> dict[str, int]:
     ports: dict[str, int] = request.getfixturevalue(request.param)
     return ports

@@ -257,6 +257,7 @@ def test_what_the_broker_refuses_is_said_beside_the_field(world: World, console:
     console.gone("dialog[open]")
 
 
+@pytest.mark.requires("browser")
 def test_it_is_dark_where_the_system_is_and_as_chosen(world: World) -> None:
     browser = open_browser(dark=True, width=1360)
     try:

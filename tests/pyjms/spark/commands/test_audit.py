@@ -187,7 +187,7 @@ def names(folder: Path) -> set[str]:
     return {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.parametrize("url", ["", "file://"])
 @pytest.mark.parametrize(
     "place", ["home/run", "home", "home/run/findings", "thesis", "other", "torn", "home/run/a-1-000001.parquet"]

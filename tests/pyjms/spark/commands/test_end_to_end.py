@@ -114,7 +114,7 @@ def told_at_the_bar(number: int) -> Iterator[Facts]:
         yield text, kind, correlation, priority, tuple(sorted((*properties, ("told", "bool", True))))
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.timeout(7200 if IS_SOAK else 600)  # JVMs start, on a busy machine slowly
 def test_orders_go_through_two_queues_and_files_and_back_though_the_routing_job_is_killed(
     spark: SparkSession, broker: ServedBroker, tmp_path: Path

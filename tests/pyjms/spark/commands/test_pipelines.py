@@ -109,7 +109,7 @@ def metrics(folder: Path, pipeline: str) -> list[tuple[int, ...]]:
     return [(each["batch"], each["messages_in"], each["messages_out"], each["left"]) for each in mine]
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.timeout(300)
 def test_messages_go_into_files_by_rules_and_back_with_all_their_types(
     spark: SparkSession, broker: ServedBroker, tmp_path: Path
@@ -148,7 +148,7 @@ def test_messages_go_into_files_by_rules_and_back_with_all_their_types(
     )
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.timeout(300)
 def test_an_archive_whose_checkpoint_is_lost_is_refused_and_a_new_folder_has_what_came_since(
     spark: SparkSession, broker: ServedBroker, tmp_path: Path
@@ -196,7 +196,7 @@ def twins(tmp_path: Path) -> str:
     return str(tmp_path / "twins")
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.timeout(300)
 def test_a_replay_counts_what_it_sends_and_keeps_to_what_it_was_begun_with(
     spark: SparkSession, broker: ServedBroker, twins: str
@@ -219,7 +219,7 @@ def test_a_replay_counts_what_it_sends_and_keeps_to_what_it_was_begun_with(
     assert look_at_texts(broker.url, "slow") == ["a1", "b1", "c1", "a2", "b2", "c2"]
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.timeout(300)
 def test_a_replay_by_portions_keeps_moments_that_are_no_local_times_of_their_own(
     spark: SparkSession, broker: ServedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

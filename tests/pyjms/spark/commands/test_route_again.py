@@ -74,7 +74,7 @@ def die(epoch: int, count: int) -> None:
         raise RuntimeError("the driver dies here")
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.timeout(300)
 def test_a_batch_that_was_written_ends_by_its_own_rules_and_the_next_one_goes_by_the_new(
     plain_spark: SparkSession, broker: ServedBroker, tmp_path: Path
@@ -96,7 +96,7 @@ def test_a_batch_that_was_written_ends_by_its_own_rules_and_the_next_one_goes_by
     assert sorted(each.name for each in (tmp_path / "checkpoint" / "rules").iterdir()) == [".3.crc", "3"]
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.timeout(300)
 def test_a_batch_that_was_not_written_goes_by_the_new_rules(
     plain_spark: SparkSession, broker: ServedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -132,7 +132,7 @@ def test_of_all_that_spark_tells_a_person_reads_the_reason(text: str, told: str)
     assert spark_reason(RuntimeError(text)) == told
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.parametrize("made", ["here", "by a worker", "by Java", "by a broker"])
 def test_what_was_asked_wrongly_has_an_exit_code_of_its_own(made: str, capsys: pytest.CaptureFixture[str]) -> None:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -150,7 +150,7 @@ def test_what_was_asked_wrongly_has_an_exit_code_of_its_own(made: str, capsys: p
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 def test_a_jvm_that_has_died_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from pyspark import SparkContext
 
@@ -163,7 +163,7 @@ def test_a_jvm_that_has_died_is_told(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "Spark's JVM is gone: start the command again" in capsys.readouterr().err
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.parametrize(
     ("more", "told"),
     [
@@ -183,7 +183,7 @@ def test_what_a_route_is_asked_wrongly_is_told_before_spark_starts(
     assert (result.exit_code, told in " ".join(result.output.split())) == (2, True), result.output
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.parametrize(
     ("command", "more", "told"),
     [
@@ -225,7 +225,7 @@ def test_what_is_asked_wrongly_is_told_before_spark_starts(
     assert (result.exit_code, told in result.output, len(result.output.splitlines())) == (2, True, 1), result.output
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.parametrize(
     ("command", "asked"),
     [("archive", ["stomp://127.0.0.1:1", "queue:q", "a", "--batch"]), ("replay", ["a", "URL", "--job", "j", "--rate"])],
@@ -238,7 +238,7 @@ def test_more_messages_than_spark_counts_are_refused_before_it_starts(
     assert (result.exit_code, "2147483647" in result.output) == (2, True), result.output
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.parametrize("command", ["archive", "route"])
 def test_who_looks_only_hears_before_spark_starts_that_the_broker_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str

@@ -47,7 +47,7 @@ def publish(url: str, *texts: str) -> None:
             producer.send(session.create_text_message(text))
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.timeout(300)
 def test_a_route_reads_a_topic_by_a_durable_subscription(
     plain_spark: SparkSession, broker: ServedBroker, tmp_path: Path, rules: str
@@ -64,7 +64,7 @@ def test_a_route_reads_a_topic_by_a_durable_subscription(
     assert look(broker.url, "all") == ["tea 5", "milk 1"]
 
 
-@pytest.mark.spark
+@pytest.mark.requires("spark")
 @pytest.mark.timeout(300)
 def test_an_archive_has_what_comes_to_a_durable_subscription(
     plain_spark: SparkSession, broker: ServedBroker, tmp_path: Path
@@ -79,6 +79,7 @@ def test_an_archive_has_what_comes_to_a_durable_subscription(
     assert archived() == {"archived": 2}
 
 
+@pytest.mark.requires("java")  # without one, that is told first
 @pytest.mark.parametrize(
     ("given", "told"),
     [

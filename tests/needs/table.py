@@ -1,0 +1,193 @@
+"""What tests need from outside Python: how each is found, and the one command that adds it.
+
+A test declares its need in one of three ways:
+
+- A marker, on the function, the class, the module or one value of a parameter: ``@pytest.mark.requires("java")``,
+  ``pytestmark = pytest.mark.requires("activemq")``, ``params=["sqlite", needing("postgresql")]`` with `needing` of
+  `tests.needs.declaring`. A value of a parameter that names a fixture is declared so.
+- A fixture that a need lists below in ``fixtures``: a test that names it as an argument has declared the need.
+
+A new need is one more line of `NEEDS` (and a name in the Makefile's list of targets): a function that finds it, the
+Debian packages that have it, and the target of ``make`` that installs them. Maven, for example::
+
+    Need("maven", "Maven", find=lambda: program("mvn"), target="maven", packages=("maven",), includes=("java",))
+
+The finders look along the PATH and below `packages_root`, so that a run can be given an environment without any of it
+(``python -m tests.needs without COMMAND``). This module runs on the standard library alone: ``make`` uses it before
+anything is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_JAVA = 17
+"""What Spark 4 asks for; ActiveMQ Classic is content with older ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something outside Python that tests need."""
+
+    name: str
+    title: str
+    """As it stands in a sentence: "make java adds TITLE"."""
+    find: Callable[[], object]
+    """Returns None or False where it is not installed."""
+    target: str
+    """``make TARGET`` installs it."""
+    packages: tuple[str, ...]
+    """Of Debian and Ubuntu."""
+    fixtures: tuple[str, ...] = ()
+    """A test that has one of these as an argument needs it."""
+    includes: tuple[str, ...] = ()
+    """Other needs that come with it."""
+
+    @property
+    def command(self) -> str:
+        """What adds it."""
+        return f"make {self.target}"
+
+
+def packages_root() -> Path:
+    """Return where the distribution's packages are installed; ``PYJMS_TESTS_PACKAGES`` says so in place of ``/usr``."""
+    return Path(os.environ.get("PYJMS_TESTS_PACKAGES", "/usr"))
+
+
+def program(*names: str) -> str | None:
+    """Return the first of these programs that is on the PATH."""
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def java() -> str | None:
+    """Return a Java that is new enough: of JAVA_HOME, or on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    path = str(Path(home, "bin", "java")) if home else program("java")
+    if path is None or not os.access(path, os.X_OK):
+        return None
+    told = subprocess.run([path, "-version"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
+    return path if found is not None and int(found[1]) >= _JAVA else None
+
+
+def postgresql_programs() -> Path | None:
+    """Return the directory of PostgreSQL's server; the tests of root run it as the user that its package makes."""
+    if os.geteuid() == 0 and not _has_user("postgres"):
+        return None
+    on_path = program("initdb")
+    if on_path is not None:
+        return Path(on_path).resolve().parent
+    found = sorted((packages_root() / "lib/postgresql").glob("*/bin/initdb"))
+    return found[-1].parent if found else None
+
+
+def _has_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def activemq_class_path() -> str | None:
+    """Return the class path of ActiveMQ's console, with a logger that writes what happens to standard error."""
+    jars = packages_root() / "share/activemq/lib"
+    slf4j = packages_root() / "share/java/slf4j-simple.jar"
+    if not (jars / "activemq-stomp.jar").exists() or not slf4j.exists():
+        return None
+    return f"{jars}/*:{slf4j}"
+
+
+def rabbitmq_script() -> Path | None:
+    """Return the script that runs RabbitMQ in the foreground."""
+    found = sorted((packages_root() / "lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server"))
+    return found[-1] if found and program("epmd") else None
+
+
+def browser() -> tuple[str, str] | None:
+    """Return Chromium and its driver."""
+    chromium, driver = program("chromium", "chromium-browser", "google-chrome"), program("chromedriver")
+    return (chromium, driver) if chromium and driver else None
+
+
+def own_mounts() -> list[str] | None:
+    """Return how a program is run with mounts of its own, as root or not; None: this system does not let it."""
+    if program("unshare") is None or program("mount") is None:
+        return None
+    command = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    return command if _succeeds(*command, "mount", "-t", "tmpfs", "tmpfs", "/mnt") else None
+
+
+def _succeeds(name: str, *arguments: str) -> bool:
+    if program(name) is None:
+        return False
+    done = subprocess.run(
+        [name, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    return done.returncode == 0
+
+
+NEEDS = {
+    need.name: need
+    for need in (
+        Need("java", f"Java {_JAVA} or newer", java, "java", ("default-jre-headless",)),
+        Need("spark", f"Java {_JAVA} or newer", java, "java", ("default-jre-headless",), ("spark",)),
+        Need("postgresql", "PostgreSQL's server", postgresql_programs, "postgresql", ("postgresql",), ("postgresql",)),
+        Need("activemq", "ActiveMQ Classic", activemq_class_path, "brokers", ("activemq",), ("activemq",), ("java",)),
+        Need("rabbitmq", "RabbitMQ", rabbitmq_script, "brokers", ("rabbitmq-server",), ("rabbitmq",)),
+        Need("browser", "Chromium and its driver", browser, "browser", ("chromium", "chromium-driver"), ("chromium",)),
+        Need("unshare", "Linux's unshare, and leave to mount", own_mounts, "unshare", ("util-linux", "mount")),
+        Need(
+            "ruby-stomp",
+            "Ruby's STOMP client",
+            lambda: _succeeds("ruby", "-e", 'require "stomp"'),
+            "stomp-clients",
+            ("ruby-stomp",),
+        ),
+        Need(
+            "perl-stomp",
+            "Perl's STOMP client",
+            lambda: _succeeds("perl", "-MNet::Stomp", "-e", "1"),
+            "stomp-clients",
+            ("libnet-stomp-perl",),
+        ),
+        Need(
+            "php-stomp",
+            "PHP's STOMP client",
+            lambda: _succeeds("php", "-r", 'exit(extension_loaded("stomp") ? 0 : 1);'),
+            "stomp-clients",
+            ("php-cli", "php-stomp"),
+        ),
+    )
+}
+
+
+@cache
+def is_there(name: str) -> bool:
+    """Return whether a need can be met on this machine, with all that it includes."""
+    need = NEEDS[name]
+    return bool(need.find()) and all(is_there(other) for other in need.includes)
+
+
+def packages_of(needs: Iterable[Need]) -> list[str]:
+    """Return the packages of needs that are not found, with those of the needs that they include."""
+    every = [each for need in needs for each in (need, *(NEEDS[name] for name in need.includes))]
+    return list(dict.fromkeys(package for need in every if not need.find() for package in need.packages))
+
+
+def missing_text(name: str) -> str:
+    """Return what to tell of a need that cannot be met."""
+    need = NEEDS[name]
+    return f"needs {need.title}, which is not on this machine; `{need.command}` adds it (Debian, Ubuntu)"
