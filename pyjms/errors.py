@@ -26,12 +26,14 @@ __all__ = [
 ]
 
 
-class JMSException(Exception, CheckedThrowable, declares=True):
+class JMSException(CheckedThrowable, Exception, declares=True):
     """Root of all exceptions of the JMS API.
 
     ``str(error)`` and `message` show the reason. `error_code` is a provider-specific string or None.
     `linked_exception` is the cause, also set as ``__cause__``.
     """
+
+    _error_code: str | None = None  # also of a subclass that does not call this constructor, as a dataclass
 
     def __init__(self, reason: str | None = None, error_code: str | None = None) -> None:
         super().__init__(*([] if reason is None else [reason]))
@@ -52,7 +54,7 @@ class JMSException(Exception, CheckedThrowable, declares=True):
         self.__cause__ = error
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.message, self._error_code)
+        return type(self), (str(self.args[0]) if self.args else None, self._error_code)
 
 
 class IllegalStateException(JMSException):
@@ -103,7 +105,7 @@ class TransactionRolledBackException(JMSException):
     """A commit rolled the transaction back instead."""
 
 
-class IllegalArgumentException(ValueError, RuntimeThrowable):
+class IllegalArgumentException(RuntimeThrowable, ValueError):
     """java.lang.IllegalArgumentException: an argument that no call accepts, such as an empty property name."""
 
 
@@ -111,13 +113,13 @@ class NumberFormatException(IllegalArgumentException):
     """java.lang.NumberFormatException: a text that is no number of the wanted type."""
 
 
-class NullPointerException(TypeError, RuntimeThrowable):
+class NullPointerException(RuntimeThrowable, TypeError):
     """java.lang.NullPointerException: None where a value is needed."""
 
 
-class UnsupportedOperationException(NotImplementedError, RuntimeThrowable):
+class UnsupportedOperationException(RuntimeThrowable, NotImplementedError):
     """java.lang.UnsupportedOperationException: a call that this object does not allow."""
 
 
-class IndexOutOfBoundsException(IndexError, RuntimeThrowable):
+class IndexOutOfBoundsException(RuntimeThrowable, IndexError):
     """java.lang.IndexOutOfBoundsException: a length outside the buffer."""

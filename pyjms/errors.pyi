@@ -5,7 +5,7 @@ from pyjms.api.throwable import CheckedThrowable, RuntimeThrowable
 
 __all__ = ['IllegalArgumentException', 'IllegalStateException', 'IndexOutOfBoundsException', 'InvalidClientIDException', 'InvalidDestinationException', 'InvalidSelectorException', 'JMSException', 'JMSSecurityException', 'MessageEOFException', 'MessageFormatException', 'MessageNotReadableException', 'MessageNotWriteableException', 'NullPointerException', 'NumberFormatException', 'ResourceAllocationException', 'TransactionInProgressException', 'TransactionRolledBackException', 'UnsupportedOperationException']
 
-class JMSException(Exception, CheckedThrowable):
+class JMSException(CheckedThrowable, Exception):
     def __init__(self, reason: str | None=None, error_code: str | None=None) -> None: ...
     @property
     def error_code(self) -> str | None: ...
@@ -54,17 +54,17 @@ class TransactionInProgressException(JMSException):
 class TransactionRolledBackException(JMSException):
     ...
 
-class IllegalArgumentException(ValueError, RuntimeThrowable):
+class IllegalArgumentException(RuntimeThrowable, ValueError):
     ...
 
 class NumberFormatException(IllegalArgumentException):
     ...
 
-class NullPointerException(TypeError, RuntimeThrowable):
+class NullPointerException(RuntimeThrowable, TypeError):
     ...
 
-class UnsupportedOperationException(NotImplementedError, RuntimeThrowable):
+class UnsupportedOperationException(RuntimeThrowable, NotImplementedError):
     ...
 
-class IndexOutOfBoundsException(IndexError, RuntimeThrowable):
+class IndexOutOfBoundsException(RuntimeThrowable, IndexError):
     ...

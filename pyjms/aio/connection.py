@@ -105,7 +105,9 @@ class Connection(Closing):
         if listener is None:
             self._beneath.exception_listener = None
         else:
-            self._beneath.exception_listener = Listening(self._loop, exception_callback(listener), None, _nothing)
+            self._beneath.exception_listener = Listening(
+                self._loop, exception_callback(listener, awaits=True), None, _nothing
+            )
         self._exception_listener = listener
 
     # Life

@@ -107,7 +107,9 @@ class MessageConsumer(Closing):
         await self._thread.call(self._beneath.close)
 
     def _called(self, listener: MessageListenerLike) -> Listening:
-        return Listening(self._loop, message_callback(listener), self._thread, self._session.pause_delivery)
+        return Listening(
+            self._loop, message_callback(listener, awaits=True), self._thread, self._session.pause_delivery
+        )
 
     def _look(self) -> None:
         """Have the receive that waits look for a message. Any thread; never blocks."""

@@ -13,7 +13,7 @@ __all__ = ["Enumeration", "NoSuchElementException"]
 T = TypeVar("T")
 
 
-class NoSuchElementException(LookupError, RuntimeThrowable):
+class NoSuchElementException(RuntimeThrowable, LookupError):
     """java.util.NoSuchElementException: `Enumeration.next_element` was called after the last element."""
 
 

@@ -10,7 +10,7 @@ __all__ = ['Enumeration', 'NoSuchElementException']
 
 T = TypeVar('T')
 
-class NoSuchElementException(LookupError, RuntimeThrowable):
+class NoSuchElementException(RuntimeThrowable, LookupError):
     ...
 
 class Enumeration(JavaNames, Iterator[T], Generic[T]):

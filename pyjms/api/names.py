@@ -4,8 +4,8 @@ A class of the API derives from `JavaNames`. Where its class statement says ``de
 property in its body gets its Java name (`java_name`): ``create_session`` is also ``createSession``; the property
 ``client_id`` is also ``getClientID()`` and ``setClientID(value)``. Every class below it, here or in an application,
 may define either name of a declared member; the other one follows (`_complete`). Both names are real attributes of the
-class, bound to the same function, so neither costs anything at run time. A field cannot have the Python name of a
-getter: `_ExplainedProperty` says so.
+class, bound to the same function, so neither costs anything at run time. A class of an application may also have a field
+with the Python name of a getter: `FieldProperty` tells the two apart.
 
 Type checkers read the same declarations in ``pyjms/api/*.pyi``, which ``tools/make_stubs.py`` derives from them.
 """
@@ -15,28 +15,13 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass
-from traceback import walk_tb
-from types import FunctionType
+from types import FunctionType, MemberDescriptorType
 from typing import Any, ClassVar
 
-__all__ = ["Interface", "JavaNames", "Member", "java_name"]
+from pyjms.api.fields import UNSET, FieldProperty, annotated, is_of_application, reading_field, uses_field
+from pyjms.api.spelling import java_name
 
-_WORDS = {"id": "ID", "jms": "JMS", "jmsx": "JMSX", "rm": "RM", "utf": "UTF", "xa": "XA"}
-"""Words that Java writes as one run of capitals."""
-
-_PLAIN = frozenset({"format_id", "global_transaction_id"})
-"""Members of ``javax.transaction.xa.Xid``, where Java writes such a word as any other."""
-
-
-def java_name(python_name: str, prefix: str = "") -> str:
-    """Return the Java spelling: ``read_utf`` → ``readUTF``; with prefix ``get``: ``client_id`` → ``getClientID``."""
-    first, *others = python_name.split("_")
-    spell = str.capitalize if python_name in _PLAIN else _spell
-    return (prefix + spell(first) if prefix else first) + "".join(map(spell, others))
-
-
-def _spell(word: str) -> str:
-    return _WORDS.get(word) or word.capitalize()
+__all__ = ["Interface", "JavaNames", "Member", "hidden_method", "java_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +55,7 @@ class JavaNames:
             members.update({name: found for name, value in vars(cls).items() if (found := _declared(name, value))})
         cls.java_members = members
         if declares:
-            _explain_writes(cls)
+            _prepare(cls)
         for member in members.values():
             _complete(cls, member)
 
@@ -96,11 +81,27 @@ def _complete(cls: type, member: Member) -> None:
     for owner in cls.__mro__:
         own = vars(owner)
         if member.python in own:
-            _follow_python(cls, member, own)
+            if _defines(own, member.getter) and _is_field(own[member.python]):
+                _follow_java(cls, member, own, own[member.python])
+            else:
+                _follow_python(cls, member, own)
             return
         if any(name in own for name in member.java):
             _follow_java(cls, member, own)
             return
+        if member.getter and member.python in annotated(owner):
+            _follow_annotation(cls, member)
+            return
+
+
+def _defines(own: Any, name: str | None) -> bool:
+    """Tell whether a class body has `name`; a decorator that makes the class anew, as ``dataclass(slots=True)``, puts into it what is derived, too."""
+    return name in own and not getattr(own[name], "is_derived", False)
+
+
+def _is_field(value: object) -> bool:
+    """Tell a slot, or a value that the class body gives to a field, from a property or the like."""
+    return isinstance(value, MemberDescriptorType) or not hasattr(type(value), "__get__")
 
 
 def _follow_python(cls: type, member: Member, own: Any) -> None:
@@ -113,81 +114,87 @@ def _follow_python(cls: type, member: Member, own: Any) -> None:
     else:
         wanted = {member.getter: _reader(member.python), member.setter: _writer(member.python)}
     for name, value in wanted.items():
-        if name and value and name not in own and getattr(cls, name, None) is not value:
+        if name and value and not _defines(own, name) and getattr(cls, name, None) is not value:
             setattr(cls, name, value)
 
 
-def _follow_java(cls: type, member: Member, own: Any) -> None:
+def _follow_java(cls: type, member: Member, own: Any, field: object = UNSET) -> None:
+    """Make the Python name of what has Java names; `field` is what the class body has under the Python name of a property."""
     if member.method:
         setattr(cls, member.python, own[member.method])
         return
     getter = getattr(cls, member.getter or "", None)
     setter = getattr(cls, member.setter, None) if member.setter else None
-    _set_property(cls, member.python, getter, setter)
+    made = _set_property(cls, member.python, getter, setter)
+    if isinstance(field, MemberDescriptorType):
+        made.slot = field
+    else:
+        made.default = field
+    above = [vars(kind).get(member.python) for kind in cls.__mro__[1:]]
+    made.is_annotated = any(member.python in annotated(kind) for kind in cls.__mro__)
+    made.has_field = (
+        made.is_annotated
+        or made.slot is not None
+        or any(isinstance(found, FieldProperty) and found.has_field for found in above)
+        or any(uses_field(function, member.python) for function in (getter, setter))
+    )
 
 
-def _explain_writes(cls: type) -> None:
-    """Have each property of `cls` that can only be read say what to do when a class below it uses the name for a field."""
+def _follow_annotation(cls: type, member: Member) -> None:
+    """Have the field that the class body annotates serve as the property."""
+
+    def get(self: Any) -> Any:
+        return made.read(self)
+
+    def set_(self: Any, value: Any) -> None:
+        made.write(self, value)
+
+    get.is_derived = set_.is_derived = True  # type: ignore[attr-defined]
+    made = _set_property(cls, member.python, get, set_ if member.setter else None)
+    made.has_field = made.is_annotated = True
+    _follow_python(cls, member, {member.python: made})
+
+
+def _prepare(cls: type) -> None:
+    """Have the properties that `cls` declares know what to do when a class below it uses the name for a field."""
     for name, value in list(vars(cls).items()):
-        if _declared(name, value) and isinstance(value, property) and not value.fset and not value.__isabstractmethod__:
-            _set_property(cls, name, value.fget, None)
+        if not _declared(name, value) or not isinstance(value, property):
+            continue
+        if value.__isabstractmethod__:
+            _set_property(cls, name, value.fget, value.fset)
+        elif not value.fset:
+            made = _set_property(cls, name, reading_field(value.fget, name, java_name(name, "get")), None)  # type: ignore[arg-type]
+            made.has_field = True
 
 
-def _set_property(cls: type, name: str, getter: Any, setter: Any) -> None:
-    made = _ExplainedProperty(getter, setter)
+def _set_property(cls: type, name: str, getter: Any, setter: Any) -> FieldProperty:
+    made = FieldProperty(getter, setter)
     made.__doc__ = getattr(getter, "__doc__", None)  # else Python 3.11 shows that of the class
     made.__set_name__(cls, name)
     setattr(cls, name, made)
+    return made
 
 
-class _ExplainedProperty(property):
-    """A property in whose class Java's habit, a field named like its getter, ends in an error that says what to do.
-
-    In Python the field and the property would be one name: ``self.text = text`` in ``setText`` calls ``setText``.
-    """
-
-    _name = ""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        super().__set_name__(owner, name)  # type: ignore[misc]  # typeshed does not have it
-        self._name = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        try:
-            return super().__get__(instance, owner)
-        except RecursionError as error:
-            if explained := self._explained(error, instance):
-                raise explained from None
-            raise
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        if self.fset is None:
-            raise AttributeError(
-                f"{self._name} is the Python name of {java_name(self._name, 'get')}() and cannot be set: "
-                f"call a field of your own by another name, such as _{self._name}"
-            )
-        try:
-            super().__set__(instance, value)
-        except RecursionError as error:
-            if explained := self._explained(error, instance):
-                raise explained from None
-            raise
-
-    def _explained(self, error: RecursionError, instance: Any) -> RecursionError | None:
-        """Return what to raise for `error`; None where it does not come from this property, which uses itself."""
-        text = (
-            f"{self._name} is the Python name of {java_name(self._name, 'get')}(), which calls itself without end where a "
-            f"getter or setter uses self.{self._name}: call the field by another name, such as _{self._name}"
-        )
-        if error.args != (text,):
-            frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code in _ACCESSES]
-            if sum(frame.f_locals["self"] is self and frame.f_locals["instance"] is instance for frame in frames) < 2:
-                return None
-            error = RecursionError(text)
-        return error.with_traceback(None)  # a thousand calls, one below the other, would hide what it says
+def hidden_method(given: object) -> str | None:
+    """Return what to tell of a method of `given` that a field hides, so that nobody can call it; None where there is none."""
+    kind = type(given)
+    members: dict[str, Member] = getattr(kind, "java_members", {})
+    for member in members.values():
+        for name in (member.python, member.method) if member.method else member.java:
+            if name and not callable(getattr(given, name, None)) and _is_hidden(given, name):
+                declaring = next((base for base in kind.__mro__ if not is_of_application(base)), kind)
+                return (
+                    f"{kind.__name__} has a field {name}, which hides the method {name}() of {declaring.__name__}: "
+                    f"call the field by another name, such as _{name}"
+                )
+    return None
 
 
-_ACCESSES = (_ExplainedProperty.__get__.__code__, _ExplainedProperty.__set__.__code__)
+def _is_hidden(given: object, name: str) -> bool:
+    """Tell a field from a method that the class body sets to None, as it does not support it."""
+    kind = type(given)
+    defined = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    return defined is not None or name in getattr(given, "__dict__", ())
 
 
 def _reader(name: str) -> Callable[[Any], Any]:
@@ -196,6 +203,7 @@ def _reader(name: str) -> Callable[[Any], Any]:
     def get(self: Any) -> Any:
         return getattr(self, name)
 
+    get.is_derived = True  # type: ignore[attr-defined]  # see FieldProperty: it knows the value itself
     return get
 
 
@@ -203,4 +211,5 @@ def _writer(name: str) -> Callable[[Any, Any], None]:
     def set_(self: Any, value: Any) -> None:
         setattr(self, name, value)
 
+    set_.is_derived = True  # type: ignore[attr-defined]
     return set_

@@ -7,7 +7,7 @@ from pyjms.api.throwable import CheckedThrowable
 __all__ = ["NameNotFoundException", "NamingException"]
 
 
-class NamingException(Exception, CheckedThrowable):
+class NamingException(CheckedThrowable, Exception):
     """javax.naming.NamingException: the environment cannot be read, or does not say what it should.
 
     As in Java it is not a `JMSException`: it comes before there is any provider to speak of.

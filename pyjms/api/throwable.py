@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
+from types import FrameType
 from typing import TextIO
 
+from pyjms.api.fields import is_of_application
 from pyjms.api.names import JavaNames
 
-__all__ = ["CheckedThrowable", "RuntimeThrowable", "Throwable"]
+__all__ = ["CheckedThrowable", "RuntimeThrowable", "Throwable", "application_text"]
 
 
 class Throwable(JavaNames, declares=True):
-    """What java.lang.Throwable has for who catches one. Python's exceptions lack it; ours derive from both."""
+    """What java.lang.Throwable has for who catches one. Python's exceptions lack it; ours derive from both, from this one first."""
 
     __slots__ = ()
     args: tuple[object, ...]
@@ -20,6 +23,10 @@ class Throwable(JavaNames, declares=True):
     def get_cause(self) -> BaseException | None:
         """Return ``__cause__``, or None. A method, so that a subclass may have a field `cause`."""
         return self.__cause__
+
+    def __str__(self) -> str:
+        text = application_text(self)
+        return super().__str__() if text is None else text
 
     def to_string(self) -> str:
         """Return the name of the class and, where there is one, the reason; ``str(error)`` is the reason alone."""
@@ -50,3 +57,23 @@ class RuntimeThrowable(Throwable, declares=True):
     def get_message(self) -> str | None:
         """Return the reason given, or None. A method, so that a subclass may have a field `message`."""
         return str(self.args[0]) if self.args else None
+
+
+def application_text(error: Throwable) -> str | None:
+    """Return what getMessage() says of `error` if its class, of an application, overrides it or has a field `message`; else None.
+
+    None also within that method, which may ask for the text of its own error: ``str(self)`` is the reason given, there.
+    """
+    kind = type(error)
+    owner = next(base for base in kind.__mro__ if "getMessage" in vars(base))
+    if not is_of_application(owner) and not ("message" in kind.java_members and "message" in vars(error)):
+        return None
+    getter = kind.getMessage  # type: ignore[attr-defined]  # no Throwable is without it
+    code = getattr(getter, "__code__", None)
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  nothing else tells who asks
+    while frame is not None:
+        if code is not None and frame.f_code is code and any(value is error for value in frame.f_locals.values()):
+            return None
+        frame = frame.f_back
+    text = getter(error)
+    return "" if text is None else str(text)

@@ -21,7 +21,7 @@ from pyjms.api.domains import (
 )
 from pyjms.api.names import Interface
 from pyjms.api.session import Session
-from pyjms.api.throwable import CheckedThrowable
+from pyjms.api.throwable import CheckedThrowable, application_text
 
 __all__ = [
     "XAConnection",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-class XAException(Exception, CheckedThrowable, declares=True):
+class XAException(CheckedThrowable, Exception, declares=True):
     """javax.transaction.xa.XAException: why a resource refused a call. Not a `JMSException`.
 
     `error_code` (also ``errorCode``, a field in Java) is one of the constants, which X/Open XA defines; the argument is
@@ -80,7 +80,7 @@ class XAException(Exception, CheckedThrowable, declares=True):
     """There is such a branch already."""
     XAER_OUTSIDE: Final = -9
 
-    errorCode: int
+    errorCode: int = 0
 
     def __init__(self, reason: str | int | None = None, error_code: int = 0) -> None:
         super().__init__(*([] if reason is None else [reason]))
@@ -97,7 +97,10 @@ class XAException(Exception, CheckedThrowable, declares=True):
         return self.errorCode
 
     def __str__(self) -> str:
-        return self.message or f"XA error {self.errorCode}"
+        text = application_text(self)
+        if text is None and self.args and isinstance(self.args[0], str):
+            text = self.args[0]
+        return text or f"XA error {self.errorCode}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.args[0] if self.args else None, self.errorCode)

@@ -11,7 +11,7 @@ from pyjms.api.throwable import CheckedThrowable
 
 __all__ = ['XAConnection', 'XAConnectionFactory', 'XAException', 'XAQueueConnection', 'XAQueueConnectionFactory', 'XAQueueSession', 'XAResource', 'XASession', 'XATopicConnection', 'XATopicConnectionFactory', 'XATopicSession', 'Xid']
 
-class XAException(Exception, CheckedThrowable):
+class XAException(CheckedThrowable, Exception):
     XA_RBBASE: Final = 100
     XA_RBROLLBACK: Final = 100
     XA_RBCOMMFAIL: Final = 101
@@ -37,7 +37,7 @@ class XAException(Exception, CheckedThrowable):
     XAER_RMFAIL: Final = -7
     XAER_DUPID: Final = -8
     XAER_OUTSIDE: Final = -9
-    errorCode: int
+    errorCode: int = 0
     def __init__(self, reason: str | int | None=None, error_code: int=0) -> None: ...
     @property
     def message(self) -> str | None: ...

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from pyjms.api.names import hidden_method
 from pyjms.errors import (
     InvalidDestinationException,
     JMSException,
@@ -33,8 +34,11 @@ def convert(message: Message) -> JmsMessage:
 
     Its body type is the first of the five interfaces among the bases of its class; a message with none of them has no
     body. Properties that are not for clients to set, such as JMSXDeliveryCount, stay behind, and so does a JMSReplyTo
-    that is neither a Queue nor a Topic. Raises `MessageFormatException` for a value that no message may hold.
+    that is neither a Queue nor a Topic. Raises `MessageFormatException` for a value that no message may hold, and for a
+    message with a field that hides one of its methods.
     """
+    if (reason := hidden_method(message)) is not None:
+        raise MessageFormatException(reason)
     for base in type(message).__mro__:
         if base in _CONVERTERS:
             copy = _CONVERTERS[base](message)

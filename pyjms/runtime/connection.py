@@ -19,7 +19,7 @@ from pyjms.messages.destinations import JmsQueue, JmsTopic
 from pyjms.runtime.error_mapping import ErrorCollector, mapped_errors, to_jms
 from pyjms.runtime.leaving import note_start
 from pyjms.runtime.lifecycle import Event, State, next_state
-from pyjms.runtime.listeners import exception_callback
+from pyjms.runtime.listeners import check_implementation, exception_callback
 from pyjms.runtime.meta_data import JmsConnectionMetaData
 from pyjms.runtime.server_sessions import JmsConnectionConsumer
 from pyjms.runtime.session import JmsSession
@@ -192,7 +192,8 @@ class JmsConnection(Connection):
         self._use()
         self.require(Capability.CONNECTION_CONSUMERS, "connection consumers")
         if not isinstance(pool, ServerSessionPool):
-            raise JMSException(f"a connection consumer needs a ServerSessionPool, not {type(pool).__name__}")
+            raise JMSException(f"a connection consumer needs a ServerSessionPool, not {_described(pool)}")
+        check_implementation(pool)
         if isinstance(max_messages, bool) or not isinstance(max_messages, int) or max_messages < 1:
             raise JMSException(f"{max_messages!r} is no number of messages a server session can load: use 1 or more")
         request = subscribe_request(self, destination, selector, durable_name=durable_name)
@@ -460,3 +461,7 @@ def _mode(transacted: bool, acknowledge_mode: int) -> AcknowledgeMode:
         )
         raise JMSException(f"{wrong} use Session.AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE or DUPS_OK_ACKNOWLEDGE")
     return AcknowledgeMode(acknowledge_mode)
+
+
+def _described(given: object) -> str:
+    return f"the class {given.__name__}: give an object of it" if isinstance(given, type) else type(given).__name__

@@ -15,6 +15,7 @@ from pyjms.api.message import Message
 from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.messages.destinations import address_of
+from pyjms.runtime.listeners import check_implementation
 from pyjms.runtime.producer import check_message
 
 __all__ = ["QueueRequestor", "TopicRequestor"]
@@ -32,6 +33,7 @@ class QueueRequestor(Closeable, declares=True):
         address_of(queue)
         if not isinstance(session, QueueSession):
             raise _wrong_session("QueueRequestor", "Queue", session)
+        check_implementation(session)
         _check_not_transacted(session)
         self._session = session
         with ExitStack() as undoing:
@@ -66,6 +68,7 @@ class TopicRequestor(Closeable, declares=True):
         address_of(topic)
         if not isinstance(session, TopicSession):
             raise _wrong_session("TopicRequestor", "Topic", session)
+        check_implementation(session)
         _check_not_transacted(session)
         self._session = session
         with ExitStack() as undoing:

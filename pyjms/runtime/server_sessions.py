@@ -10,6 +10,7 @@ from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerS
 from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
+from pyjms.runtime.listeners import check_implementation
 from pyjms.runtime.rest import Rest
 from pyjms.runtime.session import JmsSession
 from pyjms.runtime.threads import WorkThread
@@ -164,6 +165,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         loaded_into: JmsSession | None = None
         try:
             server_session: ServerSession = self._pool.get_server_session()
+            _check_server_session(server_session)
             session = self._loadable(server_session.session)
             if self._load(session, deliveries):
                 loaded_into = session
@@ -206,3 +208,11 @@ class JmsConnectionConsumer(ConnectionConsumer):
         if not isinstance(session, JmsSession) or session.connection is not self._connection:
             raise JMSException(f"{type(session).__name__} is no session of this connection: it cannot be loaded")
         return session
+
+
+def _check_server_session(given: object) -> None:
+    """Raise JMSException or IllegalArgumentException for what a pool may not return; it may return any object with these members."""
+    if given is None or isinstance(given, type):
+        what = "None" if given is None else f"the class {given.__name__}, not an object of it"
+        raise JMSException(f"getServerSession() returned {what}")
+    check_implementation(given)

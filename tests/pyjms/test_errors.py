@@ -94,18 +94,6 @@ def test_a_number_format_is_an_illegal_argument_as_in_java() -> None:
     assert issubclass(pyjms.NumberFormatException, pyjms.IllegalArgumentException)
 
 
-def test_a_field_named_message_is_refused_with_what_to_do() -> None:
-    class OrderError(pyjms.JMSException):
-        def __init__(self, message: str) -> None:
-            super().__init__(message)
-            self.message = message  # type: ignore[misc]
-
-    with pytest.raises(
-        AttributeError, match=r"message is the Python name of getMessage\(\) and cannot be set: .* _message$"
-    ):
-        OrderError("why")
-
-
 @pytest.mark.parametrize("kind", [*CHECKED, *UNCHECKED], ids=lambda kind: kind.__name__)
 def test_what_a_catch_block_calls_is_there(kind: Any, capsys: pytest.CaptureFixture[str]) -> None:
     error = kind("why")

@@ -69,7 +69,7 @@ def _described(error: BaseException) -> str:
     return name if reason is None else f"{name}: {reason}"
 
 
-class Exception(_WithCause, builtins.Exception, CheckedThrowable):
+class Exception(_WithCause, CheckedThrowable, builtins.Exception):
     """java.lang.Exception, for `throw` and for classes that extend it; `except` has Python's own."""
 
 
@@ -85,7 +85,7 @@ class TimeoutException(Exception):
     """java.util.concurrent.TimeoutException."""
 
 
-class RuntimeException(_WithCause, RuntimeError, RuntimeThrowable):
+class RuntimeException(_WithCause, RuntimeThrowable, RuntimeError):
     """java.lang.RuntimeException."""
 
 
@@ -93,11 +93,11 @@ class IllegalStateException(RuntimeException):
     """java.lang.IllegalStateException; the one of JMS is another class, in pyjms."""
 
 
-class ClassCastException(_WithCause, TypeError, RuntimeThrowable):
+class ClassCastException(_WithCause, RuntimeThrowable, TypeError):
     """java.lang.ClassCastException: a cast of an object that has another class."""
 
 
-class ArithmeticException(_WithCause, builtins.ArithmeticError, RuntimeThrowable):
+class ArithmeticException(_WithCause, RuntimeThrowable, builtins.ArithmeticError):
     """java.lang.ArithmeticException: an integer was divided by zero."""
 
 
@@ -105,7 +105,7 @@ class ArrayIndexOutOfBoundsException(IndexOutOfBoundsException):
     """java.lang.ArrayIndexOutOfBoundsException."""
 
 
-class Error(_WithCause, BaseException, RuntimeThrowable):
+class Error(_WithCause, RuntimeThrowable, BaseException):
     """java.lang.Error: what `catch (Exception e)` does not catch."""
 
 

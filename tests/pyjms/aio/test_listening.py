@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,35 @@ async def test_objects_and_functions_listen_too(factory: ConnectionFactory) -> N
         assert await texts(consumer, 1) == ["to a receive"]
         with pytest.raises(IllegalArgumentException):
             await consumer.set_message_listener("no listener")  # type: ignore[arg-type]
+
+
+@awaited
+async def test_what_cannot_be_called_with_one_argument_is_refused(factory: ConnectionFactory) -> None:
+    class Listener:
+        async def on_message(self, message: Message) -> None: ...
+
+        async def on_exception(self, error: JMSException) -> None: ...
+
+    async def two(message: Message, more: object) -> None: ...
+
+    async def generator(message: Message) -> AsyncIterator[Message]:
+        yield message
+
+    async with factory.create_connection() as connection, connection.create_session() as session:
+        consumer = await session.create_consumer(session.create_queue("q"))
+        wrong: Any
+        for wrong, reason in (
+            (Listener, "Listener is the class of a"),
+            (two, "cannot be called with one"),
+            (generator, "yields"),
+            (Listener.on_message, "cannot be called with one"),
+        ):
+            with pytest.raises(IllegalArgumentException, match=reason):
+                await consumer.set_message_listener(wrong)
+            with pytest.raises(IllegalArgumentException, match=reason):
+                connection.exception_listener = wrong
+        assert (consumer.message_listener, connection.exception_listener) == (None, None)
+        connection.exception_listener = Listener()  # type: ignore[assignment]
 
 
 @awaited

@@ -6,6 +6,7 @@ mypy --strict reports an ignored error that is none, so this file passes only if
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, assert_type
 
 import pyjms
@@ -23,6 +24,7 @@ from pyjms import (
     MessageProducer,
     Queue,
     QueueSender,
+    ServerSession,
     Session,
     TextMessage,
     TopicPublisher,
@@ -144,4 +146,74 @@ def transactions(resource: XAResource, xid: Xid) -> int:
         return error.error_code
 
 
-ANYTHING: Any = (python_names, java_names, overloads, errors_are_found, listeners)
+class ServedByField(ServerSession):
+    """Annotates the field that is named as its getter, and has the getter, too."""
+
+    session: Session
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def getSession(self) -> Session:
+        return self.session
+
+    def start(self) -> None:
+        self.session.run()
+
+
+@dataclass
+class Branch(Xid):
+    """Has fields in place of all getters."""
+
+    format_id: int
+    global_transaction_id: bytes
+    branch_qualifier: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenBranch(Xid):
+    """Has the same, which cannot be changed."""
+
+    format_id: int
+    global_transaction_id: bytes
+    branch_qualifier: bytes = b""
+
+
+class OrderError(JMSException):
+    """Has a field that is named as a getter of exceptions."""
+
+    message: str
+
+    def __init__(self, message: str) -> None:
+        super().__init__("why")
+        self.message = message
+
+
+class NotAnnotated(ServerSession):
+    """Writes a property that the interface has for reading alone."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session  # type: ignore[misc]
+
+    def start(self) -> None: ...
+
+
+class Hiding(ServerSession):
+    """Has a field that hides a method."""
+
+    session: Session
+    start: float  # type: ignore[assignment]
+
+
+def fields(session: Session) -> None:
+    served = ServedByField(session)
+    assert_type(served.session, Session)
+    assert_type(served.getSession(), Session)
+    assert_type(Branch(1, b"transaction").getFormatId(), int)
+    assert_type(FrozenBranch(1, b"transaction").getGlobalTransactionId(), bytes)
+    assert_type(OrderError("no cups").message, str)
+    FrozenBranch(1, b"transaction").format_id = 2  # type: ignore[misc]
+    served.session = "a name"  # type: ignore[assignment]
+
+
+ANYTHING: Any = (python_names, java_names, overloads, errors_are_found, listeners, fields)

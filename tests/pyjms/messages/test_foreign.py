@@ -194,3 +194,28 @@ def test_messages_of_our_own_convert_as_well(kind: type[JmsMessage]) -> None:
     message = received(kind())
     assert type(convert(message)) is kind
     assert frozen(convert(message)).body == frozen(message).body
+
+
+def test_a_field_that_hides_a_method_is_told() -> None:
+    message: Any = JavaTextMessage()
+    message.acknowledge = True
+    with pytest.raises(
+        MessageFormatException,
+        match=r"has a field acknowledge, which hides the method acknowledge\(\) of .* _acknowledge$",
+    ):
+        convert(message)
+
+
+def test_the_getter_decides_what_is_sent_not_the_field() -> None:
+    class Padded(JavaTextMessage):
+        def __init__(self) -> None:
+            super().__init__()
+            self.text = "espresso"
+
+        def getText(self) -> str:
+            return f"<{self.text}>"
+
+        def setText(self, text: str | None) -> None:
+            self.text = text
+
+    assert convert(Padded()).text == "<espresso>"  # type: ignore[attr-defined]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
 from pyjms import (
+    IllegalArgumentException,
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
     Message,
+    ServerSession,
     Session,
 )
 from pyjms.messages.destinations import JmsQueue, JmsTopic
@@ -50,7 +53,31 @@ def left_over(session: Session) -> list[str | None]:
     return drain(session.create_consumer(session.create_queue("orders")))
 
 
+class Timed(ServerSession):
+    """A class with fields named as in Java, one of which hides a method."""
+
+    def __init__(self, session: Session, started: object = 12.5) -> None:
+        self.session = session  # type: ignore[misc]
+        if started is not None:
+            self.start = started  # type: ignore[assignment, method-assign]
+
+    def getSession(self) -> Session:
+        return self.session
+
+    def start(self) -> None:
+        Thread(target=self.session.run, daemon=True).start()
+
+
 class TestDelivery:
+    def test_a_server_session_with_a_field_named_as_its_getter(self, connect: Connect, sending: Session) -> None:
+        connection, recorder = connect(), Recorder()
+        queue = sending.create_queue("orders")
+        pool: Any = Pool(connection, feeding(recorder))
+        pool.get_server_session = lambda: Timed(pool.sessions[0], None)
+        connection.create_connection_consumer(queue, None, pool, 1)
+        send_texts(sending, queue, "espresso")
+        assert recorder.wait_for(1) == ["espresso"]
+
     @pytest.mark.parametrize("number", [1, 3])
     @pytest.mark.parametrize("max_messages", [1, 4, 100])
     def test_all_messages_come_once(self, connect: Connect, sending: Session, number: int, max_messages: int) -> None:
@@ -161,6 +188,50 @@ class TestDelivery:
 
 
 class TestRefused:
+    @pytest.mark.parametrize("how", ["class", "hidden"])
+    def test_a_pool_that_cannot_be_asked(self, connect: Connect, sending: Session, how: str) -> None:
+        connection, queue = connect(), sending.create_queue("orders")
+        pool: Any = Pool
+        if how == "hidden":
+            pool = Pool(connection, feeding(Recorder()))
+            pool.get_server_session = 5
+        with pytest.raises(
+            (JMSException, IllegalArgumentException), match=r"give an object|hides the method"
+        ) as raised:
+            connection.create_connection_consumer(queue, None, pool, 1)
+        assert "Pool" in str(raised.value)
+
+    @pytest.mark.parametrize(
+        ("make", "reason"),
+        [
+            (lambda session: None, r"getServerSession\(\) returned None"),
+            (lambda session: Timed, "returned the class Timed, not an object of it"),
+            (Timed, r"Timed has a field start, which hides the method start\(\) of ServerSession: .* _start"),
+        ],
+        ids=["None", "class", "hidden method"],
+    )
+    def test_a_server_session_that_cannot_be_started_is_told_and_nothing_is_lost(
+        self, connect: Connect, sending: Session, make: Callable[[Session], Any], reason: str
+    ) -> None:
+        connection = connect()
+        queue = sending.create_queue("orders")
+        pool: Any = Pool(connection, feeding(Recorder()))
+        pool.get_server_session = lambda: make(pool.sessions[0])
+        heard: list[JMSException] = []
+        is_heard = Event()
+
+        def hear(error: JMSException) -> None:
+            heard.append(error)
+            is_heard.set()
+
+        connection.exception_listener = hear
+        connection.create_connection_consumer(queue, None, pool, 1)
+        send_texts(sending, queue, "kept")
+        await_event(is_heard)
+        connection.close()
+        assert re.search(reason, str(heard[0]))
+        assert left_over(sending) == ["kept"]
+
     @pytest.mark.realises("BOIL-PUB-4")
     @pytest.mark.parametrize("wrong", ["", None, 5, b"all"])
     def test_a_durable_one_needs_a_name(self, connect: Connect, sending: Session, wrong: Any) -> None:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from threading import Event, Lock, current_thread, get_ident
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from pyjms import IllegalArgumentException, IllegalStateException, Message, MessageListener, Session
+from pyjms import (
+    ExceptionListener,
+    IllegalArgumentException,
+    IllegalStateException,
+    JMSException,
+    Message,
+    MessageListener,
+    Session,
+)
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.consumer import JmsMessageConsumer
 from tests.pyjms.runtime.conftest import Connect
@@ -35,6 +45,60 @@ def quick_switches() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(interval)
+
+
+class Listeners:
+    """What programs offer as listeners, of messages and of exceptions."""
+
+    class OfJava(MessageListener, ExceptionListener):
+        def onMessage(self, message: Message) -> None: ...
+
+        def onException(self, exception: JMSException) -> None: ...
+
+    class Plain:
+        def on_message(self, message: Message) -> None: ...
+
+        def on_exception(self, exception: JMSException) -> None: ...
+
+    class Called:
+        def __call__(self, argument: object) -> None: ...
+
+    class Without:
+        def on_message(self) -> None: ...
+
+        on_exception = on_message
+
+    class Awaited:
+        async def on_message(self, message: Message) -> None: ...
+
+        on_exception = on_message
+
+    class Awaiting:
+        async def __call__(self, argument: object) -> None: ...
+
+    class Early:
+        """Calling this class takes no argument."""
+
+    class Hidden(OfJava):
+        def __init__(self) -> None:
+            self.on_message = self.on_exception = 5  # type: ignore[assignment]
+
+    class Job:
+        def __init__(self, message: Message) -> None: ...
+
+    @classmethod
+    def of_class(cls, message: Message) -> None: ...
+
+    @staticmethod
+    async def coroutine(argument: object) -> None: ...
+
+    @staticmethod
+    def generator(argument: object) -> Iterator[object]:
+        yield argument
+
+    @staticmethod
+    async def async_generator(argument: object) -> AsyncIterator[object]:
+        yield argument
 
 
 class TestSetting:
@@ -86,6 +150,66 @@ class TestSetting:
             consumer.message_listener = wrong
         assert consumer.message_listener is None
         assert consumer.receive_no_wait() is None
+
+    @pytest.mark.parametrize("place", ["consumer", "session", "connection"])
+    @pytest.mark.parametrize(
+        ("wrong", "reason"),
+        [
+            pytest.param(
+                Listeners.OfJava, r"OfJava is the class of a .* listener: give an object of it, OfJava\(", id="class"
+            ),
+            pytest.param(Listeners.Plain, "Plain is the class of a", id="class of a plain object"),
+            pytest.param(Listeners.Called, "Called is the class of a", id="class of callable objects"),
+            pytest.param(Listeners.OfJava.onMessage, "missing a required argument", id="method of a class"),
+            pytest.param(lambda: None, "cannot be called with one", id="no argument"),
+            pytest.param(lambda one, two: None, "cannot be called with one", id="two arguments"),
+            pytest.param(lambda *, message: None, "cannot be called with one", id="by keyword alone"),
+            pytest.param(Listeners.Early, "cannot be called with one", id="class without arguments"),
+            pytest.param(
+                Listeners.Without(), r"Without.on_\w+ is no .* listener: it cannot", id="method without argument"
+            ),
+            pytest.param(
+                Listeners.coroutine, r"coroutine function, and nobody would await it\. Use pyjms\.aio", id="coroutine"
+            ),
+            pytest.param(Listeners.Awaited(), "coroutine function", id="method that is a coroutine"),
+            pytest.param(Listeners.Awaiting(), "coroutine function", id="callable object that is a coroutine"),
+            pytest.param(Listeners.generator, "yields, so that a call of it runs nothing", id="generator"),
+            pytest.param(Listeners.async_generator, "yields", id="asynchronous generator"),
+            pytest.param(
+                Listeners.Hidden(), r"has a field on_\w+, which hides the method on_\w+\(\) of", id="hidden method"
+            ),
+        ],
+    )
+    def test_what_cannot_be_called_with_one_argument_is_refused(
+        self, connect: Connect, place: str, wrong: Any, reason: str
+    ) -> None:
+        connection = connect(started=False)
+        session = connection.create_session()
+        consumer = session.create_consumer(session.create_queue("orders"))
+        holder: Any = {"consumer": consumer, "session": session, "connection": connection}[place]
+        name = "exception_listener" if place == "connection" else "message_listener"
+        with pytest.raises(IllegalArgumentException, match=reason):
+            setattr(holder, name, wrong)
+        assert getattr(holder, name) is None
+
+    @pytest.mark.parametrize(
+        "right",
+        [
+            print,
+            [].append,
+            partial(print, "got"),
+            Listeners.Called(),
+            Listeners.of_class,
+            lambda message, more=None: None,
+            lambda *all: None,
+            Listeners.Job,
+            Mock(),
+        ],
+    )
+    def test_what_can_be_called_with_one_argument_listens(self, session: Session, right: Any) -> None:
+        consumer = session.create_consumer(session.create_queue("orders"))
+        consumer.message_listener = right
+        assert consumer.message_listener is right
 
     @pytest.mark.realises("BOIL-SESS-8", "BOIL-EXC-2")
     @pytest.mark.parametrize("how", ["receive", "receive_timeout", "receive_no_wait"])
