@@ -69,6 +69,19 @@ _Store = Annotated[
 _Users = Annotated[
     Path | None, typer.Option(help="Let in the users of this file (see `pyjms broker user`).", metavar="FILE")
 ]
+_Anonymous = Annotated[
+    bool,
+    typer.Option(
+        "--anonymous", help="Let in everybody on this machine, without a password; logins are accepted and not checked."
+    ),
+]
+_AnonymousRemote = Annotated[
+    bool,
+    typer.Option(
+        "--allow-anonymous-remote-clients",
+        help="With --anonymous, let in everybody on other machines, too, where a listener is reached from there.",
+    ),
+]
 _Access = Annotated[
     Path | None,
     typer.Option(help="A file of rules that say who may do what. Without one, users may do anything.", metavar="FILE"),
@@ -114,7 +127,8 @@ def run(
     listen: _Listen = None,
     store: _Store = None,
     users: _Users = None,
-    anonymous: Annotated[bool, typer.Option("--anonymous", help="Let in everybody, without a password.")] = False,
+    anonymous: _Anonymous = False,
+    allow_anonymous_remote_clients: _AnonymousRemote = False,
     access: _Access = None,
     name: Annotated[str, typer.Option(help="The broker's name, and that of its virtual host.")] = "broker",
     trace: _Trace = False,
@@ -130,12 +144,22 @@ def run(
     with errors_told(), stopped_early():
         if listen:
             _check_users(users, anonymous)
+            if not allow_anonymous_remote_clients:
+                _check_listeners(listen, anonymous)
+            elif not anonymous:
+                stop("--allow-anonymous-remote-clients goes with --anonymous")
             if stand_by and store is None:
                 stop("--stand-by waits for the holder of a store; name one: --store URL")
             kept = None if store is None else _store_attributes(store, stand_by=stand_by)
             broker = _open_from_options(name, listen, kept, users, access, trace=trace, audit=audit)
         else:
-            _refuse_options(store=store, users=users, anonymous=anonymous, access=access)
+            _refuse_options(
+                store=store,
+                users=users,
+                anonymous=anonymous,
+                allow_anonymous_remote_clients=allow_anonymous_remote_clients,
+                access=access,
+            )
             broker = _open_from_file(configuration or DEFAULT_FILE, stand_by=stand_by, trace=trace, audit=audit)
         with broker, _told_steps() if trace else nullcontext():
             _serve(broker)
@@ -161,10 +185,24 @@ def _check_users(users: Path | None, anonymous: bool) -> None:
         stop(f"{users}: there is no such user file; make it with its first user: pyjms broker user add {users} NAME")
 
 
+def _check_listeners(listen: list[str], anonymous: bool) -> None:
+    """Refuse to let in everybody where other machines reach a listener."""
+    if not anonymous:
+        return
+    from pyjms_provider.transport.listener import is_reached_from_elsewhere
+
+    for number, url in enumerate(listen, 1):
+        if is_reached_from_elsewhere(read_listen_url(url, f"listen-{number}").port["host"]):
+            stop(
+                f"--anonymous lets in everybody without a password, and {url} is reached from other machines: listen at 127.0.0.1, name "
+                "users with --users FILE, or say --allow-anonymous-remote-clients"
+            )
+
+
 def _refuse_options(**options: Any) -> None:
     given = [name for name, value in options.items() if value]
     if given:
-        stop(f"--{given[0]} goes with --listen; without it, the configuration file says all this")
+        stop(f"--{given[0].replace('_', '-')} goes with --listen; without it, the configuration file says all this")
 
 
 def _open_from_options(

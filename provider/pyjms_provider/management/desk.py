@@ -399,6 +399,8 @@ class Desk:
         """Have it audited that a client logged in at a port, or was refused (None), and why; those at speed are counted."""
         result = AuditResult.REFUSED if principal is None else AuditResult.DONE
         facts = {"port": port}
+        if principal is not None and principal.unchecked_login is not None:
+            facts["login"] = "not checked"
         self._logins.note(
             AuditRecord(
                 action=AuditAction.LOG_IN,

@@ -55,6 +55,14 @@ class ClientConnection(ObservedObject):
         """Who is connected."""
         return self._client().user
 
+    @statistic(
+        "The user name that it sent to a port which lets in everybody and checks none; null: none, or it was checked."
+    )
+    def unchecked_login(self) -> str | None:
+        """The user name that it sent and nobody checked."""
+        principal = self._client().principal
+        return None if principal is None else principal.unchecked_login
+
     @statistic("Where it comes from; empty: from this process.")
     def address(self) -> str:
         """Where it comes from."""

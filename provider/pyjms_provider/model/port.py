@@ -17,7 +17,7 @@ from pydantic import AfterValidator
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.model.access_control import AccessControl
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
-from pyjms_provider.model.authentication import AuthenticationProvider
+from pyjms_provider.model.authentication import AnonymousProvider, AuthenticationProvider
 from pyjms_provider.model.errors import FailedOpeningError, WrongStateError
 from pyjms_provider.model.key_stores import KeyStore, KeyStoreAttributes, TrustStore, TrustStoreAttributes
 from pyjms_provider.model.life_cycle import Phase, State
@@ -26,6 +26,7 @@ from pyjms_provider.model.references import find_referred
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.security.access import RuleAccessPolicy
+from pyjms_provider.security.anonymous import UncheckedLogins
 from pyjms_provider.security.composite import CompositeAuthenticator
 from pyjms_provider.transport.settings import (
     ClientCertificates,
@@ -173,6 +174,13 @@ class Port(Stoppable):
         if providers and not any(each.state is State.ACTIVE for each in providers):
             raise WrongStateError("; ".join(f"{each.path} is {each.state.value}" for each in providers) + _NOBODY)
         return CompositeAuthenticator([each.authenticator for each in providers])
+
+    @property
+    def lets_in_everybody(self) -> bool:
+        """Whether it has no other authentication providers than anonymous ones, whatever state they are in."""
+        names = self.chosen.authentication_providers
+        found = [self._referred("authentication_provider", name) for name in names]
+        return bool(found) and all(isinstance(each, AnonymousProvider) for each in found)
 
     def access(self) -> AccessPolicy:
         """Return what may be done; without access control, nothing."""
@@ -334,10 +342,20 @@ class StompPort(Port):
 
     attributes_class = StompPortAttributes
 
+    def authenticator(self) -> Authenticator:
+        found = super().authenticator()
+        return UncheckedLogins(found) if self.lets_in_everybody else found
+
     def _own_settings(self) -> dict[str, Any]:
         chosen = self.chosen
         assert isinstance(chosen, StompPortAttributes)
-        return {"stalled_timeout_ms": chosen.stalled_timeout_ms}
+        is_web = bool(_WEB & frozenset(chosen.transports))
+        schemes = ("stomp+ws", "stomp+wss") if is_web else ("stomp", "stomps")
+        return {
+            "scheme": schemes[0],
+            "secure_scheme": schemes[1],
+            "stalled_timeout_ms": chosen.stalled_timeout_ms,
+        }
 
 
 class HttpPort(Port):

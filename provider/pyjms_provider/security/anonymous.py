@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from pyjms_provider.security.contracts import Authenticator, Credentials, PasswordCredentials, Principal
+from dataclasses import replace
+
+from pyjms_provider.security.contracts import (
+    TOKEN_USER,
+    Authenticator,
+    Credentials,
+    PasswordCredentials,
+    Principal,
+    TokenCredentials,
+)
 from pyjms_provider.security.refusals import wrong_credentials
 
-__all__ = ["AnonymousAuthenticator"]
+__all__ = ["AnonymousAuthenticator", "UncheckedLogins"]
 
 
 class AnonymousAuthenticator(Authenticator):
@@ -27,6 +36,26 @@ class AnonymousAuthenticator(Authenticator):
         if not self.handles(credentials):
             raise wrong_credentials()
         return self._principal
+
+
+class UncheckedLogins(Authenticator):
+    """Takes each client for one that offers no credentials, and notes the user name that it sent.
+
+    For ports that are served by `AnonymousAuthenticator` alone: many clients send a login, such as guest, wherever they connect to.
+    Where another authenticator serves the port, too, it must judge what is sent: a wrong password must not look right.
+    """
+
+    def __init__(self, anonymous: Authenticator) -> None:
+        """`anonymous`: says who a client without credentials is."""
+        self._anonymous = anonymous
+
+    def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
+        principal = self._anonymous.authenticate(None, peer=peer)
+        if isinstance(credentials, TokenCredentials):
+            return replace(principal, unchecked_login=TOKEN_USER)
+        if isinstance(credentials, PasswordCredentials) and not _is_empty(credentials):
+            return replace(principal, unchecked_login=credentials.user_name)
+        return principal
 
 
 def _is_empty(credentials: Credentials) -> bool:

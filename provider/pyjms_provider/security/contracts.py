@@ -62,6 +62,8 @@ class Principal:
     groups: frozenset[str] = frozenset()
     provider: str = ""
     """The name of the authentication provider that vouches for it."""
+    unchecked_login: str | None = field(default=None, compare=False)
+    """The user name that the client sent to a port which checks none; None: it sent none, or it was checked. It grants nothing."""
 
 
 class Authenticator(ABC):

@@ -16,6 +16,7 @@ from pyjms_provider.forks import forget_in_children, let_go
 from pyjms_provider.management.rest.app import RestSettings, make_app
 from pyjms_provider.management.rest.hosts import ANY_HOST
 from pyjms_provider.model.port import HttpPort, HttpPortAttributes
+from pyjms_provider.serving.admission import log_who_comes_in
 from pyjms_provider.serving.http_connection import HttpConnection, LimitedConfig
 from pyjms_provider.transport.listener import bind
 from pyjms_provider.transport.settings import ListenerKind, ListenerSettingsError
@@ -221,6 +222,8 @@ def http_opener(
                 port.path,
             )
         app = make_app(desk(port), port.authenticator(), port.access(), rest, routes(port))
-        return HttpListeningPort(network, settings, app)
+        opened = HttpListeningPort(network, settings, app)
+        log_who_comes_in(port)
+        return opened
 
     return opener

@@ -10,6 +10,7 @@ from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.security.contracts import PasswordCredentials
 from pyjms_provider.security.shut_outs import ShutOuts
+from pyjms_provider.serving.admission import log_who_comes_in
 from pyjms_provider.serving.hosts import ManagedHosts, check_hosts
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ def stomp_opener(
             note_login=note_login,
             shut_outs=ShutOuts() if desk is None else desk(port).shut_outs,
         )
-        return ListeningPort(network.open(port.listener_settings(), service.engine))
+        opened = ListeningPort(network.open(port.listener_settings(), service.engine))
+        log_who_comes_in(port)
+        return opened
 
     return opener
 

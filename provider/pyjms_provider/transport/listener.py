@@ -26,7 +26,7 @@ from pyjms_provider.transport.timers import Timers
 from pyjms_provider.transport.tls import make_context
 from pyjms_provider.transport.workers import WorkerPool
 
-__all__ = ["EngineFactory", "Listener", "ListenerStatistics", "Services", "bind"]
+__all__ = ["EngineFactory", "Listener", "ListenerStatistics", "Services", "bind", "is_reached_from_elsewhere"]
 
 _ACCEPTS: Final = 32  # in one turn
 _BACK_OFF_S: Final = 0.2
@@ -84,6 +84,19 @@ def bind(settings: ListenerSettings) -> socket.socket:
     except OSError as error:
         raise ResourceError(f"cannot listen at {where}: {error.strerror or error}; {_advice(error)}") from error
     return listening
+
+
+def is_reached_from_elsewhere(host: str) -> bool:
+    """Tell whether other machines could reach what listens at `host`; also where that cannot be told, as no address is found for it."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError:
+        return True
+    return not all(_is_loopback(str(address[0])) for *_, address in found)
+
+
+def _is_loopback(host: str) -> bool:
+    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
 def _read_size(settings: ListenerSettings) -> int:
@@ -230,7 +243,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._accept)
         Report.LISTENING.log("%s", " and ".join(self.urls))
-        if (self.settings.tls is None or self.settings.plain_and_tls) and not self._is_loopback():
+        if (self.settings.tls is None or self.settings.plain_and_tls) and not _is_loopback(self._host.strip("[]")):
             Report.UNPROTECTED.log("%s", self.url)
 
     async def stop(self, graceful_s: float) -> None:
@@ -260,9 +273,6 @@ class Listener:
         if self._retry is not None:
             self._retry.cancel()
         Report.CLOSED.log("%s", self.url)
-
-    def _is_loopback(self) -> bool:
-        return ipaddress.ip_address(self._host.strip("[]").partition("%")[0]).is_loopback
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTS):

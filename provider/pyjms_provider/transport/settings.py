@@ -82,7 +82,7 @@ class WebSocketSettings:
     """What a listener for WebSockets needs besides (RFC 6455)."""
 
     path: str = "/stomp"
-    """The one path that is served."""
+    """The path that the listener's URL names. ``/`` is served, too, as that is what a URL without a path asks for; no other is."""
     subprotocols: tuple[str, ...] = ("v12.stomp", "v11.stomp", "v10.stomp")
     """In order of preference. A client that names none is served all the same; one that names others only is not."""
     origins: tuple[str, ...] = ()

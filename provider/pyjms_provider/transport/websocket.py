@@ -37,6 +37,8 @@ _DATA: Final = frozenset((Opcode.TEXT, Opcode.BINARY, Opcode.CONT))
 _Decoder: Final = codecs.getincrementaldecoder("utf-8")
 
 
+_ROOT: Final = "/"
+"""What a client asks for that was given no path."""
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 """How a client begins that speaks TLS (RFC 8446 §5.1)."""
 
@@ -120,7 +122,7 @@ class WebSocketLayer(Layer):
 
     def _answer(self, request: Request) -> Response:
         """Accept the upgrade or refuse it."""
-        if _path_of(request) != self._settings.path:
+        if _path_of(request) not in {self._settings.path, _ROOT}:
             return self._refuse(HTTPStatus.NOT_FOUND, f"there is nothing here; the broker is at {self._settings.path}")
         if not self._is_welcome(request):
             return self._refuse(

@@ -215,6 +215,19 @@ def test_nobody_is_there_to_connect_to(run_pyjms: Run) -> None:
         (("--listen", "stomp://127.0.0.1:0"), "say who may connect"),
         (("--listen", "stomp://127.0.0.1:0", "--anonymous", "--users", "u"), "contradict each other"),
         (("--anonymous",), "goes with --listen"),
+        (("--allow-anonymous-remote-clients",), "--allow-anonymous-remote-clients goes with --listen"),
+        (("--listen", "stomp://0.0.0.0:0", "--anonymous"), "say --allow-anonymous-remote-clients"),
+        (("--listen", "stomp://[::]:0", "--anonymous"), "stomp://[::]:0 is reached from other machines"),
+        (("--listen", "http://0.0.0.0:0", "--anonymous"), "name users with --users FILE"),
+        (("--listen", "stomp://no-such-host.invalid:0", "--anonymous"), "say --allow-anonymous-remote-clients"),
+        (
+            ("--listen", "stomp://127.0.0.1:0", "--listen", "stomp+ws://0.0.0.0:0", "--anonymous"),
+            "stomp+ws://0.0.0.0:0 is reached from other machines",
+        ),
+        (
+            ("--listen", "stomp://0.0.0.0:0", "--users", "u", "--allow-anonymous-remote-clients"),
+            "there is no such user file",
+        ),
         (("--listen", "stomp://127.0.0.1:0", "--anonymous", "--stand-by"), "name one: --store URL"),
         (("--store", "sqlite://"), "goes with --listen"),
         (("--listen", "ftp://127.0.0.1", "--anonymous"), "does not listen at ftp://"),
@@ -256,3 +269,39 @@ def test_an_unknown_store_is_refused_before_anything_is_started(
     code, out, err = run_pyjms("broker", "run", *options)
     assert (code, out) == (2, "")
     assert "no store is installed for nonsense://" in err
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.2"])
+def test_a_broker_that_this_machine_alone_reaches_lets_in_everybody_and_says_so(start_broker: Start, host: str) -> None:
+    broker = start_broker("--listen", f"stomp://{host}:0", "--anonymous")
+    broker.announced("stomp")
+    assert "PYJMS-SECURITY-8 port listen-1 lets in everybody on this machine, and checks no login" in broker.log
+
+
+def test_everybody_elsewhere_is_let_in_where_the_second_option_says_so(run_pyjms: Run, start_broker: Start) -> None:
+    options = ("--anonymous", "--allow-anonymous-remote-clients")
+    broker = start_broker("--listen", "stomp://0.0.0.0:0", *options)
+    [url] = broker.announced("stomp")
+    broker.await_log("WARNING")
+    assert "lets in everybody who reaches it, from other machines too, and checks no login" in broker.log
+    assert run_pyjms("send", url.replace("0.0.0.0", "127.0.0.1"), "orders", "x")[0] == 0
+
+
+def test_a_broker_with_users_may_be_reached_from_elsewhere(
+    run_pyjms: Run, start_broker: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYJMS_PASSWORD", "a good secret")
+    assert run_pyjms("broker", "user", "add", str(tmp_path / "users"), "alice")[0] == 0
+    broker = start_broker("--listen", "stomp://0.0.0.0:0", "--users", str(tmp_path / "users"))
+    broker.announced("stomp")
+    assert "PYJMS-SECURITY-8" not in broker.log
+
+
+def test_a_websocket_url_works_as_it_is_announced_and_without_its_path(run_pyjms: Run, start_broker: Start) -> None:
+    broker = start_broker("--listen", "stomp+ws://127.0.0.1:0", "--anonymous")
+    [url] = broker.announced("stomp+ws")
+    bare = url.removesuffix("/stomp")
+    assert bare.count("/") == 2
+    for place in (url, bare, f"{bare}/"):
+        assert run_pyjms("send", place, "orders", "espresso")[0] == 0
+        assert run_pyjms("receive", place, "orders", "--timeout", "20s") == (0, "espresso\n", "")

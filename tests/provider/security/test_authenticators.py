@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pyjms.spi.errors import AccessDeniedError
 from pyjms.testing import VirtualClock
-from pyjms_provider.security.anonymous import AnonymousAuthenticator
+from pyjms_provider.security.anonymous import AnonymousAuthenticator, UncheckedLogins
 from pyjms_provider.security.certificates import CertificateAuthenticator, CertificateRules, NameFrom
 from pyjms_provider.security.composite import CompositeAuthenticator
 from pyjms_provider.security.contracts import CertificateCredentials, Credentials, TokenCredentials
@@ -134,6 +134,33 @@ class TestAnonymous:
     def test_wrong_credentials_do_not_look_right(self, credentials: Credentials) -> None:
         with pytest.raises(AccessDeniedError):
             AnonymousAuthenticator().authenticate(credentials)
+
+
+class TestUncheckedLogins:
+    @pytest.mark.parametrize(
+        ("credentials", "login"),
+        [
+            (None, None),
+            (password("", ""), None),
+            (password("guest", "guest"), "guest"),
+            (password("alice", ""), "alice"),
+            (password("", "secret"), ""),
+            (TokenCredentials(token="a.b.c"), "oauth2"),
+            (ALICE, None),
+        ],
+    )
+    def test_each_client_is_the_one_principal_and_what_it_sent_is_noted(
+        self, credentials: Credentials | None, login: str | None
+    ) -> None:
+        nobody = AnonymousAuthenticator(groups=frozenset({"guests"}))
+        principal = UncheckedLogins(nobody).authenticate(credentials)
+        assert principal == nobody.authenticate(None)
+        assert principal.unchecked_login == login
+        assert "secret" not in repr(principal)
+
+    def test_who_is_not_let_in_without_a_login_is_not_with_one(self) -> None:
+        with pytest.raises(AccessDeniedError):
+            UncheckedLogins(CompositeAuthenticator([])).authenticate(password("guest", "guest"))
 
 
 class TestComposite:

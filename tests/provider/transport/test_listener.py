@@ -311,3 +311,13 @@ def test_settings_errors_of_files_leave_the_port_free(net: Net) -> None:
     with pytest.raises(ListenerSettingsError, match=r"no-such\.pem"):
         net.service.open(ListenerSettings(port=port, tls=tls), Engines())
     net.service.open(ListenerSettings(port=port), Engines())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "localhost", "::1"])
+def test_an_address_of_this_machine_alone_is_not_reached_from_elsewhere(host: str) -> None:
+    assert not listener_module.is_reached_from_elsewhere(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1", "no-such-host.invalid"])
+def test_any_other_address_is_reached_from_elsewhere(host: str) -> None:
+    assert listener_module.is_reached_from_elsewhere(host)

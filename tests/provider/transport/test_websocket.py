@@ -167,9 +167,10 @@ def test_our_farewell_is_said_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("/stomp", 101), ("/stomp?user=me", 101), ("/", 404), ("/stomp/more", 404)]
+    ("path", "status"),
+    [("/stomp", 101), ("/stomp?user=me", 101), ("/", 101), ("/?user=me", 101), ("/stomp/more", 404), ("/other", 404)],
 )
-def test_one_path_is_served(path: str, status: int) -> None:
+def test_its_path_and_the_root_are_served(path: str, status: int) -> None:
     pair = Pair(path=path)
     if status == 101:
         pair.to_server()
@@ -277,7 +278,7 @@ def test_who_speaks_no_websocket_is_hung_up_on(net: Net, caplog: pytest.LogCaptu
     listener = net.service.open(SETTINGS, engines := Engines())
     with connect_tcp(listener) as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"404" in read_to_end(client)
+        assert b"426" in read_to_end(client)
     with connect_tcp(listener) as client:
         client.sendall(b"CONNECT\npasscode:sesame\n\n\x00\r\n\r\n")
         assert is_cut_off(client)

@@ -22,13 +22,23 @@ class Raw:
     """One connection; a pyjms client's if it is `packed`."""
 
     def __init__(self, port: int, *, packed: bool = False) -> None:
+        self._connect(port)
+        more = f"pyjms-profile:1\n{PACKED_HEADER}:{PACKED_VERSION}\n" if packed else ""
+        self.say(f"CONNECT\naccept-version:1.2\nhost:\n{more}\n")
+        assert self.next().command == "CONNECTED"
+
+    @classmethod
+    def shaking(cls, port: int) -> Self:
+        """Return a connection that has not logged in."""
+        made = cls.__new__(cls)
+        made._connect(port)
+        return made
+
+    def _connect(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._decoder = FrameDecoder(PACKED_LIMITS)
         self.frames: list[Frame] = []
-        more = f"pyjms-profile:1\n{PACKED_HEADER}:{PACKED_VERSION}\n" if packed else ""
-        self.say(f"CONNECT\naccept-version:1.2\nhost:\n{more}\n")
-        assert self.next().command == "CONNECTED"
 
     def __enter__(self) -> Self:
         return self

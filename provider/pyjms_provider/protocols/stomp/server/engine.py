@@ -47,6 +47,8 @@ _TLS_HANDSHAKE: Final = b"\x16\x03"
 """How a client begins that speaks TLS (RFC 8446 §5.1)."""
 _ORDINARY: Final = frozenset({"SEND", "SENDS", "ACK"})  # most frames; they leave the state as it is
 _OPEN: Final = ServerState.OPEN
+_SHOWN_MAX: Final = 64
+"""Characters of a user name in the log."""
 _OVER: Final = ServerState.OVER  # an enumeration's member is looked up in a dozen steps
 _TAKES_FRAMES: Final = frozenset({ServerState.NEW, ServerState.OPEN})
 
@@ -275,6 +277,13 @@ class StompServerEngine(ProtocolEngine):
             self.refuse(frame, error)
             return
         assert dialogue is not None
+        offered = dialogue.guard.principal.unchecked_login
+        if offered is not None:
+            self._log_rarely(
+                logging.INFO,
+                "PYJMS-STOMP-7 login of %s not checked, as its port lets in everybody: %s",
+                f"{offered[:_SHOWN_MAX]!a}",
+            )
         try:
             connected = login.answer(self._settings, dialogue.greeting())
         except ProviderError as gone:  # the virtual host has ended its connections meanwhile

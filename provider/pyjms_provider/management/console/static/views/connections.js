@@ -10,7 +10,7 @@ import {callOperation, operationOf} from "../objects.js";
 import {pager, table} from "../table.js";
 
 const PAGE = 50;
-const FIELDS = "name,names,type,category,user,address,protocol,since_ms,client_id,is_started,session_count";
+const FIELDS = "name,names,type,category,user,unchecked_login,address,protocol,since_ms,client_id,is_started,session_count";
 
 function sessionBox(session, consumers) {
   const own = consumers.filter((each) => each.names[3] === session.name);
@@ -26,6 +26,10 @@ function sessionBox(session, consumers) {
         h("td", {}, each.selector === null ? "–" : h("code", {}, h("bdi", {}, each.selector))),
         h("td", {class: "number"}, String(each.priority)),
         h("td", {}, each.is_browser ? "only looks" : ""))))));
+}
+
+function userOf(row) {
+  return row.unchecked_login === null ? row.user : `${row.user}, logged in as “${row.unchecked_login}”, which was not checked`;
 }
 
 export async function connectionsView({main, signal}) {
@@ -76,7 +80,7 @@ export async function connectionsView({main, signal}) {
     });
     replace(detail,
       h("div", {class: "title"}, h("h2", {}, "Connection"), h("div", {class: "actions"}, end, h("button", {type: "button", class: "quiet", on: {click: shut}}, "Close"))),
-      facts([["Name", row.name], ["User", row.user], ["Client id", row.client_id], ["From", row.address || "this process"], ["Speaks", row.protocol], ["Since", format.time(row.since_ms)], ["Messages come", row.is_started ? "yes" : "no: it is not started"]]),
+      facts([["Name", row.name], ["User", userOf(row)], ["Client id", row.client_id], ["From", row.address || "this process"], ["Speaks", row.protocol], ["Since", format.time(row.since_ms)], ["Messages come", row.is_started ? "yes" : "no: it is not started"]]),
       h("h3", {}, `Sessions (${sessions.total})`),
       sessions.total === 0 ? h("p", {class: "empty"}, "It has none.") : h("ul", {class: "sessions"}, sessions.items.map((each) => sessionBox(each, consumers.items))));
     detail.hidden = false;
