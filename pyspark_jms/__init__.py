@@ -35,7 +35,11 @@ class DefaultSource(DataSource):
 
     def schema(self) -> str:
         from pyjms.spark.columns import SCHEMA
+        from pyjms.spark.options import parse_options
 
+        parse_options(
+            self._plain_options()
+        )  # Spark asks for the schema at `load()`, and for a reader only when rows are wanted
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.envelope import ConnectionId
-from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError, ResourceError
+from pyjms.spi.errors import ClosedError, ConnectionLostError, ProgramEndsError, ProviderError, ResourceError
 from pyjms_provider.core.keeping import Keeper
 from pyjms_provider.core.paging import PagingMessageStore
 from pyjms_provider.core.restoring import restore_host
@@ -322,14 +322,15 @@ class EmbeddedBroker:
         """Whether it serves nobody any more, or is just letting go of all."""
         return self._stopped
 
-    def stop(self) -> None:
+    def stop(self, *, program_ends: bool = False) -> None:
         """End all connections, which are told once, and let go of the store. May be repeated.
 
-        The next connection to its name starts another one, as after `stop_broker`.
+        The next connection to its name starts another one, as after `stop_broker`. program_ends: that is why, and no loss to tell of.
         """
         kept = "its messages are gone" if self._journal is None else "what was sent PERSISTENT is in its store"
         with _ending(self.name, self):
-            self._stop(ConnectionLostError(f"broker {self.name} was stopped, and {kept}"))
+            kind = ProgramEndsError if program_ends else ConnectionLostError
+            self._stop(kind(f"broker {self.name} was stopped, and {kept}"))
 
     def _stop(self, error: ConnectionLostError) -> None:
         is_first = is_certain = False
@@ -544,10 +545,10 @@ def running_broker(name: str) -> EmbeddedBroker | None:
         return None if found is None or found.stopper is not None else found.broker
 
 
-def stop_broker(name: str) -> None:
+def stop_broker(name: str, *, program_ends: bool = False) -> None:
     """Stop the broker `name`; the next connection starts a new one, when this one has let go of its store.
 
-    Does nothing if it does not run, or is being stopped.
+    Does nothing if it does not run, or is being stopped. program_ends: see `EmbeddedBroker.stop`.
     """
     with _ending(name) as found:
         if found is None:
@@ -555,7 +556,7 @@ def stop_broker(name: str) -> None:
         found.cancelled.set()
         broker = found.await_start()
         if isinstance(broker, EmbeddedBroker):
-            broker.stop()
+            broker.stop(program_ends=program_ends)
 
 
 @atexit.register
@@ -564,7 +565,7 @@ def stop_all_brokers() -> None:
     with _lock:
         names = list(_running)
     for name in names:
-        stop_broker(name)
+        stop_broker(name, program_ends=True)
 
 
 def _after_fork_in_child() -> None:

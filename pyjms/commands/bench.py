@@ -13,12 +13,13 @@ from pyjms.commands.connecting import Login, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
 from pyjms.commands.reporting import errors_told, progress, tables
 from pyjms.spi.terminal import escaped, listing, put_json
+from pyjms.spi.words import rounded
 
 __all__ = ["EXAMPLES", "bench"]
 
 EXAMPLES: Final = (
     "pyjms bench stomp://127.0.0.1:61613",
-    "pyjms bench stomp://127.0.0.1:61613 --messages 10000 --size 4096 --batch 100 --json",
+    "pyjms bench stomp://127.0.0.1:61613 --count 10000 --size 4096 --batch 100 --json",
 )
 
 _PATIENCE_MS: Final = 30_000
@@ -27,7 +28,7 @@ _PERCENTILES: Final = (50, 90, 99)
 
 def bench(
     url: BrokerUrl,
-    messages: Annotated[int, typer.Option(help="How many messages to send, and to receive.", min=1)] = 1_000,
+    count: Annotated[int, typer.Option(help="How many messages to send, and to receive.", min=1)] = 1_000,
     requests: Annotated[int, typer.Option(help="How many requests to have answered.", min=1)] = 200,
     size: Annotated[int, typer.Option(help="Bytes of each body.", min=0, max=1 << 26)] = 1024,
     batch: Annotated[int, typer.Option(help="Messages of a transaction; 0: none.", min=0)] = 0,
@@ -55,7 +56,7 @@ def bench(
         mode = DeliveryMode.NON_PERSISTENT if non_persistent else DeliveryMode.PERSISTENT
         connection.start()
         run = _Run(connection, name, mode, size, batch)
-        results = [run.send(messages), run.receive(messages), run.request(requests)]
+        results = [run.send(count), run.receive(count), run.request(requests)]
     data = {
         "provider": provider,
         "delivery_mode": mode.name,
@@ -167,6 +168,6 @@ def _show(data: dict[str, Any]) -> None:
     tables().print(f"{escaped(data['provider'])}: {data['size_bytes']:,} bytes, {data['delivery_mode']}{batch}")
     table = listing("", "number", "per second", "p50 ms", "p90 ms", "p99 ms", "max ms")
     for each in data["results"]:
-        latencies = [f"{value:,.3f}" for value in each["latency_ms"].values()]
-        table.add_row(each["what"], f"{each['count']:,}", f"{each['per_second'] or 0:,.0f}", *latencies)
+        latencies = [rounded(value) for value in each["latency_ms"].values()]
+        table.add_row(each["what"], f"{each['count']:,}", rounded(each["per_second"] or 0), *latencies)
     tables().print(table)

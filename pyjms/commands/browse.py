@@ -10,7 +10,7 @@ from rich.table import Table
 
 from pyjms import Connection, Message, Session
 from pyjms.commands.connecting import Login, queue
-from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
+from pyjms.commands.options import AsJson, AtMost, BrokerUrl, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import errors_told, tables
 from pyjms.commands.showing import add_message, message_table, message_to_json, show_message
 from pyjms.spi.terminal import note, put_json
@@ -29,7 +29,7 @@ def browse(
     url: BrokerUrl,
     name: QueueName,
     selector: Selector = None,
-    limit: Annotated[int, typer.Option(help="Show so many at most; 0: all.", min=0)] = 100,
+    limit: AtMost = 100,
     full: Annotated[bool, typer.Option("--full", help="Show all of each message.")] = False,
     user: UserName = None,
     password_file: PasswordFile = None,

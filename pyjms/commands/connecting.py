@@ -10,7 +10,7 @@ from pyjms.commands.reporting import CommandError
 from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import note
 
-__all__ = ["Login", "check_queue", "destination", "queue"]
+__all__ = ["Login", "check_queue", "destination", "queue", "queue_name"]
 
 _QUEUE, _TOPIC = "queue:", "topic:"
 _SILENT = logging.NullHandler()
@@ -72,8 +72,13 @@ def destination(session: Session, text: str) -> Destination:
 
 def queue(session: Session, text: str) -> Queue:
     """Return the queue that ``queue:NAME`` or a bare name stands for. Raises `CommandError`."""
+    return session.create_queue(queue_name(text))
+
+
+def queue_name(text: str) -> str:
+    """Return the name that ``queue:NAME`` or a bare name of a queue stands for. Raises `CommandError`."""
     check_queue(text)
-    return session.create_queue(text.removeprefix(_QUEUE))
+    return text.removeprefix(_QUEUE)
 
 
 def check_queue(text: str) -> None:

@@ -13,7 +13,7 @@ from pyjms.commands import epilog_of
 from pyjms.commands.browse import show_queue
 from pyjms.commands.connecting import Login, check_queue, queue
 from pyjms.commands.moving import Moving, send_on
-from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, Selector, UserName
+from pyjms.commands.options import AsJson, AtMost, BrokerUrl, PasswordFile, Selector, UserName
 from pyjms.commands.reporting import errors_told, progress, tables
 from pyjms.commands.showing import message_to_json, one_line, text_of, time_text
 from pyjms.commands.taking import can_browse, take
@@ -30,7 +30,7 @@ _LIST: Final = (
 )
 _REPLAY: Final = (
     "pyjms dead-letters replay 'vm://shop?store=sqlite:///shop.db'",
-    f"pyjms dead-letters replay {_BROKER} payments.failed --most 10",
+    f"pyjms dead-letters replay {_BROKER} payments.failed --limit 10",
     f"pyjms dead-letters replay {_BROKER} --selector \"JMS_pyjms_deadDestination = 'queue://orders'\" --dry-run",
 )
 
@@ -112,7 +112,7 @@ def _list(
     url: BrokerUrl,
     name: _Dead = "DLQ",
     selector: Selector = None,
-    limit: Annotated[int, typer.Option(help="Show so many at most; 0: all.", min=0)] = 100,
+    limit: AtMost = 100,
     user: UserName = None,
     password_file: PasswordFile = None,
     as_json: AsJson = False,
@@ -154,9 +154,7 @@ def _replay(
     url: BrokerUrl,
     name: _Dead = "DLQ",
     selector: Selector = None,
-    most: Annotated[
-        int | None, typer.Option(help="Send back so many at most.", min=1, metavar="NUMBER", show_default=False)
-    ] = None,
+    limit: AtMost = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would become of them.")] = False,
     user: UserName = None,
     password_file: PasswordFile = None,
@@ -174,6 +172,7 @@ def _replay(
             session = connection.create_session(True, Session.SESSION_TRANSACTED)
             connection.start()
             source = queue(session, name)
+            most = limit or None
             there, left = (
                 _look(session, source, selector, most) if dry_run or can_browse(connection) else (None, Counter())
             )

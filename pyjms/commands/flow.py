@@ -13,7 +13,7 @@ import typer
 
 from pyjms import ConnectionFactory, JMSException, Session
 from pyjms.commands import epilog_of
-from pyjms.commands.connecting import Login
+from pyjms.commands.connecting import Login, queue_name
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
 from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.commands.signals import told_of_signals
@@ -119,7 +119,7 @@ def _run(
             note(f"deployed {flow.name}, version {flow.version}", style="green")
         password = None if user is None else read_password(user, password_file)
         factory = ConnectionFactory(url, user_name=user, password=password)
-        engine = FlowEngine(factory, opened, events=events, on_trouble=_tell_trouble)
+        engine = FlowEngine(factory, opened, events=queue_name(events), on_trouble=_tell_trouble)
         with told_of_signals(engine.stop):
             served = engine.run(until_idle=until_idle)
         note(f"served {counted(served, 'event')}")
@@ -166,7 +166,7 @@ def _list(
         str | None, typer.Option(help="Of this definition alone.", metavar="FLOW", show_default=False)
     ] = None,
     status: Annotated[Status | None, typer.Option(help="Of this status alone.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=100_000)] = 100,
+    limit: Annotated[int, typer.Option(help="So many at most.", min=1, max=100_000)] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List instances, those that changed last first."""
@@ -244,7 +244,7 @@ def _tell_trouble(error: JMSException) -> None:
 @contextmanager
 def _client(url: str, events: str, user: str | None, password_file: Path | None) -> Iterator[FlowClient]:
     with Login(user, password_file).connect(url) as connection:
-        yield FlowClient(connection.create_session(False, Session.AUTO_ACKNOWLEDGE), events=events)
+        yield FlowClient(connection.create_session(False, Session.AUTO_ACKNOWLEDGE), events=queue_name(events))
 
 
 def _show_steps(flow: Flow) -> None:

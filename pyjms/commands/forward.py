@@ -6,14 +6,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pyjms.commands.connecting import check_queue
-from pyjms.commands.durations import span_ms
+from pyjms.commands.connecting import queue_name
 from pyjms.commands.options import AsJson, BrokerUrl, Every, Idle, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told
 from pyjms.commands.running_routes import run_route
 from pyjms.forwarding.settings import Guarantee
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.passwords import read_password
+from pyjms.spi.spans import span_ms
 
 __all__ = ["EXAMPLES", "forward"]
 
@@ -76,8 +76,7 @@ def forward(
     1 it broke off, 2 it cannot be done as asked.
     """
     with errors_told("forward"):
-        check_queue(source)
-        queue = source.removeprefix("queue:")
+        queue = queue_name(source)
         settings: dict[str, Any] = {
             "url": url,
             "source": queue,
@@ -86,7 +85,7 @@ def forward(
             "batch": batch,
             "linger_ms": linger,
             "hops_max": hops,
-            "undeliverable": undeliverable,
+            "undeliverable": queue_name(undeliverable) if undeliverable else undeliverable,
             "require": (Guarantee.ONCE_ONLY if once_only else Guarantee.AT_LEAST_ONCE).value,
             "user": user,
             "password": None if user is None else read_password(user, password_file),

@@ -9,7 +9,7 @@ import typer
 from pyjms import Connection, Session
 from pyjms.commands.connecting import Login, check_queue, destination, queue
 from pyjms.commands.moving import Moving, send_on
-from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
+from pyjms.commands.options import AsJson, AtMost, BrokerUrl, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told, progress, tables
 from pyjms.commands.taking import can_browse, count_messages, take, tells_left
 from pyjms.spi.terminal import FAILED, escaped, put_json
@@ -19,7 +19,7 @@ __all__ = ["EXAMPLES", "move"]
 
 EXAMPLES: Final = (
     "pyjms move stomp://127.0.0.1:61613 orders.failed orders",
-    "pyjms move stomp://127.0.0.1:61613 orders archive --selector \"colour = 'red'\" --most 100",
+    "pyjms move stomp://127.0.0.1:61613 orders archive --selector \"colour = 'red'\" --limit 100",
     "pyjms move stomp://old:61613 orders orders --to-url stomp://new:61613",
 )
 
@@ -32,9 +32,7 @@ def move(
         typer.Argument(help="Where to: queue:NAME, topic:NAME, or the name of a queue.", metavar="TO"),
     ],
     selector: Selector = None,
-    most: Annotated[
-        int | None, typer.Option(help="Move so many at most.", min=1, metavar="NUMBER", show_default=False)
-    ] = None,
+    limit: AtMost = 0,
     to_url: Annotated[
         str | None, typer.Option(help="The broker of the other queue.", metavar="URL", show_default=False)
     ] = None,
@@ -55,10 +53,10 @@ def move(
         login = Login(user, password_file)
         with login.connect(url) as connection:
             if to_url is None:
-                moved, is_all = _move(connection, source, connection, target, selector, most)
+                moved, is_all = _move(connection, source, connection, target, selector, limit or None)
             else:
                 with login.connect(to_url) as other:
-                    moved, is_all = _move(connection, source, other, target, selector, most)
+                    moved, is_all = _move(connection, source, other, target, selector, limit or None)
         if as_json:
             put_json({"from": source.removeprefix("queue:"), "to": target, "moved": moved})
         else:

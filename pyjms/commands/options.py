@@ -7,9 +7,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from pyjms.commands.durations import span_ms
+from pyjms.spi.spans import span_ms
 
-__all__ = ["AsJson", "BrokerUrl", "Every", "Idle", "PasswordFile", "QueueName", "Selector", "UserName"]
+__all__ = ["AsJson", "AtMost", "BrokerUrl", "Every", "Idle", "PasswordFile", "QueueName", "Selector", "UserName"]
 
 BrokerUrl: TypeAlias = Annotated[
     str,
@@ -39,6 +39,9 @@ Selector: TypeAlias = Annotated[
         metavar="TEXT",
         show_default=False,
     ),
+]
+AtMost: TypeAlias = Annotated[
+    int, typer.Option("--limit", help="So many messages at most; 0: all.", min=0, metavar="NUMBER")
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Idle: TypeAlias = Annotated[

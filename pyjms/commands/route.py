@@ -10,6 +10,7 @@ import typer
 
 from pyjms.commands import epilog_of
 from pyjms.commands.bodies import BodyType, read_bodies
+from pyjms.commands.connecting import queue_name
 from pyjms.commands.options import AsJson, Every, Idle, PasswordFile, UserName
 from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.commands.running_routes import run_route
@@ -34,13 +35,31 @@ __all__ = ["commands"]
 _RulesFile = Annotated[
     Path, typer.Argument(help="The rules, as TOML or, with the suffix .json, as JSON.", metavar="FILE")
 ]
+
+
+def _body_type(text: str | BodyType) -> BodyType:
+    """Return what a body is. Raises `typer.BadParameter`."""
+    try:
+        return BodyType(text)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{text!r} is neither text nor bytes, which rules look into; the JMSType of the message is --jms-type"
+        ) from error
+
+
+_Kind = Annotated[
+    BodyType,
+    typer.Option("--type", help="What the body is: text or bytes.", metavar="[text|bytes]", parser=_body_type),
+]
+_KindBefore = Annotated[BodyType | None, typer.Option("--body", hidden=True)]
+"""The name of ``--type`` in pyjms 0.1."""
 _CHECK: Final = ("pyjms route check rules.toml",)
 _RUN: Final = (
     "pyjms route run rules.toml --url stomp://127.0.0.1:61613 --source orders",
     "pyjms route run rules.toml --idle 5s --json",
 )
 _EXPLAIN: Final = (
-    "pyjms route explain rules.toml --type order --property country=DE --property size:int=3",
+    "pyjms route explain rules.toml --jms-type order --property country=DE --property size:int=3",
     'pyjms route explain rules.toml \'{"customer": {"country": "DE"}}\' --sender shop-7',
     "pyjms route explain rules.toml --file order.xml",
 )
@@ -102,7 +121,7 @@ def _settings(file: Path, data: Any, url: str | None, source: str | None) -> dic
     settings = {name: value for name, value in given.items() if name not in {"name", "password_file"}}
     settings |= {"rules_file": str(file)}
     settings |= {} if url is None else {"url": url}
-    settings |= {} if source is None else {"source": source}
+    settings |= {} if source is None else {"source": queue_name(source)}
     if "url" not in settings or "source" not in settings:
         raise CommandError(f"{file} does not say from where: give --url and --source, or url and source below [route]")
     return settings
@@ -159,7 +178,7 @@ def _explain(
     body_file: Annotated[
         Path | None, typer.Option("--file", help="Read the body from this file.", metavar="PATH", show_default=False)
     ] = None,
-    jms_type: Annotated[str | None, typer.Option("--type", help="JMSType.", metavar="TYPE", show_default=False)] = None,
+    jms_type: Annotated[str | None, typer.Option(help="JMSType.", metavar="TYPE", show_default=False)] = None,
     sender: Annotated[str | None, typer.Option(help="Who sends it.", metavar="WHO", show_default=False)] = None,
     properties: Annotated[
         list[str] | None,
@@ -170,7 +189,8 @@ def _explain(
             show_default=False,
         ),
     ] = None,
-    kind: Annotated[BodyType, typer.Option("--body", help="What the body is: text or bytes.")] = BodyType.TEXT,
+    kind: _Kind = BodyType.TEXT,
+    kind_before: _KindBefore = None,
     as_json: AsJson = False,
 ) -> None:
     """Say where a message would go, and which conditions decided. Nothing is sent.
@@ -182,7 +202,7 @@ def _explain(
             rules = read_rules(*load_document(file))
         except RulesError as error:
             raise _cannot_be_read(file, error) from error
-        envelope = _envelope(rules, body, body_file, jms_type, sender, properties or [], kind)
+        envelope = _envelope(rules, body, body_file, jms_type, sender, properties or [], kind_before or kind)
         choices = CompiledRules(rules).decide(envelope)
         explained = explain(rules, envelope)
         targets = [choice.target for choice in choices]
@@ -208,7 +228,7 @@ def _envelope(
     kind: BodyType,
 ) -> Envelope:
     if kind not in {BodyType.TEXT, BodyType.BYTES}:
-        raise CommandError("rules look into texts and bytes; give --body text or --body bytes")
+        raise CommandError("rules look into texts and bytes; give --type text or --type bytes")
     message = JmsTextMessage()
     message.jms_type = jms_type
     set_properties(message, properties)
@@ -223,7 +243,7 @@ def _envelope(
     try:
         return replace(made, body_kind=BodyKind.TEXT, body=found.decode())
     except UnicodeDecodeError as error:
-        raise CommandError(f"the body is no UTF-8 text ({error}); explain it with --body bytes") from error
+        raise CommandError(f"the body is no UTF-8 text ({error}); explain it with --type bytes") from error
 
 
 def _show(each: RuleExplained) -> None:

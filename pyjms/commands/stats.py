@@ -8,14 +8,17 @@ import typer
 from rich.table import Table
 
 from pyjms import Connection, Session
-from pyjms.commands.connecting import Login, check_queue, queue
+from pyjms.commands.connecting import Login, check_queue, queue, queue_name
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.commands.taking import can_browse
 from pyjms.runtime.connection import JmsConnection
+from pyjms.runtime.session import JmsSession
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import SystemClock
-from pyjms.spi.terminal import escaped, listing, put_json
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.terminal import FAILED, complain, escaped, listing, put_json
+from pyjms.spi.words import span_text
 
 __all__ = ["EXAMPLES", "stats"]
 
@@ -38,7 +41,7 @@ def stats(
     """Tell what a broker is and can do, and how many messages its queues hold.
 
     Messages are counted by looking at each, which takes a while in a long queue; `pyjms manage` asks a pyjms broker
-    itself. Exit code: 0 done, 1 it broke off, 2 it cannot be done as asked, 130 Ctrl-C.
+    itself. Exit code: 0 done, 1 a queue is not there, or it broke off, 2 it cannot be done as asked, 130 Ctrl-C.
     """
     with errors_told("stats"):
         for name in names or ():
@@ -49,10 +52,15 @@ def stats(
             session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
             connection.start()
             data = _broker(connection) | {"queues": [_queue(session, name, selector) for name in names or ()]}
+    missing = [each["queue"] for each in data["queues"] if each["depth"] is None]
     if as_json:
         put_json(data)
     else:
         _show(data)
+    for name in missing:
+        complain("pyjms stats", f"there is no queue {name}; it is made when somebody sends to it or reads from it")
+    if missing:
+        raise typer.Exit(FAILED)
 
 
 def _broker(connection: Connection) -> dict[str, Any]:
@@ -72,7 +80,13 @@ def _word(capability: Capability) -> str:
     return (capability.name or "").lower()
 
 
+def _address(name: str) -> Address:
+    return Address(AddressKind.QUEUE, queue_name(name))
+
+
 def _queue(session: Session, name: str, selector: str | None) -> dict[str, Any]:
+    if isinstance(session, JmsSession) and session.provider_session.has_destination(_address(name)) is False:
+        return {"queue": queue_name(name), "depth": None, "redelivered": None, "oldest_ms": None}
     depth, oldest_ms, redelivered = 0, None, 0
     with session.create_browser(queue(session, name), selector) as browser:
         for message in browser:
@@ -82,7 +96,7 @@ def _queue(session: Session, name: str, selector: str | None) -> dict[str, Any]:
             if sent_ms and (oldest_ms is None or sent_ms < oldest_ms):
                 oldest_ms = sent_ms
     age_ms = None if oldest_ms is None else max(0, int(SystemClock().time_ms()) - oldest_ms)
-    return {"queue": name.removeprefix("queue:"), "depth": depth, "redelivered": redelivered, "oldest_ms": age_ms}
+    return {"queue": queue_name(name), "depth": depth, "redelivered": redelivered, "oldest_ms": age_ms}
 
 
 def _show(data: dict[str, Any]) -> None:
@@ -93,10 +107,12 @@ def _show(data: dict[str, Any]) -> None:
     table.add_row("[cyan]lacks[/]", ", ".join(data["lacks"]) or "nothing")
     table.add_row("[cyan]JMSX properties[/]", escaped(", ".join(data["jmsx_property_names"])))
     tables().print(table)
-    if data["queues"]:
-        queues = listing("queue", "messages", "redelivered", "oldest, s")
+    if any(each["depth"] is not None for each in data["queues"]):
+        queues = listing("queue", "messages", "redelivered", "oldest")
         for each in data["queues"]:
-            age = "" if each["oldest_ms"] is None else f"{each['oldest_ms'] / 1000:,.1f}"
+            if each["depth"] is None:
+                continue
+            age = "" if each["oldest_ms"] is None else span_text(each["oldest_ms"])
             queues.add_row(escaped(each["queue"]), f"{each['depth']:,}", f"{each['redelivered']:,}", age)
         tables().print()
         tables().print(queues)

@@ -55,7 +55,9 @@ def story(
         list[str] | None,
         typer.Option(help="Ask only this one; may be given several times.", metavar="NODE/HOST", show_default=False),
     ] = None,
-    most: Annotated[int, typer.Option(help="So many messages of a virtual host at most.", min=1, max=100)] = 20,
+    limit: Annotated[
+        int, typer.Option(help="So many messages of a virtual host at most.", min=1, max=100, metavar="NUMBER")
+    ] = 20,
     history: Annotated[
         list[Path] | None,
         typer.Option(help="Ask no broker, but the recordings in this directory.", metavar="DIR", show_default=False),
@@ -84,7 +86,7 @@ def story(
             login = None if user is None else (user, read_password(user, password_file))
             asked = BrokerStories(url=url, user=login, token=os.environ.get(_TOKEN), ca_file=ca_file)
             try:
-                found = asked.find({**wanted, "most": str(most)}, virtual_host or ())
+                found = asked.find({**wanted, "most": str(limit)}, virtual_host or ())
             except NoAnswerError as error:
                 note(f"pyjms story: {error}", style="red")
                 raise typer.Exit(FAILED) from error
@@ -131,7 +133,7 @@ def _note_gaps(found: dict[str, Any]) -> None:
         if told["missing"]:
             note(f"{host} could not write down about {counted(told['missing'], 'step')}", style="yellow")
         if told["is_cut"]:
-            note(f"{host} knows more such messages; see --most", style="yellow")
+            note(f"{host} knows more such messages; see --limit", style="yellow")
 
 
 def _time(at_ms: int) -> str:

@@ -24,8 +24,9 @@ from pyjms.history.reading import read
 from pyjms.history.rules import RULES, Verdict
 from pyjms.history.story import describe, story
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import CANNOT_BE_USED, complain, escaped, listing
-from pyjms.spi.words import counted
+from pyjms.spi.words import counted, rounded
 
 __all__ = [
     "EXIT_CODES",
@@ -51,7 +52,10 @@ Without: TypeAlias = Annotated[
     list[str] | None, typer.Option(help="Leave out a rule; may be given several times.", metavar="RULE")
 ]
 ExpiryAllowance: TypeAlias = Annotated[
-    int, typer.Option(help="So many milliseconds may a message come after it expired.", min=0)
+    int,
+    typer.Option(
+        help="So long may a message come after it expired.", metavar="SPAN", parser=span_ms, show_default="1s"
+    ),
 ]
 OnlyJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 
@@ -158,7 +162,7 @@ def _time(event: Event) -> str:
 
 
 def _duration(event: Event) -> str:
-    return "" if event.t1 is None else f"{(event.t1 - event.t0) / 1e6:.3f}"
+    return "" if event.t1 is None else rounded((event.t1 - event.t0) / 1e6)
 
 
 def _failure(text: str) -> typer.Exit:

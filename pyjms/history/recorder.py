@@ -377,6 +377,9 @@ class _Session(ProviderSession):
         else:
             act()
 
+    def has_destination(self, address: Address) -> bool | None:
+        return self._inner.has_destination(address)
+
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
         began_ns = self._now()
         return self._walk(self._inner.browse(address, selector), self._scope_of(str(address)), selector, began_ns)

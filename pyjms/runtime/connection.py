@@ -30,7 +30,7 @@ from pyjms.runtime.waiting import Turn
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
-from pyjms.spi.errors import CapabilityError, ConnectionLostError, ProviderError
+from pyjms.spi.errors import CapabilityError, ConnectionLostError, ProgramEndsError, ProviderError
 from pyjms.spi.provider import ConnectRequest, Provider, ProviderSession
 
 __all__ = ["JmsConnection"]
@@ -336,6 +336,8 @@ class JmsConnection(Connection):
                 sessions = list(self._sessions)
             for session in sessions:
                 session.wake_all()
+            if isinstance(error, ProgramEndsError):
+                return
         self._events.call(lambda: self._report(error))
 
     def check_not_lost(self) -> None:

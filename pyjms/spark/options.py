@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 
 from pyjms.spark.errors import OptionError
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import MissingProviderError, UrlError
+from pyjms.spi.errors import InvalidSelectorError, MissingProviderError, UrlError
 from pyjms.spi.registry import find_provider
+from pyjms.spi.selector import selector_or_none
 from pyjms.spi.url import ProviderUrl
+from pyjms.spi.words import on_one_line
 
 __all__ = ["AckOn", "Duplicates", "JmsOptions", "Mode", "Repeated", "address_text", "parse_address", "parse_options"]
 
@@ -104,11 +106,16 @@ class JmsOptions:
 
 
 def parse_address(text: str, option: str = "destination") -> Address:
-    """Return what ``queue:NAME``, ``topic:NAME``, ``temp-queue:NAME`` or ``temp-topic:NAME`` names. Raises `OptionError`."""
-    kind, colon, name = text.partition(":")
+    """Return what ``queue:NAME``, ``topic:NAME``, ``temp-queue:NAME`` or ``temp-topic:NAME`` names; a bare name is that of a queue.
+
+    Raises `OptionError`.
+    """
+    kind, colon, name = text.partition(":") if ":" in text else ("queue", ":", text)
     found = _ADDRESSES.get(kind)
     if found is None or not colon or not name:
-        raise OptionError(f"{option}={text!r} names no destination: write queue:NAME or topic:NAME")
+        raise OptionError(
+            f"{option}={text!r} names no destination: write queue:NAME, topic:NAME, or the name of a queue"
+        )
     if "\0" in name:
         raise OptionError(f"{option}={text!r}: no name of a destination has NUL in it, which no wire carries")
     return Address(found[0], name, found[1])
@@ -243,6 +250,14 @@ def _destination(option: str, value: str) -> Address:
     return parse_address(value, option)
 
 
+def _selector(option: str, value: str) -> str:
+    try:
+        selector_or_none(_text(option, value))
+    except InvalidSelectorError as error:
+        raise OptionError(f"option {option}: {on_one_line(error.reason)}") from None
+    return value
+
+
 def _url(option: str, value: str) -> str:
     try:
         url = ProviderUrl.parse(value)
@@ -281,7 +296,7 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
     "readerGroup": ("reader_group", _name),
     "clientId": ("client_id", _text),
     "subscription": ("subscription", _text),
-    "selector": ("selector", _text),
+    "selector": ("selector", _selector),
     "mode": ("mode", _choice(Mode)),
     "ackOn": ("ack_on", _choice(AckOn)),
     "maxMessagesPerBatch": ("max_messages", _count),

@@ -20,7 +20,10 @@ LOCAL = "local[*,4]"
 so that a worker that dies, or a broker that starts again while rows are written, ends the query."""
 
 _SPARKS_OWN = "local[*]"
-_NAMES_OF_PYTHON = ("PYSPARK_PYTHON", "PYJMS_SPARK_PYTHON")
+_NAMES_OF_PYTHON = ("PYSPARK_PYTHON", "PYJMS_SPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+
+_QUIET = Path(__file__).with_name("quiet.properties")
+_JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 
 QUICK_PYTHON = Path(__file__).with_name("python.sh")
 """What workers on this machine are started by; it says why."""
@@ -49,10 +52,12 @@ def make_session(
     master: where to run: ``local[2,4]``, ``spark://host:7077`` ...; None: what the environment says (spark-submit, ``spark-defaults.conf``); where it
     says nothing, or Spark's own ``local[*]``, `LOCAL`. On one machine Spark listens on the loopback interface alone, and data are cut into as many
     parts as there are processors.
-    settings: Spark's own, which come before ours.
+    settings: Spark's own, which come before ours. log_level: of Spark's log; with OFF it says nothing from its start on.
     Raises `MissingProviderError` without PySpark, `MissingJavaError` without Java.
     """
     builder = spark_sql().SparkSession.builder.appName(name)
+    if log_level == "OFF":
+        _have_jvm_quiet(os.environ)
     where = _master_of_environment({**_SETTINGS, **(settings or {})}) if master is None else master
     chosen = dict(_SETTINGS)
     if where.startswith("local"):
@@ -91,6 +96,17 @@ def _name_the_python(environment: MutableMapping[str, str]) -> None:
     environment["PYSPARK_PYTHON"] = sys.executable
     if os.name == "posix" and "SPARK_HOME" not in environment and os.access(QUICK_PYTHON, os.X_OK):
         environment.update(PYSPARK_PYTHON=str(QUICK_PYTHON), PYJMS_SPARK_PYTHON=sys.executable)
+    if (
+        environment.get("PYSPARK_DRIVER_PYTHON") == sys.executable
+    ):  # by `pyspark_jms.driver_python`; it comes before the other
+        environment["PYSPARK_DRIVER_PYTHON"] = environment["PYSPARK_PYTHON"]
+
+
+def _have_jvm_quiet(environment: MutableMapping[str, str]) -> None:
+    """Have a JVM that is started log nothing, which it would do before its session can be told."""
+    before = environment.get(_JAVA_OPTIONS, "")
+    if "-Dlog4j" not in before:
+        environment[_JAVA_OPTIONS] = f"{before} -Dlog4j2.configurationFile={_QUIET.as_uri()}".strip()
 
 
 def _processors(master: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -13,6 +13,17 @@ __all__ = ["PlainlyTold"]
 
 _LONGEST = 1_000
 """So many characters of a sentence are shown: all."""
+_OTHER_SPELLINGS: Final = {
+    "--most": "--limit",  # of pyjms 0.1
+    "--listed": "--limit",  # of pyjms 0.1
+    "--messages": "--count",  # of pyjms 0.1
+    "--max": "--limit",
+}
+"""Names of options that are taken for another one where a command has that, and not its own of this name; help does not show them."""
+_ALIKE: Final = {"--count": "--limit", "--limit": "--count"}
+"""The same, for the two ways to say how many messages: so many, and so many at most."""
+_RENAMED: Final = {"--limit": ("--timeout", "a time limit is --timeout, with a unit, such as --timeout 30s")}
+"""Options of pyjms 0.1 whose values mean something else today, by what a command has instead, and what to write."""
 
 
 class PlainlyTold(TyperGroup):
@@ -31,6 +42,14 @@ class PlainlyTold(TyperGroup):
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is asked for, with its arguments; other spellings of its options become those that it has.
+
+        Raises `typer.BadParameter` for an option that has another name and another meaning today.
+        """
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, rest if command is None else _own_spellings(command, rest)
+
     def invoke(self, ctx: Any) -> Any:
         """Do the command that is asked for. Raises `typer.BadParameter`, and whatever the command raises."""
         try:
@@ -38,3 +57,34 @@ class PlainlyTold(TyperGroup):
         except typer.BadParameter as error:
             error.message = plain_words(error.message)
             raise
+
+
+def _own_spellings(command: Any, arguments: list[str]) -> list[str]:
+    """Return the arguments of a command with the names that its options have. Raises `typer.BadParameter`."""
+    options = {name: each for each in command.params for name in each.opts if name.startswith("--")}
+    written: list[str] = []
+    is_value = False
+    for place, argument in enumerate(arguments):
+        if is_value or not argument.startswith("--"):
+            written.append(argument)
+            is_value = False
+            continue
+        if argument == "--":
+            return [*written, *arguments[place:]]
+        name, equals, value = argument.partition("=")
+        name = _own_spelling(name, options)
+        written.append(f"{name}{equals}{value}")
+        is_value = not equals and name in options and not getattr(options[name], "is_flag", False)
+    return written
+
+
+def _own_spelling(name: str, options: dict[str, Any]) -> str:
+    if name in options:
+        return name
+    for other in (_OTHER_SPELLINGS.get(name), _ALIKE.get(name)):
+        if other in options:
+            return str(other)
+    today, advice = _RENAMED.get(name, (None, ""))
+    if today in options:
+        raise typer.BadParameter(f"{name} is not what it was called before: {advice}")
+    return name

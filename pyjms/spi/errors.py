@@ -163,6 +163,10 @@ class ConnectionLostError(ProviderError):
     code = "PYJMS-LOST"
 
 
+class ProgramEndsError(ConnectionLostError):
+    """The broker in this process is gone, as the program ends: what waits is woken, and the exception listener hears nothing of it."""
+
+
 class RolledBackError(ProviderError):
     """The unit of work was rolled back instead of committed (JMS 1.1 §7.3)."""
 

@@ -340,6 +340,10 @@ class ProviderSession(ABC):
         """Settle a delivery that the client cannot process: kept aside, with `reason` (`Capability.DEAD_LETTERS`)."""
         raise _lacks(Capability.DEAD_LETTERS, "dead letters")
 
+    def has_destination(self, address: Address) -> bool | None:
+        """Say whether there is such a destination, and make none; None: the provider does not tell. Raises as `browse`."""
+        return None
+
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
         """Look at the messages of a queue in order, leaving them there (`Capability.BROWSING`).
 

@@ -21,6 +21,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from pyjms.spi.words import on_one_line
+
 __all__ = [
     "CANNOT_BE_USED",
     "FAILED",
@@ -48,20 +50,12 @@ INTERRUPTED: Final = 130
 _WIDEST: Final = 10_000
 """Columns of what is no terminal: a row stays on one line."""
 _OF_WRITING: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-_CARET: Final = re.compile(r"\n  (.*)\n  ( *)\^\s*$")
-"""How `InvalidSelectorError` ends: the selector, or a part of it, and a caret beneath the place."""
 _CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
 
 def printable(text: str) -> str:
     """Return a text as a terminal may show it: characters that could steer it are spelt out, save for the ends of lines and tabs."""
     return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
-
-
-def on_one_line(text: str) -> str:
-    """Return the text of an error on one line. The line with a caret that stands beneath a selector becomes a caret within it."""
-    marked = _CARET.sub(lambda found: f", at ^ in: {found[1][: len(found[2])]}^{found[1][len(found[2]) :]}", text)
-    return " ".join(marked.split())
 
 
 def escaped(text: str) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
-__all__ = ["counted", "plain_words", "said_by_system"]
+__all__ = ["counted", "on_one_line", "plain_words", "rounded", "said_by_system", "span_text"]
 
 _NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
 
+_CARET: Final = re.compile(r"\n  (.*)\n  ( *)\^\s*$")
+"""How `InvalidSelectorError` ends: the selector, or a part of it, and a caret beneath the place."""
 _PREFIXES: Final = ("Value error, ", "Assertion failed, ", "Input ")
 _WORDS: Final = (
     (", unable to parse string as an integer", ""),
@@ -27,6 +30,35 @@ _WORDS: Final = (
 def counted(number: int, noun: str, many: str | None = None) -> str:
     """Return so many of something: ``1 message``, ``2,000 messages``. `many`: the plural, if it is not `noun` with an s."""
     return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
+
+
+def on_one_line(text: str) -> str:
+    """Return the text of an error on one line. The line with a caret that stands beneath a selector becomes a caret within it."""
+    marked = _CARET.sub(lambda found: f", at ^ in: {found[1][: len(found[2])]}^{found[1][len(found[2]) :]}", text)
+    return " ".join(marked.split())
+
+
+def rounded(number: float) -> str:
+    """Return a measured number as people read it: three figures of it, or all before the point: ``0.168``, ``2.73``, ``1,340``."""
+    if not number or abs(number) >= 100:
+        return f"{number:,.0f}"
+    places = max(0, 2 - math.floor(math.log10(abs(number))))
+    shown = round(number, places)
+    return f"{shown:,.0f}" if abs(shown) >= 100 else f"{shown:,.{places}f}"
+
+
+def span_text(ms: float) -> str:
+    """Return a span of time in its two largest units: ``350 ms``, ``12.3 s``, ``5 min 12 s``, ``3 d 4 h``."""
+    if ms < 1000:
+        return f"{rounded(ms)} ms"
+    if ms < 60_000:
+        return f"{rounded(ms / 1000)} s"
+    seconds = round(ms / 1000)
+    for size, unit, smaller, name in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            rest = seconds % size // smaller
+            return f"{seconds // size:,} {unit}" + (f" {rest} {name}" if rest else "")
+    return f"{seconds} s"
 
 
 def said_by_system(error: BaseException) -> str:

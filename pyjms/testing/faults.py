@@ -299,6 +299,10 @@ class _Session(ProviderSession):
         self._connection.alive()
         self._inner.rollback()
 
+    def has_destination(self, address: Address) -> bool | None:
+        self._connection.alive()
+        return self._inner.has_destination(address)
+
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
         self._connection.alive()
         return self._inner.browse(address, selector)

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from pyjms.spi.arguments import PlainlyTold
+from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import INTERRUPTED, printable
 from pyjms_tck.catalogue import Catalogue, load_catalogue
 from pyjms_tck.report.diff import compare, left_out
@@ -60,9 +61,29 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+_LEAST_MS = 100
+
+
+def _time_limit_s(text: str) -> float:
+    """Return how long a test may take, in seconds. Raises `typer.BadParameter`."""
+    limit_ms = span_ms(text)
+    if limit_ms < _LEAST_MS:
+        raise typer.BadParameter(f"{text} is too short for any test; the least is {_LEAST_MS}ms")
+    return limit_ms / 1000
+
+
 Profile = Annotated[Path | None, typer.Option("--profile", metavar="FILE", help="The provider's profile.py.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="How many processes run tests.")]
-Limit = Annotated[float | None, typer.Option("--limit", min=0.1, help="How long a test may take, in seconds.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SPAN",
+        parser=_time_limit_s,
+        help="How long a test may take, such as 10s.",
+        show_default=False,
+    ),
+]
 GiveUp = Annotated[int, typer.Option("--give-up-after", min=1, help="End the run after so many tests that hang.")]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report as one HTML page.")]
@@ -84,7 +105,7 @@ def run(
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Print the requirements and run nothing.")] = False,
     workers: Workers = None,
-    limit: Limit = None,
+    timeout: Timeout = None,
     give_up_after: GiveUp = GIVE_UP_AFTER,
     json_file: Json = None,
     html_file: Html = None,
@@ -101,7 +122,7 @@ def run(
         select=wanted,
         target=SUITE_TARGET,
         workers=workers,
-        limit_s=limit,
+        limit_s=timeout,
         give_up_after=give_up_after,
     )
     _judge(judge_provider, task, json_file, html_file, junit_file)
@@ -121,7 +142,7 @@ def spi(
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Print the contract tests and run nothing.")] = False,
     workers: Workers = None,
-    limit: Limit = None,
+    timeout: Timeout = None,
     give_up_after: GiveUp = GIVE_UP_AFTER,
     json_file: Json = None,
     html_file: Html = None,
@@ -138,7 +159,7 @@ def spi(
         select=wanted,
         target=SPI_TARGET,
         workers=workers,
-        limit_s=limit,
+        limit_s=timeout,
         give_up_after=give_up_after,
     )
     _judge(judge_spi, task, json_file, html_file, junit_file)

@@ -34,6 +34,10 @@ _OF_CONTRACT: Final = re.compile(r"[a-z]+(-[a-z0-9]+)*")
 """How ids of the contract of the SPI are written, for which a profile may serve, too."""
 
 
+_NEAR: Final = 0.75
+"""How alike a name is to one of `Profile` that was meant: two letters the other way round in a word of five are 0.8."""
+
+
 class ProfileError(ValueError):
     """The file of a profile cannot be used; the text says why."""
 
@@ -123,7 +127,7 @@ def _check_names(path: Path | str, kind: type[Profile]) -> None:
             if (
                 not name.startswith("_")
                 and not hasattr(Profile, name)
-                and (close := get_close_matches(name, known, 1, 0.85))
+                and (close := get_close_matches(name, known, 1, _NEAR))
             ):
                 raise ProfileError(
                     f"{path}: a profile has no {name}; is {close[0]} meant? If it is your own, call it _{name}"

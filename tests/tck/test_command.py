@@ -58,7 +58,7 @@ def test_list_runs_nothing_and_needs_no_provider() -> None:
         (["run", "vm://x", "--select", "99"], Exit.USAGE, "nothing is selected by '99'"),
         (["run", "--list", "--select", "99"], Exit.USAGE, "nothing is selected by '99'. Write an id (3.4.1-a)"),
         (["spi"], Exit.USAGE, "such as: pyjms-tck spi vm://test"),
-        (["run", "vm://x", "--limit", "long"], Exit.USAGE, "'--limit': "),
+        (["run", "vm://x", "--timeout", "long"], Exit.USAGE, "'--timeout': "),
         (
             ["spi", "vm://x", "--select", "close"],
             Exit.USAGE,
@@ -103,7 +103,7 @@ def test_the_exit_code_says_how_it_ended(
         return sample_report(**change)
 
     monkeypatch.setattr(command, "judge_provider", judge)
-    assert call("run", "x://y", "--limit", 3, "--give-up-after", 4, "--workers", 5).exit_code == code
+    assert call("run", "x://y", "--timeout", "3s", "--give-up-after", 4, "--workers", 5).exit_code == code
     assert [(task.url, task.limit_s, task.give_up_after, task.workers) for task in asked] == [("x://y", 3, 4, 5)]
 
 

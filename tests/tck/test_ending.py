@@ -51,7 +51,7 @@ def test_workers_that_hang_end_with_their_controller(tmp_path: Path, how: signal
     profile.write_text(dedent(HANGS), "utf-8")
     folder.mkdir()
     os.mkfifo(pipe)
-    options = ("--profile", str(profile), "--select", "3.4.1-a", "--workers", "1", "--limit", "300")
+    options = ("--profile", str(profile), "--select", "3.4.1-a", "--workers", "1", "--timeout", "300s")
     controller = subprocess.Popen(
         [sys.executable, "-c", MAIN, "run", "vm://ending", *options],
         env={**os.environ, "PYJMS_TEST_PIPE": str(pipe), "TMPDIR": str(folder)},

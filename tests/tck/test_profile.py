@@ -75,6 +75,7 @@ def test_a_file_that_is_no_profile_is_told(tmp_path: Path, text: str, told: str)
     ("body", "told"),
     [
         ("unsupportd = {}", "has no unsupportd; is unsupported meant"),
+        ("titel = 'Acme MQ'", "has no titel; is title meant"),
         ("def restart_brokr(self): ...", "has no restart_brokr; is restart_broker meant"),
         ("unsupported = {'XAA': ''}", "'XAA', which is no feature .*; is XA meant"),
         ("unsupported = {'topics': ''}", "'topics', which is no feature .*; is TOPICS meant"),

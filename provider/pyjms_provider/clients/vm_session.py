@@ -105,6 +105,11 @@ class VmSession(VmTransactions):
         with self._lock:
             self._consumers.pop(consumer, None)
 
+    def has_destination(self, address: Address) -> bool | None:
+        if self._closed:
+            raise self._closed_error()
+        return self._host.has_destination(address)
+
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
         if self._closed:
             raise self._closed_error()

@@ -316,8 +316,6 @@ def _serve(broker: ServedBroker) -> None:
 def _announce(broker: ServedBroker) -> None:
     from pyjms_provider.model.life_cycle import State
 
-    for each in broker.objects_in(State.ERRORED):
-        note(f"{each.path} is in error: {each.snapshot.error or ''}", style="red")
     for each in broker.objects_in(State.STOPPED):
         note(f"{each.path} is stopped{_stopped_by(each)}, and stays so until its operation start", style="yellow")
     for text in _serving_nobody(broker):

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import FAILED, escaped, listing, note, printable, put_json, results
+from pyjms.spi.words import rounded
 from pyjms_provider.commands.given_values import read_values
 from pyjms_provider.commands.options import AsJson
 from pyjms_provider.commands.passwords import PasswordFile
@@ -359,6 +360,8 @@ def _text(value: Any, name: str = "") -> str:
         return ""
     if (name.endswith("_at_ms") or name == "since_ms") and isinstance(value, int):
         return f"{datetime.fromtimestamp(value // 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
+    if isinstance(value, float) and name.endswith("_rate"):
+        return rounded(value)
     return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 

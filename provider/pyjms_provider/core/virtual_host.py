@@ -276,6 +276,12 @@ class VirtualHost:
         """Say whether there is a topic `name`; none is made."""
         return name in self._topics
 
+    def has_destination(self, address: Address) -> bool:
+        """Say whether there is such a destination; none is made."""
+        if address.temporary:
+            return self.temporaries.owner_of(address) is not None
+        return address.name in (self._queues if address.kind is AddressKind.QUEUE else self._topics)
+
     def topic_names(self) -> list[str]:
         """Return the names of all topics that are not temporary, sorted."""
         with self._lock:

@@ -116,12 +116,7 @@ class EmbeddedHost:
 
     def has(self, address: Address) -> bool:
         """Say whether there is such a destination."""
-        host = self._broker.virtual_host
-        if address.temporary:
-            return host.temporaries.owner_of(address) is not None
-        if address.kind is AddressKind.QUEUE:
-            return host.find_queue(address.name) is not None
-        return host.has_topic(address.name)
+        return self._broker.virtual_host.has_destination(address)
 
     def origin_of(self, envelope: Envelope) -> Address | None:
         """Return where an operator's replay would return a message to; None: nowhere."""

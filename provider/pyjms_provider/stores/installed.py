@@ -6,11 +6,14 @@ The package is imported when its scheme is used, so that who never uses it needs
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
+from typing import Final
 
 from pyjms_provider.stores.contract import ENTRY_POINT_GROUP, StoreOpener
 from pyjms_provider.stores.errors import AmbiguousStoreError, StorePluginError, UnsupportedStoreError
 
 __all__ = ["find_opener", "installed_schemes"]
+
+_POSTGRESQL: Final = frozenset({"postgres", "postgresql"})
 
 
 def installed_schemes() -> tuple[str, ...]:
@@ -27,6 +30,11 @@ def find_opener(scheme: str) -> StoreOpener:
     # Two packages may name the very same object, as one that was renamed does.
     points = {point.value: point for point in entry_points(group=ENTRY_POINT_GROUP, name=scheme)}
     if not points:
+        if scheme.partition("+")[0] in _POSTGRESQL:
+            raise UnsupportedStoreError(
+                f"the store's URL {'names no driver' if '+' not in scheme else 'names another driver'}, and pyjms speaks to PostgreSQL by psycopg: "
+                "write postgresql+psycopg://USER@HOST/DATABASE; the driver comes with: pip install 'pyjms[postgresql]'"
+            )
         others = ", ".join(f"{name}://" for name in installed_schemes()) or "none"
         raise UnsupportedStoreError(
             f"no store is installed for {scheme}:// (installed besides SQLite and PostgreSQL: {others}); write "

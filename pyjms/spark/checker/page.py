@@ -10,7 +10,7 @@ from pyjms.history.events import Event
 from pyjms.history.rules import RULES
 from pyjms.history.story import describe
 from pyjms.spark.plots import Axis, bars, clock, document, keys, scale, section, table
-from pyjms.spi.words import counted
+from pyjms.spi.words import counted, rounded
 
 __all__ = ["page"]
 
@@ -91,7 +91,7 @@ def _latency_table(figures: Mapping[str, Any]) -> str:
             (
                 str(row["destination"]),
                 str(row["messages"]),
-                *(f"{row[name]:.3f}" for name in ("p50_ms", "p90_ms", "p99_ms", "most_ms")),
+                *(rounded(row[name]) for name in ("p50_ms", "p90_ms", "p99_ms", "most_ms")),
             )
             for row in figures["latency"]
         ),

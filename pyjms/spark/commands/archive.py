@@ -11,7 +11,7 @@ import typer
 
 from pyjms.commands.options import AsJson
 from pyjms.spark.archives import check_form
-from pyjms.spark.asking import check_every, check_folder
+from pyjms.spark.asking import check_folder
 from pyjms.spark.commands.metering import batch_done, metering
 from pyjms.spark.commands.options import (
     MESSAGES_IN_BATCH,
@@ -26,11 +26,13 @@ from pyjms.spark.commands.options import (
     Once,
     Subscription,
     Url,
+    Verbose,
 )
-from pyjms.spark.commands.running import errors_told, follow, stop_wanted
+from pyjms.spark.commands.running import errors_told, follow, log_level, stop_wanted
 from pyjms.spark.commands.subscribing import source_options
 from pyjms.spark.jobs import check_broker
 from pyjms.spark.session import LOCAL, make_session
+from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import note
 from pyjms.spi.words import counted
 
@@ -55,6 +57,11 @@ _Checkpoint: TypeAlias = Annotated[
     typer.Option(help="Where Spark notes how far it is. [default: DIR-checkpoint]", metavar="DIR", show_default=False),
 ]
 
+_Every: TypeAlias = Annotated[
+    int,
+    typer.Option(help="How often files are written.", metavar="SPAN", parser=span_ms, show_default="10s"),
+]
+
 
 def archive_command(
     url: Url,
@@ -66,13 +73,14 @@ def archive_command(
     checkpoint: _Checkpoint = None,
     form: Form = "parquet",
     once: Once = False,
-    every: Annotated[str, typer.Option(help="How often files are written.", metavar="SPAN")] = "10 seconds",
+    every: _Every = 10_000,
     batch: Batch = MESSAGES_IN_BATCH,
     fail_on_data_loss: FailOnDataLoss = True,
     metrics: MetricsTo = None,
     credentials: Credentials = None,
     master: Master = LOCAL,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look what is there, and change nothing.")] = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Move the messages of a queue, or of a subscription, into Parquet files, in a folder for each day, until Ctrl-C. Each message once.
@@ -82,16 +90,15 @@ def archive_command(
     """
     from pyjms.spark.pipelines import archive
 
-    with errors_told("archive"), metering(metrics) as meter:
+    with errors_told("archive", verbose=verbose), metering(metrics) as meter:
         check_form(form)
-        check_every(every)
         for folder in (directory, directory if checkpoint is None else checkpoint):
             check_folder(folder)
         who = {"client_id": client_id, "subscription": subscription, "credentials": credentials}
         options = source_options(url, destination, group, **who, looks=dry_run)
         if dry_run:
             check_broker(url=url, credentials=credentials)  # else each task looks for it, one after the other
-        session = make_session("pyjms archive", master=master)
+        session = make_session("pyjms archive", master=master, log_level=log_level(verbose))
         if dry_run:
             _tell(as_json, 0, _waiting(session, url, destination, options))
             return
@@ -105,7 +112,7 @@ def archive_command(
             checkpoint=checkpoint,
             form=form,
             once=once,
-            every=every,
+            every=f"{every} milliseconds",
             maxMessagesPerBatch=batch,
             failOnDataLoss=fail_on_data_loss,
             **options,

@@ -20,8 +20,8 @@ from pyjms.history.command import (
 )
 from pyjms.history.rules import RULES
 from pyjms.spark.asking import check_folder, check_page
-from pyjms.spark.commands.options import Master, Page
-from pyjms.spark.commands.running import errors_told, failure
+from pyjms.spark.commands.options import Master, Page, Verbose
+from pyjms.spark.commands.running import errors_told, failure, log_level
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import CANNOT_BE_USED, escaped
 
@@ -43,7 +43,12 @@ _Findings: TypeAlias = Annotated[
 _ByRun: TypeAlias = Annotated[
     bool, typer.Option("--by-run", help="Each run is a history of its own.", show_default=False)
 ]
-_Listed: TypeAlias = Annotated[int, typer.Option(help="List so many findings of each rule; all are counted.", min=1)]
+_Listed: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--limit", help="List so many findings of each rule at most; all are counted.", min=1, metavar="NUMBER"
+    ),
+]
 
 
 def audit_command(
@@ -56,6 +61,7 @@ def audit_command(
     without: Without = None,
     expiry_allowance: ExpiryAllowance = 1000,
     listed: _Listed = 20,
+    verbose: Verbose = False,
     as_json: OnlyJson = False,
 ) -> None:
     """Judge recorded histories that one machine cannot hold, by the rules of `pyjms history check`.
@@ -64,7 +70,7 @@ def audit_command(
     Spark breaks off.
     """
     _check_rules(without or ())
-    with errors_told("audit", CANNOT_BE_USED):
+    with errors_told("audit", CANNOT_BE_USED, verbose=verbose):
         from pyjms.spark.checker.audit import audit
         from pyjms.spark.checker.figures import figures_of
         from pyjms.spark.checker.page import page
@@ -77,7 +83,7 @@ def audit_command(
             check_place_of_findings(findings, directories)
         if report is not None:
             check_page(report)
-        session = make_session("pyjms audit", master=master)
+        session = make_session("pyjms audit", master=master, log_level=log_level(verbose))
         if findings is not None:
             check_place_of_findings(findings, directories, session)
         recorded = read_history(session, directories, by_run=by_run)

@@ -24,12 +24,15 @@ __all__ = [
     "Page",
     "Subscription",
     "Url",
+    "Verbose",
 ]
 
 MESSAGES_IN_BATCH: Final = 10_000
 
 Url: TypeAlias = Annotated[str, typer.Argument(help="The broker, such as stomp://127.0.0.1:61613.", metavar="URL")]
-Destination: TypeAlias = Annotated[str, typer.Argument(help="queue:NAME or topic:NAME.", metavar="DESTINATION")]
+Destination: TypeAlias = Annotated[
+    str, typer.Argument(help="queue:NAME, topic:NAME, or the name of a queue.", metavar="DESTINATION")
+]
 ClientId: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Of a topic: the client that the subscription belongs to.", metavar="NAME", show_default=False),
@@ -43,6 +46,9 @@ Subscription: TypeAlias = Annotated[
     ),
 ]
 Master: TypeAlias = Annotated[str, typer.Option(help="Where Spark runs: local[4], spark://host:7077, yarn ...")]
+Verbose: TypeAlias = Annotated[
+    bool, typer.Option("--verbose", help="Show Spark's own log, with all traces of Java and Python.")
+]
 Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Work off what is there now, and end.")]
 FailOnDataLoss: TypeAlias = Annotated[
     bool,

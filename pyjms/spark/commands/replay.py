@@ -11,8 +11,8 @@ from pyjms.commands.options import AsJson
 from pyjms.spark.archives import check_form
 from pyjms.spark.asking import check_folder, check_job
 from pyjms.spark.commands.metering import BatchDone, metering
-from pyjms.spark.commands.options import MOST, Credentials, Form, Master, MetricsTo, Url
-from pyjms.spark.commands.running import errors_told, failure, stop_wanted
+from pyjms.spark.commands.options import MOST, Credentials, Form, Master, MetricsTo, Url, Verbose
+from pyjms.spark.commands.running import errors_told, failure, log_level, stop_wanted
 from pyjms.spark.connecting import read_credentials
 from pyjms.spark.options import parse_options
 from pyjms.spark.session import LOCAL, make_session
@@ -37,7 +37,9 @@ _Job: TypeAlias = Annotated[
 _To: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="queue:NAME or topic:NAME. [default: where each message was]", metavar="DESTINATION", show_default=False
+        help="queue:NAME, topic:NAME, or the name of a queue. [default: where each message was]",
+        metavar="DESTINATION",
+        show_default=False,
     ),
 ]
 _Where: TypeAlias = Annotated[
@@ -60,6 +62,7 @@ def replay_command(
     metrics: MetricsTo = None,
     master: Master = LOCAL,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and send nothing.")] = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Send archived messages again, in their order, with all their types. Each once, however often the job is started.
@@ -71,13 +74,13 @@ def replay_command(
     options: dict[str, Any] = {} if credentials is None else {"credentials": credentials}
     new = 0
     clock = SystemClock()
-    with errors_told("replay"), metering(metrics) as meter:
+    with errors_told("replay", verbose=verbose), metering(metrics) as meter:
         check_form(form)
         check_folder(directory)
         check_job(job)
         parse_options({"url": url, **({} if to is None else {"destination": to}), **options})
         read_credentials(credentials)
-        session = make_session("pyjms replay", master=master)
+        session = make_session("pyjms replay", master=master, log_level=log_level(verbose))
         if dry_run:
             chosen = chosen_of(session, directory, where=where, form=form).count()
             note(f"{counted(chosen, 'message')} would be sent")

@@ -13,8 +13,8 @@ from pyjms.history.command import OnlyJson
 from pyjms.history.reading import HistoryError
 from pyjms.spark.archives import FORMS, check_form
 from pyjms.spark.asking import check_folder, check_page
-from pyjms.spark.commands.options import Master, Page
-from pyjms.spark.commands.running import ended_at_once, errors_told, failure
+from pyjms.spark.commands.options import Master, Page, Verbose
+from pyjms.spark.commands.running import ended_at_once, errors_told, failure, log_level
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import escaped, note
 
@@ -52,6 +52,7 @@ def report_command(
     form: _Form = "parquet",
     master: Master = LOCAL,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be read, and no more.")] = False,
+    verbose: Verbose = False,
     as_json: OnlyJson = False,
 ) -> None:
     """Tell what passed through each destination: throughput, depth, latency, redelivery, and why messages were set aside.
@@ -61,7 +62,7 @@ def report_command(
     """
     if not histories and not archives:
         raise failure("report", "name a directory of recorded histories, or --archive DIR")
-    with errors_told("report"), ended_at_once("report"):
+    with errors_told("report", verbose=verbose), ended_at_once("report"):
         from pyjms.spark.reports.figures import figures_of, read_sources
 
         check_form(form)
@@ -69,7 +70,7 @@ def report_command(
             check_folder(place)
         if report is not None:
             check_page(report)
-        session = make_session("pyjms report", master=master)
+        session = make_session("pyjms report", master=master, log_level=log_level(verbose))
         try:
             source = read_sources(session, histories or [], archives or [], form=form)
         except HistoryError as error:

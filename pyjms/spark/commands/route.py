@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from pyjms.commands.options import AsJson
-from pyjms.spark.asking import check_every, check_folder
+from pyjms.spark.asking import check_folder
 from pyjms.spark.commands.metering import Meter, batch_done, metering
 from pyjms.spark.commands.options import (
     MESSAGES_IN_BATCH,
@@ -24,11 +24,13 @@ from pyjms.spark.commands.options import (
     Once,
     Subscription,
     Url,
+    Verbose,
 )
-from pyjms.spark.commands.running import errors_told, failure, follow, stop_wanted
+from pyjms.spark.commands.running import errors_told, failure, follow, log_level, stop_wanted
 from pyjms.spark.commands.subscribing import source_options
 from pyjms.spark.jobs import check_broker
 from pyjms.spark.session import LOCAL, make_session
+from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import note
 from pyjms.spi.words import counted
 
@@ -45,12 +47,17 @@ EXAMPLES: Final = (
 )
 
 _RulesFile: TypeAlias = Annotated[Path, typer.Argument(help="The rules, as for `pyjms route`.", metavar="FILE")]
-_Source: TypeAlias = Annotated[str, typer.Argument(help="queue:NAME or topic:NAME.", metavar="SOURCE")]
+_Source: TypeAlias = Annotated[
+    str, typer.Argument(help="queue:NAME, topic:NAME, or the name of a queue.", metavar="SOURCE")
+]
 _Group: TypeAlias = Annotated[
     str, typer.Option(help="The name under which the broker holds what is not routed yet.", metavar="NAME")
 ]
 _Checkpoint: TypeAlias = Annotated[str, typer.Option(help="Where Spark notes how far it is.", metavar="DIR")]
-_Every: TypeAlias = Annotated[str, typer.Option(help="How often a batch is routed.", metavar="SPAN")]
+_Every: TypeAlias = Annotated[
+    int,
+    typer.Option(help="How often a batch is routed.", metavar="SPAN", parser=span_ms, show_default="1s"),
+]
 _DryRun: TypeAlias = Annotated[
     bool, typer.Option("--dry-run", help="Say where what waits now would go, and change nothing.")
 ]
@@ -65,13 +72,14 @@ def route_command(
     client_id: ClientId = None,
     checkpoint: _Checkpoint = "route-checkpoint",
     once: Once = False,
-    every: _Every = "1 second",
+    every: _Every = 1_000,
     batch: Batch = MESSAGES_IN_BATCH,
     fail_on_data_loss: FailOnDataLoss = True,
     metrics: MetricsTo = None,
     credentials: Credentials = None,
     master: Master = LOCAL,
     dry_run: _DryRun = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Send each message where the rules want it, until Ctrl-C. Each once; altered rules count from the next batch on.
@@ -82,14 +90,13 @@ def route_command(
 
     rules = _rules_of(file)
     made: dict[int, int] = {}
-    with errors_told("route"), metering(metrics) as meter:
-        check_every(every)
+    with errors_told("route", verbose=verbose), metering(metrics) as meter:
         check_folder(checkpoint)
         who = {"client_id": client_id, "subscription": subscription, "credentials": credentials}
         options = source_options(url, source, group, **who, looks=dry_run)
         if dry_run:
             check_broker(url=url, credentials=credentials)  # else each task looks for it, one after the other
-        session = make_session("pyjms route", master=master)
+        session = make_session("pyjms route", master=master, log_level=log_level(verbose))
         if dry_run:
             _tell_choices(would_go(session, rules, url=url, source=source, group=group, options=options), as_json)
             return
@@ -102,7 +109,7 @@ def route_command(
             group=group,
             checkpoint=checkpoint,
             once=once,
-            every=every,
+            every=f"{every} milliseconds",
             options={"maxMessagesPerBatch": batch, "failOnDataLoss": fail_on_data_loss, **options},
             made=made.__setitem__,
         )

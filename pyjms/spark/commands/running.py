@@ -17,7 +17,7 @@ from pyjms.spark.errors import OptionError
 from pyjms.spark.missing import spark_sql
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, complain, note
-from pyjms.spi.words import counted
+from pyjms.spi.words import counted, on_one_line
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -28,12 +28,18 @@ __all__ = [
     "failure",
     "follow",
     "is_jvm_gone",
+    "log_level",
     "spark_reason",
     "stop_wanted",
 ]
 
 _LOOKS_EVERY_S = 0.2
 _SLOW, _STARTS = "Python worker failed to connect back", 15
+
+
+def log_level(verbose: bool) -> str:
+    """Return the level of Spark's log for a command: it says nothing unless that is asked for, as the command tells what went wrong."""
+    return "ERROR" if verbose else "OFF"
 
 
 def failure(command: str, text: str, code: int = CANNOT_BE_USED) -> typer.Exit:
@@ -97,10 +103,11 @@ _GONE = "Spark's JVM is gone: start the command again with the same words, and i
 
 
 @contextmanager
-def errors_told(command: str, code: int = FAILED) -> Iterator[None]:
-    """Have what Spark, the broker and missing parts say end a command in one line, with its exit code.
+def errors_told(command: str, code: int = FAILED, *, verbose: bool = False) -> Iterator[None]:
+    """Have what Spark, the broker and missing parts say end a command in one line, the cause first, with its exit code.
 
-    code: of what goes wrong on the way; what cannot be done as it was asked for has `CANNOT_BE_USED` in any case.
+    code: of what goes wrong on the way; what cannot be done as it was asked for has `CANNOT_BE_USED` in any case. verbose: all that was said
+    is shown before.
     """
     try:
         spark_sql()
@@ -109,19 +116,24 @@ def errors_told(command: str, code: int = FAILED) -> Iterator[None]:
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, PySparkException
 
+    def end(reason: str, code: int, error: Exception) -> typer.Exit:
+        if verbose:
+            note(str(error))
+        return failure(command, on_one_line(reason), code)
+
     try:
         with _contexts_untold():
             yield
     except AnalysisException as error:  # a condition, path or format; the lines below are its place in a plan
-        raise failure(command, spark_reason(error).partition("\n")[0].rstrip(" ;"), CANNOT_BE_USED) from error
+        raise end(spark_reason(error).partition("\n")[0].rstrip(" ;"), CANNOT_BE_USED, error) from error
     except (PySparkException, Py4JError) as error:
         asked_wrongly = any(each in str(error) for each in _ASKED_WRONGLY)
         reason = _GONE if is_jvm_gone(error) else spark_reason(error)
-        raise failure(command, reason, CANNOT_BE_USED if asked_wrongly else code) from error
+        raise end(reason, CANNOT_BE_USED if asked_wrongly else code, error) from error
     except ProviderError as error:
-        raise failure(command, error.reason, CANNOT_BE_USED if isinstance(error, OptionError) else code) from error
+        raise end(error.reason, CANNOT_BE_USED if isinstance(error, OptionError) else code, error) from error
     except OSError as error:
-        raise failure(command, _GONE if is_jvm_gone(error) else str(error), code) from error
+        raise end(_GONE if is_jvm_gone(error) else str(error), code, error) from error
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from pyjms.spark.plots import Axis, bars, document, keys, scale, section, table
+from pyjms.spi.words import rounded
 
 __all__ = ["DESTINATION_HEADS", "REASON_HEADS", "destination_cells", "page", "reason_cells"]
 
@@ -25,21 +26,21 @@ def destination_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     latency = row["latency"] or {}
     return (
         str(row["destination"]),
-        f"{row['sent']}",
-        f"{row['sent_per_second']:.1f}",
-        f"{row['most_per_second']:.1f}",
-        f"{row['delivered']}",
-        f"{row['redelivered'] + row['archived_redelivered']}",
-        "" if row["depth"] is None else f"{row['depth']}",
-        "" if row["most_depth"] is None else f"{row['most_depth']}",
-        *(f"{latency[name]:.3f}" if latency else "" for name in ("p50_ms", "p90_ms", "p99_ms")),
-        f"{row['archived']}",
+        f"{row['sent']:,}",
+        rounded(row["sent_per_second"]),
+        rounded(row["most_per_second"]),
+        f"{row['delivered']:,}",
+        f"{row['redelivered'] + row['archived_redelivered']:,}",
+        "" if row["depth"] is None else f"{row['depth']:,}",
+        "" if row["most_depth"] is None else f"{row['most_depth']:,}",
+        *(rounded(latency[name]) if latency else "" for name in ("p50_ms", "p90_ms", "p99_ms")),
+        f"{row['archived']:,}",
     )
 
 
 def reason_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what tables show of a reason, as `REASON_HEADS` calls it."""
-    return str(row["destination"] or ""), row["kind"], row["reason"] or "", f"{row['messages']}"
+    return str(row["destination"] or ""), row["kind"], row["reason"] or "", f"{row['messages']:,}"
 
 
 def page(data: Mapping[str, Any]) -> str:

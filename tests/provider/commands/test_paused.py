@@ -36,7 +36,7 @@ def test_purge_does_not_say_that_it_is_done(run_pyjms: Run, url: str) -> None:
     assert run_pyjms("purge", url, "nothing-there", "--yes") == (0, "removed 0 messages\n", "")
 
 
-@pytest.mark.parametrize("most", [(), ("--most", "1")])
+@pytest.mark.parametrize("most", [(), ("--limit", "1")])
 def test_move_does_not_say_that_it_is_done(run_pyjms: Run, url: str, most: tuple[str, ...]) -> None:
     code, out, err = run_pyjms("move", url, "orders", "other", "--json", *most)
     assert (code, json.loads(out)["moved"]) == (1, 0)

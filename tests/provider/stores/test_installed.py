@@ -28,6 +28,7 @@ from pyjms_provider.stores.errors import (
     UnsupportedStoreError,
 )
 from pyjms_provider.stores.installed import find_opener, installed_schemes
+from pyjms_provider.stores.opening import check_scheme
 from pyjms_provider.stores.volatile import Medium
 from tests.provider.stores.installing import install, on_the_path
 
@@ -102,6 +103,19 @@ def opened(url: str, *, stand_by: StandBy = StandBy.REFUSE, cancelled: Signal | 
 
 
 @pytest.mark.usefixtures("named")
+@pytest.mark.parametrize(
+    ("scheme", "told"),
+    [
+        ("postgresql", "names no driver"),
+        ("postgres", "names no driver"),
+        ("postgresql+asyncpg", "names another driver"),
+    ],
+)
+def test_a_url_of_postgresql_without_its_driver_says_which_to_name(scheme: str, told: str) -> None:
+    with pytest.raises(UnsupportedStoreError, match=rf"{told}.*write postgresql\+psycopg://USER@HOST/DATABASE"):
+        check_scheme(f"{scheme}://shop@db/shop")
+
+
 def test_a_scheme_leads_to_the_store_that_a_package_brings() -> None:
     settings, clock = StoreSettings(url="opener://me:secret@here/x?y=1", memory_bytes=5), VirtualClock()
     lost: list[ProviderError] = []

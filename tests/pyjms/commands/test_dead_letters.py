@@ -115,7 +115,7 @@ def test_letters_go_back_to_where_they_came_from(run_pyjms: Run, manager: QueueM
 def test_a_replay_can_choose_be_limited_and_only_tell(
     run_pyjms: Run, manager: QueueManager, jms_broker_url: str
 ) -> None:
-    chosen = ("--selector", "colour = 'red' OR colour = 'blue'", "--most", "2", "--json")
+    chosen = ("--selector", "colour = 'red' OR colour = 'blue'", "--limit", "2", "--json")
     expected = {"queue": "DLQ", "returned": 2, "to": {"queue:orders": 2}, "left": {}}
     for how, is_dry in ((("--dry-run",), True), ((), False)):
         assert len(bodies(manager, "DLQ")) == 4

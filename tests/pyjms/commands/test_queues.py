@@ -142,7 +142,7 @@ def test_what_was_moved_away_may_be_moved_back_although_it_has_a_duplicate_id(
 
 
 def test_moving_can_be_limited_and_choose(run_pyjms: Run, url: str, bodies: Callable[[str], list[str]]) -> None:
-    run_pyjms("move", url, "orders", "archive", "--most", "2", "--selector", "colour = 'red'")
+    run_pyjms("move", url, "orders", "archive", "--limit", "2", "--selector", "colour = 'red'")
     assert (bodies("archive"), bodies("orders")) == (["1", "3"], ["2", "4", "5"])
 
 
@@ -210,17 +210,30 @@ def test_topics_are_refused_where_queues_are_wanted(run_pyjms: Run, url: str, co
 
 
 def test_stats_tell_of_broker_and_queues(run_pyjms: Run, url: str) -> None:
-    code, out, _ = run_pyjms("stats", url, "orders", "nothing", "--json")
+    code, out, _ = run_pyjms("stats", url, "orders", "queue:orders", "--json")
     assert code == 0
     data = json.loads(out)
     assert data["provider"] == "pyjms embedded broker"
     assert "browsing" in data["capabilities"]
-    assert [(each["queue"], each["depth"]) for each in data["queues"]] == [("orders", 5), ("nothing", 0)]
+    assert [(each["queue"], each["depth"]) for each in data["queues"]] == [("orders", 5), ("orders", 5)]
     assert data["queues"][0]["oldest_ms"] >= 0
-    assert data["queues"][1]["oldest_ms"] is None
+
+
+def test_stats_of_a_queue_that_is_not_there_say_so_and_make_none(run_pyjms: Run, url: str) -> None:
+    with anonymous_broker() as served:
+        make_queue(served, name="empty")
+        for broker, there in ((url, "orders"), (f"stomp://127.0.0.1:{port_of(served)}", "empty")):
+            for _ in range(2):
+                code, out, err = run_pyjms("stats", broker, there, "nothing")
+                assert (code, err.count("\n")) == (1, 1), err
+                assert "there is no queue nothing" in err
+                assert [line.split()[0] for line in out.splitlines()[-2:]] == ["queue", there]
+            code, out, _ = run_pyjms("stats", broker, "nothing", "--json")
+            assert (code, json.loads(out)["queues"][0]["depth"]) == (1, None)
 
 
 def test_stats_show_names_that_steer_no_terminal(run_pyjms: Run, url: str) -> None:
+    run_pyjms("send", url, "evil\x1b[2J\x9b", "x")
     code, out, _ = run_pyjms("stats", url, "evil\x1b[2J\x9b")
     assert (code, "\x1b[2J" in out, "\x9b" in out) == (0, False, False)
     assert "evil\\x1b[2J\\x9b" in out
@@ -241,7 +254,7 @@ def test_stats_are_a_table_for_people(run_pyjms: Run, url: str) -> None:
 
 @pytest.mark.parametrize("batch", ["0", "7"])
 def test_the_bench_measures_and_leaves_nothing(run_pyjms: Run, jms_broker_url: str, batch: str) -> None:
-    asked = ("--messages", "20", "--requests", "5", "--size", "10", "--batch", batch, "--queue", "bench")
+    asked = ("--count", "20", "--requests", "5", "--size", "10", "--batch", batch, "--queue", "bench")
     code, out, err = run_pyjms("bench", jms_broker_url, *asked, "--json")
     assert code == 0, err
     data = json.loads(out)
@@ -258,7 +271,7 @@ def test_the_bench_measures_and_leaves_nothing(run_pyjms: Run, jms_broker_url: s
 
 
 def test_the_bench_is_a_table_for_people(run_pyjms: Run, jms_broker_url: str) -> None:
-    code, out, _ = run_pyjms("bench", jms_broker_url, "--messages", "5", "--requests", "2", "--non-persistent")
+    code, out, _ = run_pyjms("bench", jms_broker_url, "--count", "5", "--requests", "2", "--non-persistent")
     assert code == 0
     assert "NON_PERSISTENT" in out
     assert [line.split()[0] for line in out.splitlines()[2:]] == ["send", "receive", "request"]

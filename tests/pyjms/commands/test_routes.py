@@ -169,7 +169,7 @@ def test_explain_says_which_condition_decided(run_pyjms: Run, file: Path) -> Non
         {"text": "json /customer/country is 'DE'", "holds": False, "seen": "'FR'"}
     ]
     assert told["rules"][1]["decided"] == ["selector size > 10"]
-    code, out, _ = run_pyjms("route", "explain", str(file), "--type", "order")
+    code, out, _ = run_pyjms("route", "explain", str(file), "--jms-type", "order")
     assert code == 1
     assert "nobody wants it" in out
     assert "it has nothing there" in out

@@ -209,7 +209,7 @@ def test_a_listener_gets_plain_text_messages(run_pyjms: Run, jms_broker_url: str
         (("send", "vm://x", "q", "x", "--property", "JMSfoo=1"), "reserved"),
         (("send", "vm://x", "q", "x", "--ttl", "soon"), "is no span of time"),
         (("send", "vm://x", "q", "x", "--deliver-at", "soon"), "is no moment"),
-        (("send", "vm://x", "q", "x", "--deliver-at", "1", "--delay", "1"), "give one of them"),
+        (("send", "vm://x", "q", "x", "--deliver-at", "1", "--delay", "1s"), "give one of them"),
         (("send", "vm://x", "q", "x", "--priority", "10"), "equal to 9"),
         (("send", "vm://x", "q", "x", "--password-file", "f"), "goes with --user"),
         (("send", "vm://x", "q", "x", "--user", "me"), "set PYJMS_PASSWORD"),

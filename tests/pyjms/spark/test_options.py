@@ -52,7 +52,7 @@ def test_names_come_in_any_case_and_sparks_own_are_passed_over() -> None:
         ({"url": URL, "credentials": "secret"}, "the place of a secret, not the secret"),
         ({"url": URL, "redergroup": "g"}, "did you mean readerGroup"),
         ({"url": URL, "colour": "red"}, "option colour is not known; docs/reference/spark.md"),
-        ({"url": URL, "destination": "orders"}, "write queue:NAME or topic:NAME"),
+        ({"url": URL, "destination": "ques:orders"}, "write queue:NAME, topic:NAME, or the name of a queue"),
         ({"url": URL, "mode": "fast"}, "write one of replay, spool"),
         ({"url": URL, "maxMessagesPerBatch": "0"}, "maxMessagesPerBatch='0': write a whole number from 1 on"),
         ({"url": URL, "failOnDataLoss": "no"}, "write true or false"),

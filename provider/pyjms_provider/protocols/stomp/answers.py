@@ -16,6 +16,7 @@ from pyjms_provider.protocols.stomp.frames import Frame
 __all__ = [
     "Created",
     "Drained",
+    "Found",
     "Greeting",
     "Prepared",
     "Recovered",
@@ -101,6 +102,25 @@ class Created:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """For FIND."""
+
+    is_there: bool
+
+    def headers(self) -> dict[str, str]:
+        """Return what RECEIPT says."""
+        return {"found": "true" if self.is_there else "false"}
+
+    @classmethod
+    def read(cls, headers: Mapping[str, str]) -> Found:
+        """Return what a RECEIPT says. Raises `ProfileError`."""
+        found = headers.get("found")
+        if found not in ("true", "false"):
+            raise ProfileError("the broker's answer to FIND does not say whether it is there")
+        return cls(found == "true")
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """For PREPARE."""
 
@@ -152,6 +172,8 @@ class Greeting:
     jmsx_property_names: tuple[str, ...] = ()
     advice: Mapping[Capability, str] = field(default_factory=dict)
     """What the broker's owner can do so that connections have a capability that this one lacks."""
+    can_find: bool = False
+    """Whether the broker knows FIND."""
     body_max: int = 0
     """Bytes that the body of a frame to the broker may have; 0: it does not say. A larger one ends the connection."""
 
@@ -164,6 +186,8 @@ class Greeting:
             "transaction-timeout": str(self.transaction_timeout_s),
             "jmsx": ",".join(self.jmsx_property_names),
         }
+        if self.can_find:
+            headers["find"] = "true"
         if self.body_max:
             headers[_BODY_MAX] = str(self.body_max)
         for capability, text in self.advice.items():
@@ -182,6 +206,7 @@ class Greeting:
             capabilities=capabilities,
             resource_manager=headers.get("resource-manager", ""),
             transaction_timeout_s=number_in(headers, "transaction-timeout"),
+            can_find=headers.get("find") == "true",
             body_max=body_max_in(headers),
             jmsx_property_names=tuple(name for name in headers.get("jmsx", "").split(",") if name),
             advice={

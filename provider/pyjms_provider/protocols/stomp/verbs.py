@@ -69,6 +69,7 @@ __all__ = [
     "DiscardUnits",
     "EndBranch",
     "EndMode",
+    "Find",
     "ForgetBranch",
     "GiveBack",
     "Identify",
@@ -223,6 +224,15 @@ class Browse(Verb):
     id: str = header("id", TEXT)
     address: Address = header("destination", ADDRESS)
     selector: str | None = header("selector", TEXT, default=None)
+
+
+@verb
+class Find(Verb):
+    """`ProviderSession.has_destination`; the RECEIPT says it (`answers.Found`). Only a broker whose CONNECTED says `find:true` knows it."""
+
+    COMMAND: ClassVar[str] = "FIND"
+    session: str = header("session", TEXT)
+    address: Address = header("destination", ADDRESS)
 
 
 @verb
@@ -402,7 +412,7 @@ class ForgetBranch(Verb):
 VERBS: tuple[type[Verb], ...] = (
     Identify, Start, Stop, CreateTemporary, DeleteTemporary,
     OpenSession, CloseSession, Interrupt, CommitTransaction, AbortTransaction,
-    Subscribe, Browse, Credit, Unsubscribe, DeleteSubscription,
+    Subscribe, Browse, Find, Credit, Unsubscribe, DeleteSubscription,
     Acknowledge, GiveBack, Retry, Reject, Adopt,
     BeginBranch, EndBranch, PrepareBranch, CommitBranch, RollbackBranch, RecoverBranches, ForgetBranch,
     *PIPELINE_VERBS,

@@ -47,7 +47,7 @@ def test_the_command_prints_what_the_reference_finds_and_writes_a_page_of_it(
 ) -> None:
     folder, events = faulty
     result = CliRunner().invoke(
-        commands(), ["audit", str(folder), "--json", "--listed", "1000", "--report", str(tmp_path / "r.html")]
+        commands(), ["audit", str(folder), "--json", "--limit", "1000", "--report", str(tmp_path / "r.html")]
     )
     assert result.exit_code == 1, result.output
     told = json.loads(result.stdout)

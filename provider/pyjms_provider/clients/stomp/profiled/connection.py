@@ -85,6 +85,11 @@ class ProfiledConnection(LinkedConnection):
         return self._greeting.capabilities & ~_LOCAL
 
     @property
+    def can_find(self) -> bool:
+        """Whether the broker can be asked if a destination is there."""
+        return self._greeting.can_find
+
+    @property
     def info(self) -> ProviderInfo:
         server = self.link.greeting.get("server", "pyjms/0").partition("/")[2]
         return ProviderInfo(name="pyjms broker", version=server, jmsx_property_names=self._greeting.jmsx_property_names)

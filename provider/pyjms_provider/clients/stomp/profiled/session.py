@@ -37,7 +37,7 @@ from pyjms_provider.clients.stomp.profiled.pipelines import stage_verb
 from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.protocols.stomp.answers import Prepared, Recovered
+from pyjms_provider.protocols.stomp.answers import Found, Prepared, Recovered
 from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds, delivery_ids
 from pyjms_provider.protocols.stomp.pipeline_answers import Counted
 
@@ -281,6 +281,11 @@ class ProfiledSession(ProviderSession):
         frame = verbs.Unsubscribe(id=name).write()
         frame.headers["session"] = self.name
         return frame
+
+    def has_destination(self, address: Address) -> bool | None:
+        if not self.connection.can_find:
+            return None
+        return Found.read(self._ask(verbs.Find(session=self.name, address=address)).headers).is_there
 
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
         self._check_open()

@@ -148,6 +148,10 @@ class Guard:
         """Ask for a look at it."""
         self._use(Operation.BROWSE, address)
 
+    def look(self, address: Address) -> None:
+        """Ask whether it may be known that a destination is there."""
+        self._check(Operation.BROWSE, self._targets.get(address) or self._target_of(address))
+
     def create(self, address: Address) -> None:
         """Ask for a destination to be made."""
         self._check(Operation.CREATE, Target.of(address, self.host.name))

@@ -23,7 +23,7 @@ from pyjms.spi.xid import BranchFailure
 from pyjms_provider.core.stored_delivery import LARGE, without_content
 from pyjms_provider.core.temporaries import TemporaryEndedError
 from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.protocols.stomp.answers import Created, Greeting, Prepared, Recovered, Sent, receipt_frame
+from pyjms_provider.protocols.stomp.answers import Created, Found, Greeting, Prepared, Recovered, Sent, receipt_frame
 from pyjms_provider.protocols.stomp.codec import encode_head, shown_id
 from pyjms_provider.protocols.stomp.delivery_ids import named, read_delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -91,6 +91,7 @@ class ProfileDialogue(Dialogue):
             verbs.CommitTransaction: (self._commit, True),
             verbs.AbortTransaction: (self._abort, False),
             verbs.Browse: (self._browse, False),
+            verbs.Find: (self._find, False),
             verbs.Unsubscribe: (self._unsubscribe, True),
             verbs.DeleteSubscription: (self._delete_subscription, True),
             verbs.Acknowledge: (self._acknowledge, True),
@@ -125,6 +126,7 @@ class ProfileDialogue(Dialogue):
             transaction_timeout_s=self._transaction_timeout_s(),
             jmsx_property_names=connection.info.jmsx_property_names,
             advice=advice,
+            can_find=True,
             body_max=verbs.limits_of(is_packed=self.is_packed).body_max,
         )
         packed = {PACKED_HEADER: PACKED_VERSION} if self.is_packed else {}
@@ -415,6 +417,11 @@ class ProfileDialogue(Dialogue):
         messages = session.session.browse(verb.address, selector_or_none(verb.selector))
         browser = self._consumers[verb.id] = ServedBrowser(self, session, verb.id, iter(messages))
         browser.on_ready()
+
+    def _find(self, verb: verbs.Find) -> Mapping[str, str]:
+        self._session(verb.session)
+        self.guard.look(verb.address)
+        return Found(self.guard.host.has(verb.address)).headers()
 
     def _check_new_consumer(self, name: str) -> None:
         if name in self._consumers:
