@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Final
 
 from pyjms.spi.envelope import Address, Envelope
+from pyjms.spi.property_names import SET_BY_PROVIDERS
 from pyjms.types import Long, Stored
 
 __all__ = [
@@ -47,19 +48,8 @@ _LONGEST_HOPS: Final = 9
 """Digits of a number of hops."""
 _NOT_OURS: Final = ("JMS_", "_AMQ")
 """How the names of properties of providers begin."""
-_LEFT_BEHIND: Final = frozenset(
-    {
-        "JMSXDeliveryCount",
-        "JMSXRcvTimestamp",
-        "JMSXState",
-        "JMSXProducerTXID",
-        "JMSXConsumerTXID",
-        UNDELIVERABLE_REASON,
-        UNDELIVERABLE_ROUTE,
-        UNDELIVERABLE_TARGET,
-    }
-)
-"""What was said of one delivery, and would be a lie elsewhere (JMS 1.1 §3.5.9)."""
+_LEFT_BEHIND: Final = SET_BY_PROVIDERS | {UNDELIVERABLE_REASON, UNDELIVERABLE_ROUTE, UNDELIVERABLE_TARGET}
+"""What was said of one delivery or by one provider, and would be a lie elsewhere (JMS 1.1 §3.5.9)."""
 
 
 def forward_id(route: str, label: str, envelope: Envelope) -> str | None:

@@ -7,7 +7,7 @@ and is read-only until `clear_properties` or `clear_body`, which are independent
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 from pyjms.errors import MessageNotWriteableException
 from pyjms.messages.properties import Properties
@@ -15,6 +15,9 @@ from pyjms.messages.property_names import KNOWN_NAMES
 from pyjms.spi.envelope import Body, BodyKind
 
 __all__ = ["JmsMessage"]
+
+_OF_THE_BODY: Final = frozenset({"content-type", "content-encoding"})
+"""Headers of clients without JMS that describe the body, and go with it; messages do not show them (`property_names.is_shown`)."""
 
 
 class JmsMessage(Properties):
@@ -58,6 +61,9 @@ class JmsMessage(Properties):
         self._body_read_only = False
         self._body_owned = True
         self._body = None
+        if not _OF_THE_BODY.isdisjoint(self._properties):
+            for name in _OF_THE_BODY:
+                self.drop_property(name)
 
     def frozen_body(self) -> Body:
         """Return the body as envelopes hold it; this message will not change it any more."""

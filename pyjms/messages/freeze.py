@@ -17,6 +17,7 @@ from pyjms.messages.destinations import address_of
 from pyjms.messages.map import JmsMapMessage
 from pyjms.messages.object import JmsObjectMessage
 from pyjms.messages.properties import NO_NAMES
+from pyjms.messages.property_names import DELIVERY_COUNT
 from pyjms.messages.stream import JmsStreamMessage
 from pyjms.messages.text import JmsTextMessage
 from pyjms.spi.delivery import Delivery
@@ -84,7 +85,10 @@ def thaw(delivery: Delivery, context: MessageContext) -> JmsMessage:
     message._redelivered = delivery.redelivered
     message._type = envelope.jms_type
     message._delivery_count = delivery.count
-    message._properties = envelope.properties  # type: ignore[assignment]  # never written: copied first
+    properties = envelope.properties  # never written: copied first
+    if DELIVERY_COUNT in properties:  # said by the sender: the delivery says what is true
+        properties = {name: value for name, value in properties.items() if name != DELIVERY_COUNT}
+    message._properties = properties  # type: ignore[assignment]
     message._properties_read_only = True
     message._settable = NO_NAMES
     message._body_owned = False

@@ -3,6 +3,9 @@
 A message either owns its dictionary or shares it with an envelope; then, and while it is read-only, `_settable` is
 empty and every setter takes the longer way through `_set`. That one look-up is what the common case pays for names,
 read-only messages and copy-on-write together.
+
+A message of a client without JMS may have properties whose names JMS does not know, such as ``content-type``. They stay with the
+message when it is sent on, and are hidden here: what is listed can be copied to another message.
 """
 
 from __future__ import annotations
@@ -14,7 +17,14 @@ from pyjms.api.enumeration import Enumeration
 from pyjms.errors import MessageFormatException, MessageNotWriteableException
 from pyjms.messages.conversion import BOOLEAN, BYTE, DOUBLE, FLOAT, INT, LONG, SHORT, STRING, written_type
 from pyjms.messages.headers import HeaderFields
-from pyjms.messages.property_names import CLIENT_JMSX, DELIVERY_COUNT, KNOWN_NAMES, check_property_name
+from pyjms.messages.property_names import (
+    CLIENT_JMSX,
+    DELIVERY_COUNT,
+    KNOWN_NAMES,
+    check_property_name,
+    is_provider_name,
+    is_shown,
+)
 from pyjms.messages.storing import (
     Store,
     store_boolean,
@@ -57,22 +67,27 @@ class Properties(HeaderFields):
         self._delivery_count = 0
 
     def property_exists(self, name: str) -> bool:
-        return name in self._properties or (name == DELIVERY_COUNT and self._delivery_count > 0)
+        if name in self._properties and is_shown(name):
+            return True
+        return name == DELIVERY_COUNT and self._delivery_count > 0
 
     @property
     def property_names(self) -> Enumeration[str]:
         return Enumeration(tuple(self._names()))
 
     def _names(self) -> Iterator[str]:
-        yield from self._properties
-        if self._delivery_count and DELIVERY_COUNT not in self._properties:
+        for name, value in self._properties.items():
+            wanted = CLIENT_JMSX.get(name)
+            if is_shown(name) and (wanted is None or value is None or type(value) is wanted):
+                yield name
+        if self._delivery_count:
             yield DELIVERY_COUNT
 
     def _get(self, name: str) -> Stored:
         value = self._properties.get(name)
-        if value is None and name == DELIVERY_COUNT and self._delivery_count:
-            return self._delivery_count
-        return value
+        if value is not None:
+            return value if is_shown(name) else None
+        return self._delivery_count or None if name == DELIVERY_COUNT else None
 
     def get_boolean_property(self, name: str) -> bool:
         return BOOLEAN.read(self._get(name), _WHAT, name)
@@ -85,7 +100,9 @@ class Properties(HeaderFields):
 
     def get_int_property(self, name: str) -> Int:
         value = self._properties.get(name)
-        return _new_int(Int, value) if type(value) is int else INT.read(self._get(name), _WHAT, name)
+        if type(value) is int and name in KNOWN_NAMES:
+            return _new_int(Int, value)
+        return INT.read(self._get(name), _WHAT, name)
 
     def get_long_property(self, name: str) -> Long:
         return LONG.read(self._get(name), _WHAT, name)
@@ -98,7 +115,7 @@ class Properties(HeaderFields):
 
     def get_string_property(self, name: str) -> str | None:
         value = self._properties.get(name)
-        return value if type(value) is str else STRING.read(self._get(name), _WHAT, name)
+        return value if type(value) is str and name in KNOWN_NAMES else STRING.read(self._get(name), _WHAT, name)
 
     def get_object_property(self, name: str) -> Boxed:
         return box(self._get(name))
@@ -148,6 +165,11 @@ class Properties(HeaderFields):
             self._set(name, value, store_string)
 
     def set_object_property(self, name: str, value: Boxed | float) -> None:
+        # Programs copy all properties of a received message by this method: those of the provider stay behind.
+        if type(name) is str and name not in KNOWN_NAMES and is_provider_name(name):
+            if self._properties_read_only:
+                self._own_properties()  # which says so
+            return
         self._set(name, value, store_property)
 
     def _set(self, name: str, value: object, store: Store) -> None:

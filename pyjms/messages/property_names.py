@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from pyjms.errors import IllegalArgumentException, MessageFormatException
 from pyjms.messages.java_text import shorten
-from pyjms.spi.selector.identifiers import first_bad_character, is_reserved
+from pyjms.spi.property_names import SET_BY_PROVIDERS
+from pyjms.spi.selector.identifiers import first_bad_character, is_identifier, is_reserved
 
-__all__ = ["CLIENT_JMSX", "DELIVERY_COUNT", "KNOWN_NAMES", "PROVIDER_PREFIX", "check_property_name", "is_client_name"]
+__all__ = [
+    "CLIENT_JMSX",
+    "DELIVERY_COUNT",
+    "KNOWN_NAMES",
+    "PROVIDER_PREFIX",
+    "check_property_name",
+    "is_client_name",
+    "is_provider_name",
+    "is_shown",
+]
 
 DELIVERY_COUNT = "JMSXDeliveryCount"
 """Read like a property of every received message (JMS 1.1 §3.5.9)."""
 
 CLIENT_JMSX = {"JMSXGroupID": str, "JMSXGroupSeq": int}
 """The JMSX properties that clients set, with the class of their stored value (String, int)."""
-
-_PROVIDER_JMSX = frozenset(
-    {
-        "JMSXUserID",
-        "JMSXAppID",
-        DELIVERY_COUNT,
-        "JMSXProducerTXID",
-        "JMSXConsumerTXID",
-        "JMSXRcvTimestamp",
-        "JMSXState",
-    }
-)
 
 PROVIDER_PREFIX = "JMS_pyjms"
 """The names of this project's own provider properties."""
@@ -65,10 +63,8 @@ def check_property_name(name: object) -> str:
         )
     if text.startswith("JMS"):
         _check_reserved(text)
-    if text not in CLIENT_JMSX and len(text) <= _KNOWN_LENGTH_MAX:
-        if len(KNOWN_NAMES) >= _KNOWN_MAX:
-            KNOWN_NAMES.clear()
-        KNOWN_NAMES.add(text)
+    if text not in CLIENT_JMSX:
+        _remember(text)
     return text
 
 
@@ -81,10 +77,36 @@ def is_client_name(name: str) -> bool:
     return True
 
 
+def is_provider_name(name: str) -> bool:
+    """Say whether providers set `name` on messages that they deliver."""
+    return name in SET_BY_PROVIDERS or (name.startswith(PROVIDER_PREFIX) and name not in CLIENT_SETTABLE)
+
+
+def is_shown(name: str) -> bool:
+    """Say whether a received message shows `name` as a property: one that clients set, or that providers set.
+
+    Messages of clients without JMS may have other names too, such as ``content-type`` or ``JMSPriority``.
+    """
+    if name in KNOWN_NAMES:
+        return True
+    if not is_identifier(name) or not (is_client_name(name) or is_provider_name(name)):
+        return False
+    if name not in CLIENT_JMSX and is_client_name(name):
+        _remember(name)
+    return True
+
+
+def _remember(name: str) -> None:
+    if len(name) <= _KNOWN_LENGTH_MAX:
+        if len(KNOWN_NAMES) >= _KNOWN_MAX:
+            KNOWN_NAMES.clear()
+        KNOWN_NAMES.add(name)
+
+
 def _check_reserved(name: str) -> None:
     if not name.startswith("JMS") or name in CLIENT_JMSX or name in CLIENT_SETTABLE:
         return
-    if name in _PROVIDER_JMSX:
+    if name in SET_BY_PROVIDERS:
         raise MessageFormatException(f"{name} is set by the provider, not by clients (JMS 1.1 §3.5.9)")
     if name.startswith("JMSX"):
         allowed = " and ".join(CLIENT_JMSX)

@@ -95,14 +95,14 @@ MUTANTS = (
         "the enumeration of names leaves out null values",
         edit(
             _P + "_names",
-            "yield from self._properties",
-            "yield from (name for name, value in self._properties.items() if value is not None)",
+            "if is_shown(name) and",
+            "if value is not None and is_shown(name) and",
         ),
     ),
     mutant(
         "3.5.6-a",
         "the enumeration of names lists header fields",
-        edit(_P + "_names", "yield from self._properties", "yield 'JMSPriority'\n    yield from self._properties"),
+        edit(_P + "_names", "if self._delivery_count:", "yield 'JMSPriority'\n    if self._delivery_count:"),
     ),
     mutant(
         "3.5.7-a",
@@ -166,9 +166,9 @@ MUTANTS = (
         "3.5.9-f",
         "setting a JMSX property of providers raises KeyError",
         edit(
-            "pyjms.messages.property_names:_check_reserved",
-            "if name in _PROVIDER_JMSX:",
-            "if name in _PROVIDER_JMSX:\n        raise KeyError(name)",
+            _P + "set_object_property",
+            "return",
+            "raise KeyError(name)",
         ),
     ),
 )

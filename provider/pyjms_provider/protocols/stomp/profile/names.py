@@ -7,7 +7,17 @@ from urllib.parse import quote, unquote
 
 from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER
 
-__all__ = ["ALIAS_PREFIX", "RESERVED", "alias_of", "is_reserved", "name_of_alias", "quoted", "unquoted"]
+__all__ = [
+    "ALIAS_PREFIX",
+    "RESERVED",
+    "SET_BY_PROTOCOL",
+    "alias_of",
+    "is_of_profile",
+    "is_reserved",
+    "name_of_alias",
+    "quoted",
+    "unquoted",
+]
 
 ALIAS_PREFIX = f"{PROFILE_HEADER}_x_"
 """Begins the header of a property that cannot travel under its own name."""
@@ -29,6 +39,11 @@ RESERVED = frozenset(
     # this project
     f"delivery-count {PROFILE_HEADER}".split()
 )
+_OF_FRAMES = "ack browser content-length destination message-id receipt redelivered subscription transaction"
+_OF_HEADER_FIELDS = "correlation-id expires persistent priority reply-to timestamp type"
+SET_BY_PROTOCOL = frozenset(_OF_FRAMES.split() + _OF_HEADER_FIELDS.split())
+"""The headers of SEND and MESSAGE that our broker gives a meaning of its own. All others of a plain client come through as they are."""
+
 _RESERVED_BEGINNINGS = re.compile(rf"x-|activemq\.|_+AMQ_|{PROFILE_HEADER}_(?:x_|\d+\Z)").match
 _plain_name = re.compile(r"[A-Za-z0-9_$.]+").fullmatch
 _UNQUOTED = "$_.-"
@@ -37,6 +52,14 @@ _UNQUOTED = "$_.-"
 def is_reserved(name: str) -> bool:
     """Say whether a header `name` is no property of an application."""
     return name in RESERVED or _RESERVED_BEGINNINGS(name) is not None
+
+
+_of_profile = re.compile(rf"{PROFILE_HEADER}(?:_(?:x_.*|\d+))?", re.DOTALL).fullmatch
+
+
+def is_of_profile(name: str) -> bool:
+    """Say whether a header `name` is the profile header, a part of it, or stands for a property of another name."""
+    return name.startswith(PROFILE_HEADER) and _of_profile(name) is not None
 
 
 def alias_of(name: str) -> str | None:

@@ -24,7 +24,9 @@ from pyjms_provider.protocols.stomp.frames import Version
 from pyjms_provider.protocols.stomp.header_lines import split_lines
 from pyjms_provider.protocols.stomp.profile.names import (
     ALIAS_PREFIX,
+    SET_BY_PROTOCOL,
     alias_of,
+    is_of_profile,
     is_reserved,
     name_of_alias,
     quoted,
@@ -114,13 +116,32 @@ def travels(text: str, version: Version) -> bool:
 def plain_properties(properties: Mapping[str, Stored], version: Version) -> dict[str, str]:
     """Return the properties for those who do not know the profile: as text, without what plain headers cannot carry."""
     headers = {}
+    unsafe, names = _unsafe[version], _plain_headers[version]
     for name, value in properties.items():
-        if value is None or _header_of(name)[0] != name:
+        is_plain = names.get(name)
+        if is_plain is None:
+            is_plain = _is_plain_header(name, version)
+        if not is_plain or value is None:
             continue
-        text = TEXTS.get(type(value), str)(value)
-        if travels(text, version):
+        text: str = value if type(value) is str else TEXTS.get(type(value), str)(value)
+        if unsafe(text) is None:
             headers[name] = text
     return headers
+
+
+_plain_headers: dict[Version, dict[str, bool]] = {version: {} for version in Version}
+
+
+def _is_plain_header(name: str, version: Version) -> bool:
+    """Say whether `name` can be a header of a plain MESSAGE beside those that the broker sets; some are remembered."""
+    can_stand = bool(name) and travels(name, version) and not (version is Version.V1_0 and ":" in name)
+    is_plain = can_stand and name not in SET_BY_PROTOCOL and not is_of_profile(name)
+    known = _plain_headers[version]
+    if len(known) >= _HEADERS_MAX:
+        known.clear()
+    if len(name) <= _NAME_LENGTH_MAX:
+        known[name] = is_plain
+    return is_plain
 
 
 def read_properties(headers: Iterable[tuple[str, str]], types: str) -> dict[str, Stored]:
@@ -304,6 +325,10 @@ class WireProperties(Mapping[str, Stored]):
         ):
             return False
         return name in self.values_by_name
+
+    def mentions(self, text: str) -> bool:
+        """Say whether `text`, of characters that nothing escapes, may be in a name; it may be in a value alone."""
+        return text in self._text or text in self.types
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.values_by_name)

@@ -15,8 +15,9 @@ from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER, split_lines
 from pyjms_provider.protocols.stomp.profile.bodies import read_body
 from pyjms_provider.protocols.stomp.profile.header import ProfileHeader, join_parts, parse
-from pyjms_provider.protocols.stomp.profile.names import is_reserved
+from pyjms_provider.protocols.stomp.profile.names import SET_BY_PROTOCOL, is_of_profile, is_reserved
 from pyjms_provider.protocols.stomp.profile.properties import WireProperties, read_properties
+from pyjms_provider.protocols.stomp.profile.writing import AS_WRITTEN
 
 __all__ = ["from_frame", "sender_of"]
 
@@ -29,11 +30,14 @@ _MORE_PREFIX = f"{PROFILE_HEADER}_1:"
 _NON_PERSISTENT, _PERSISTENT = 1, 2
 
 
-def from_frame(frame: Frame, dialect: Dialect, assumed: Address | None = None) -> Envelope:
+def from_frame(
+    frame: Frame, dialect: Dialect, assumed: Address | None = None, *, keeps_headers: bool = False
+) -> Envelope:
     """Return the message of a SEND or MESSAGE; `assumed` is the destination of its subscription, where one is known.
 
-    The properties of a lazily decoded frame stay lines until they are asked for. Raises `DestinationError` when the
-    frame names no destination.
+    The properties of a lazily decoded frame stay lines until they are asked for. `keeps_headers`: of a message without
+    the profile header every header that the protocol does not set becomes a property, whatever its name, so that
+    `to_frame` can write it again. Raises `DestinationError` when the frame names no destination.
     """
     tail = frame.tail
     if tail.startswith(_PREFIX) and not tail.startswith(_MORE_PREFIX, tail.index("\n") + 1):
@@ -44,21 +48,21 @@ def from_frame(frame: Frame, dialect: Dialect, assumed: Address | None = None) -
             return _read(frame, dialect, header, properties, assumed)
         except ProfileError as error:
             _log_fault(error)
-            return _read_foreign(frame, dialect, assumed)
+            return _read_foreign(frame, dialect, assumed, keeps_headers=keeps_headers)
     headers = frame.headers
     first_part = headers.get(PROFILE_HEADER)
     if tail:
         headers = _all_headers(frame)
         first_part = headers.get(PROFILE_HEADER)
     if first_part is None:
-        return _read_foreign(frame, dialect, assumed)
+        return _read_foreign(frame, dialect, assumed, keeps_headers=keeps_headers)
     try:
         header = parse(join_parts(first_part, headers))
         read = read_properties(headers.items(), header.fields.get("p", ""))
         return _read(frame, dialect, header, read, assumed)
     except ProfileError as error:
         _log_fault(error)
-        return _read_foreign(frame, dialect, assumed)
+        return _read_foreign(frame, dialect, assumed, keeps_headers=keeps_headers)
 
 
 def sender_of(frame: Frame) -> str | None:
@@ -140,8 +144,13 @@ def _read(
     )
 
 
-def _read_foreign(frame: Frame, dialect: Dialect, assumed: Address | None) -> Envelope:
+def _read_foreign(frame: Frame, dialect: Dialect, assumed: Address | None, *, keeps_headers: bool) -> Envelope:
     headers = frame.headers
+    reply_to = _reply_to(headers, dialect, None)
+    if keeps_headers:
+        properties = _kept_headers(headers if not frame.tail else _all_headers(frame), reply_to)
+    else:
+        properties = {name: value for name, value in _all_headers(frame).items() if not is_reserved(name)}
     body_kind, body = _foreign_body(headers, bytes(frame.body), dialect)
     message_id = _foreign_id(headers, dialect) if frame.command == "MESSAGE" else None
     return Envelope(
@@ -152,12 +161,22 @@ def _read_foreign(frame: Frame, dialect: Dialect, assumed: Address | None) -> En
         _delivery_mode(headers),
         _priority(headers),
         headers.get("correlation-id"),
-        _reply_to(headers, dialect, None),
+        reply_to,
         headers.get("type"),
-        {name: value for name, value in _all_headers(frame).items() if not is_reserved(name)},
+        properties,
         body_kind,
         body,
     )
+
+
+def _kept_headers(headers: Mapping[str, str], reply_to: Address | None) -> dict[str, str]:
+    kept = {name: value for name, value in headers.items() if name not in SET_BY_PROTOCOL and not is_of_profile(name)}
+    if reply_to is None and "reply-to" in headers:
+        kept["reply-to"] = headers["reply-to"]  # it means something to the receiver
+    persistent = headers.get("persistent")
+    if persistent is not None and persistent != "true":
+        kept[AS_WRITTEN] = persistent
+    return kept
 
 
 def _foreign_id(headers: Mapping[str, str], dialect: Dialect) -> str | None:

@@ -18,9 +18,12 @@ from pyjms_provider.protocols.stomp.profile.properties import (
     write_properties,
 )
 
-__all__ = ["expanded", "to_frame"]
+__all__ = ["AS_WRITTEN", "expanded", "to_frame"]
 
+AS_WRITTEN = "\0persistent"
+"""The property that has the header `persistent` of a plain client's non-persistent message. No header and no JMS property has this name."""
 _PERSISTENT = 2
+_PLAIN_BODIES = (BodyKind.TEXT, BodyKind.BYTES)
 
 
 def to_frame(
@@ -35,8 +38,8 @@ def to_frame(
 ) -> Frame:
     """Return the frame that carries `envelope` to a broker that speaks `dialect`, or from ours.
 
-    `profile` False leaves out all that only pyjms understands: types of properties are lost, and those that cannot
-    travel under their own names. `now_ms` (since 1970) is used where expiry is relative; `connection_id` goes into
+    `profile` False writes for a plain client: all that only pyjms understands is left out, so types of properties are
+    lost, and those that cannot be headers of that name. Headers that `from_frame` has kept come out as they were. `now_ms` (since 1970) is used where expiry is relative; `connection_id` goes into
     the profile header where the client itself leaves out what its own connection sent.
 
     In STOMP 1.2 the profile header and the properties are in `Frame.tail`: headers may be added to the frame, and
@@ -53,7 +56,8 @@ def to_frame(
         lines = "".join([f"{name}:{value}\n" for name, value in split_parts(fields)])
         return Frame(command, headers, body.data, tail=lines + properties.lines)
     if not profile:
-        return Frame(command, headers | plain_properties(properties, version), body.data)
+        _write_kept(headers, envelope, version)
+        return Frame(command, headers, body.data)
     pairs, types = write_properties(properties, version)
     fields = _profile_fields(envelope, dialect, version, body, types, connection_id)
     again = [(ALIAS_PREFIX + name, text) for name, text in pairs if name in dialect.lost_properties]
@@ -65,6 +69,27 @@ def to_frame(
             headers.setdefault(name, value)
         return Frame(command, headers, body.data)
     return Frame(command, headers, body.data, tail=_lines(pairs))
+
+
+def _write_kept(headers: dict[str, str], envelope: Envelope, version: Version) -> None:
+    """Write properties for a plain client, and header fields as the sender wrote them."""
+    properties = envelope.properties
+    if envelope.delivery_mode != _PERSISTENT:
+        as_written = properties.get(AS_WRITTEN)
+        if type(as_written) is str and travels(as_written, version):
+            headers["persistent"] = as_written
+        else:
+            del headers["persistent"]
+    if envelope.reply_to is None:
+        reply_to = properties.get("reply-to")
+        if type(reply_to) is str and travels(reply_to, version):
+            headers["reply-to"] = reply_to
+    elif not travels(headers["reply-to"], version):
+        del headers["reply-to"]
+    kept = plain_properties(properties, version)
+    if "content-type" in kept and envelope.body_kind not in _PLAIN_BODIES:
+        del kept["content-type"]  # it says how this body is written
+    headers |= kept
 
 
 def expanded(frame: Frame) -> Frame:

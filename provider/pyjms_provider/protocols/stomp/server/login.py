@@ -41,12 +41,16 @@ class Login:
     """The broker says something so often; 0: never."""
     in_ms: int
     """The client does so; 0: never."""
+    request_id: str | None = None
+    """What CONNECTED answers as `response-id`, as ActiveMQ does."""
 
     def answer(self, settings: StompSettings, more: Mapping[str, str]) -> Frame:
         """Return CONNECTED."""
         headers = {"version": self.version.value, "server": settings.server_name}
         if self.version is not Version.V1_0:
             headers["heart-beat"] = f"{settings.heart_beat_ms},{settings.heart_beat_ms}"
+        if self.request_id is not None:
+            headers["response-id"] = self.request_id
         return Frame("CONNECTED", {**headers, **more})
 
 
@@ -65,6 +69,7 @@ def negotiate(frame: Frame, settings: StompSettings) -> Login:
         is_packed=speaks_profile and headers.get(PACKED_HEADER) == PACKED_VERSION,
         out_ms=beats.send_ms,
         in_ms=beats.expect_ms,
+        request_id=headers.get("request-id"),
     )
 
 

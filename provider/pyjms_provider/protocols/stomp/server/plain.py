@@ -18,14 +18,16 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.plain_selectors import plain_selector
 from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.core.stored_delivery import LARGE
-from pyjms_provider.protocols.stomp.codec import FRAME_END, encode_head, shown_id
+from pyjms_provider.protocols.stomp.codec import FRAME_END, encode_head
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import SequenceError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
+from pyjms_provider.protocols.stomp.profile import to_frame
+from pyjms_provider.protocols.stomp.profile.properties import travels
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
 from pyjms_provider.protocols.stomp.server.lane import Act, Lane
 from pyjms_provider.protocols.stomp.server.plain_consumers import AckMode, PlainBrowser, PlainSubscription
+from pyjms_provider.protocols.stomp.server.plain_messages import read_plain_message
 from pyjms_provider.protocols.stomp.server.temporaries import Temporaries
 from pyjms_provider.protocols.stomp.server.transactions import Transaction
 
@@ -61,11 +63,13 @@ class PlainDialogue(Dialogue):
         self._lane = Lane(engine.conduit, self.perform, engine.fail, self.load)
         self._temporaries = Temporaries(connection, guard, self._settings.temporaries_max)
         self._subscriptions: dict[str, PlainSubscription | PlainBrowser] = {}
+        self._acks_by_id = login.version is not Version.V1_2
+        """Whether ACK names the message-id of MESSAGE; else its header `ack`."""
         self._have_seen_all: set[str] = set()
         """Names of browsers that have ended by themselves: as at ActiveMQ, UNSUBSCRIBE may yet follow."""
         self._transactions: dict[str, Transaction] = {}
         self._holders: dict[str, PlainSubscription] = {}
-        """Of every message that is not acknowledged: whose it is, by the id that ACK names."""
+        """Of every message that is not acknowledged: whose it is, by its number on the connection."""
         self._written: list[Delivery] = []
         """Messages of subscriptions that acknowledge by themselves, once the wire has them."""
         self._message_prefix = f"ID:{connection.connection_id}-"
@@ -139,15 +143,13 @@ class PlainDialogue(Dialogue):
     def _read(self, frame: Frame) -> Envelope:
         if "," in frame.headers.get("destination", ""):
             raise DestinationError("composite destinations are not served here: send the message to each of them")
-        envelope = from_frame(frame, PYJMS)
-        if envelope.message_id is not None and envelope.timestamp_ms:
-            return envelope
-        # A client that does not know the profile leaves these to the broker.
-        return replace(
-            envelope,
-            message_id=envelope.message_id or MessageId(f"{self._message_prefix}{next(self._numbers)}"),
-            timestamp_ms=envelope.timestamp_ms or self._clock.time_ms(),
-        )
+        envelope = read_plain_message(frame)
+        # A client that does not know the profile leaves these to the broker. Nobody else has the envelope yet.
+        if envelope.message_id is None:
+            envelope.message_id = MessageId(f"{self._message_prefix}{next(self._numbers)}")  # type: ignore[misc]
+        if not envelope.timestamp_ms:
+            envelope.timestamp_ms = self._clock.time_ms()  # type: ignore[misc]
+        return envelope
 
     def _send_to(self, envelope: Envelope, transaction: str | None, *, for_room: bool) -> None:
         """`for_room`: it may wait until somebody has taken messages out of the queue."""
@@ -231,6 +233,7 @@ class PlainDialogue(Dialogue):
             mode=_ack_mode(headers),
             window=self._window(headers),
             durable_name=durable_name,
+            acks_by_id=self._acks_by_id,
         )
         request = SubscribeRequest(
             address=address,
@@ -300,14 +303,19 @@ class PlainDialogue(Dialogue):
         return taken
 
     def hold(self, subscription: PlainSubscription, delivery: Delivery) -> str:
-        """Note what becomes of a delivery; return the id by which ACK names it."""
+        """Note what becomes of a delivery; return its number on the connection."""
         number = str(next(self._ack_numbers))
         if subscription.mode is AckMode.AUTO:
             self._written.append(delivery)
         else:
             self._holders[number] = subscription
-            subscription.unsettled[number] = delivery
+            subscription.hold(number, delivery)
         return number
+
+    def shown_id(self, delivery: Delivery, number: str) -> str:
+        """Return the message-id of a MESSAGE: the JMSMessageID; or `number`, if it has none, or none that a header can carry."""
+        message_id = delivery.envelope.message_id
+        return message_id if message_id and travels(message_id, self._version) else number
 
     def write_message(self, subscription: PlainSubscription, delivery: Delivery, number: str) -> Iterable[bytes]:
         """Return the MESSAGE frame of a delivery."""
@@ -324,12 +332,13 @@ class PlainDialogue(Dialogue):
             headers["destination"] = shown
         if envelope.reply_to is not None and envelope.reply_to.temporary:
             headers["reply-to"] = self._temporaries.shown(envelope.reply_to)
-        headers["message-id"] = number if self._version is not Version.V1_2 else shown_id(envelope.message_id, number)
+        headers["message-id"] = self.shown_id(delivery, number)
         headers["subscription"] = self._shown_name(name)
         if self._version is Version.V1_2:
             headers["ack"] = number
         if delivery.redelivered:
             headers["redelivered"] = "true"
+            headers["JMSXDeliveryCount"] = str(delivery.count)
         return encode_head(frame, self._version), bytes(frame.body), FRAME_END
 
     def _shown_name(self, name: str) -> str:
@@ -367,17 +376,30 @@ class PlainDialogue(Dialogue):
             subscription.settled()
 
     def _take(self, frame: Frame) -> list[tuple[PlainSubscription, str, Delivery]]:
-        ack_id = frame.headers.get("id") if self._version is Version.V1_2 else frame.headers.get("message-id")
+        ack_id = frame.headers.get("message-id" if self._acks_by_id else "id")
         if ack_id is None:
-            wanted = "id, the ack header of MESSAGE" if self._version is Version.V1_2 else "message-id"
+            wanted = "message-id" if self._acks_by_id else "id, the ack header of MESSAGE"
             raise SequenceError(f"{frame.command} needs the header {wanted}")
-        subscription = self._holders.get(ack_id)
-        if subscription is None:
+        number = self._number_of(ack_id, frame.headers.get("subscription")) if self._acks_by_id else ack_id
+        subscription = None if number is None else self._holders.get(number)
+        if number is None or subscription is None:
             raise SequenceError(f"{frame.command} names no message that waits for it: {ack_id[:80]!r}")
-        taken = subscription.take_up_to(ack_id)
-        for number, _ in taken:
-            self._holders.pop(number, None)
-        return [(subscription, number, delivery) for number, delivery in taken]
+        taken = subscription.take_up_to(number)
+        for each, _ in taken:
+            self._holders.pop(each, None)
+        return [(subscription, each, delivery) for each, delivery in taken]
+
+    def _number_of(self, message_id: str, subscription: str | None) -> str | None:
+        """Return the number of the message that an ACK of STOMP 1.0 or 1.1 names; None: none waits.
+
+        Several subscriptions may have got one message: the header `subscription` says which is meant, else it is the oldest.
+        """
+        found = [
+            each.number_of(message_id)
+            for each in tuple(self._subscriptions.values())
+            if isinstance(each, PlainSubscription) and subscription in (None, self._shown_name(each.name))
+        ]
+        return min((number for number in found if number is not None), key=int, default=None)
 
     # Transactions
 

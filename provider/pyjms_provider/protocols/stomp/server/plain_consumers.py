@@ -45,7 +45,9 @@ class PlainSubscription:
         mode: AckMode,
         window: int,
         durable_name: str | None,
+        acks_by_id: bool = False,
     ) -> None:
+        """`acks_by_id`: an ACK names the message-id of MESSAGE, as in STOMP 1.0 and 1.1, not a number."""
         self.name = name
         self.destination = destination
         self.shown_destination = shown_destination
@@ -53,7 +55,9 @@ class PlainSubscription:
         self.mode = mode
         self.durable_name = durable_name
         self.unsettled: OrderedDict[str, Delivery] = OrderedDict()
-        """By the id that ACK names; oldest first, where an ACK covers all up to its own."""
+        """By their numbers on the connection; oldest first, where an ACK covers all up to its own."""
+        self._numbers_by_id: dict[str, set[str]] | None = {} if acks_by_id else None
+        """The numbers of the unsettled messages that have a message-id, where ACK names that; under the lock."""
         self.is_queued = False
         self.pulls_of_turn = PULLS_OF_TURN
         self.may_have_more = True
@@ -105,6 +109,32 @@ class PlainSubscription:
             number = self._dialogue.hold(self, delivery)
         return self._dialogue.write_message(self, delivery, number)
 
+    def hold(self, number: str, delivery: Delivery) -> None:
+        """Have a message unsettled. Under the lock."""
+        self.unsettled[number] = delivery
+        self._index(number, delivery)
+
+    def _index(self, number: str, delivery: Delivery) -> None:
+        if self._numbers_by_id is not None:
+            self._numbers_by_id.setdefault(self._dialogue.shown_id(delivery, number), set()).add(number)
+
+    def _forget(self, taken: Iterable[tuple[str, Delivery]]) -> None:
+        index = self._numbers_by_id
+        if index is None:
+            return
+        for number, delivery in taken:
+            message_id = self._dialogue.shown_id(delivery, number)
+            numbers = index.get(message_id, set())
+            numbers.discard(number)
+            if not numbers:
+                index.pop(message_id, None)
+
+    def number_of(self, message_id: str) -> str | None:
+        """Return the number of the oldest unsettled message that MESSAGE showed with `message_id`; None: there is none."""
+        with self._lock:
+            numbers = (self._numbers_by_id or {}).get(message_id)
+            return min(numbers, key=int) if numbers else None
+
     def drop_content(self, number: str) -> None:
         """Hold what is written, and still unsettled, without its content."""
         with self._lock:  # somebody may be closing it
@@ -123,23 +153,31 @@ class PlainSubscription:
         unsettled = self.unsettled
         if self.mode is not AckMode.CLIENT:
             delivery = unsettled.pop(ack_id, None)
-            return [] if delivery is None else [(ack_id, delivery)]
+            if delivery is None:
+                return []
+            if self._numbers_by_id is not None:
+                with self._lock:
+                    self._forget([(ack_id, delivery)])
+            return [(ack_id, delivery)]
         taken: list[tuple[str, Delivery]] = []
         with self._lock:  # the connection's thread may be adding
             is_reached = ack_id not in unsettled
             while not is_reached:
                 taken.append(unsettled.popitem(last=False))
                 is_reached = taken[-1][0] == ack_id
+            self._forget(taken)
         return taken
 
     def put_back(self, taken: Iterable[tuple[str, Delivery]]) -> None:
         """Have it unsettled again, in its old place."""
         unsettled, older = self.unsettled, dict(taken)
-        if self.mode is not AckMode.CLIENT:
-            unsettled.update(older)
-            return
-        last = max(map(int, older))
         with self._lock:
+            for number, delivery in older.items():
+                self._index(number, delivery)
+            if self.mode is not AckMode.CLIENT:
+                unsettled.update(older)
+                return
+            last = max(map(int, older))
             while unsettled and int(next(iter(unsettled))) < last:  # what another transaction has put back
                 number, delivery = unsettled.popitem(last=False)
                 older[number] = delivery
@@ -162,6 +200,8 @@ class PlainSubscription:
             consumer.close()
         left = dict(self.unsettled)
         self.unsettled.clear()
+        if self._numbers_by_id is not None:
+            self._numbers_by_id.clear()
         return left
 
 

@@ -35,6 +35,7 @@ from pyjms_provider.protocols.stomp.pipeline_answers import Counted
 from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
 from pyjms_provider.protocols.stomp.server.lane import Act, Lane
+from pyjms_provider.protocols.stomp.server.plain_messages import without_provider_properties
 from pyjms_provider.protocols.stomp.server.profile_consumers import CreditConsumer, ServedBrowser, ServedConsumer
 from pyjms_provider.protocols.stomp.server.profile_pipelines import LONG_VERBS, PIPELINE_COMMANDS, ServedPipelines
 from pyjms_provider.protocols.stomp.server.profile_sessions import ServedSession
@@ -371,7 +372,7 @@ class ProfileDialogue(Dialogue):
     # Sending
 
     def _read(self, frame: Frame) -> Envelope:
-        envelope = from_frame(frame, PYJMS)
+        envelope = without_provider_properties(from_frame(frame, PYJMS))
         if envelope.message_id is None and not _has_profile(frame):
             name = MessageId(f"{self._message_prefix}{next(self._message_numbers)}")
             return replace(envelope, message_id=name, timestamp_ms=envelope.timestamp_ms or self._clock.time_ms())

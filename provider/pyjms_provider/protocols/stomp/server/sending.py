@@ -6,11 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.property_names import SET_BY_PROVIDERS
 from pyjms_provider.protocols.engine import Joint
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.packed import read_sends
 from pyjms_provider.protocols.stomp.server.hosts import Sending
 from pyjms_provider.protocols.stomp.server.lane import Act
+from pyjms_provider.protocols.stomp.server.plain_messages import without_provider_properties
+from pyjms_provider.stores.codec import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +46,9 @@ class PackedSends:
         lane, is_idle = session.lane, session.lane.is_idle
         try:
             messages = read_sends(frame.body)  # type: ignore[arg-type]  # decoders make `bytes`
+            for place, message in enumerate(messages):
+                if not SET_BY_PROVIDERS.isdisjoint(message.properties):
+                    messages[place] = decode(encode(without_provider_properties(message)))
             is_alone = len(messages) == 1
             if not is_alone and "receipt" in frame.headers:
                 raise ProfileError("one receipt answers one message: send it by a SENDS of its own")

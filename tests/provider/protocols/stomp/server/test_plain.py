@@ -515,19 +515,14 @@ def test_what_is_not_allowed_is_refused(
     assert answer.headers["code"] == "PYJMS-ACCESS"
 
 
-@pytest.mark.parametrize(
-    ("origin", "is_refused"),
-    [("queue://payroll", True), ("topic://payroll", True), ("queue://orders", False), ("nonsense", False)],
-)
-def test_who_forges_a_dead_letter_must_be_allowed_to_send_where_a_replay_would(
-    bench: Bench, origin: str, is_refused: bool
-) -> None:
+@pytest.mark.parametrize("origin", ["queue://payroll", "queue://orders", "nonsense"])
+def test_who_forges_a_dead_letter_has_sent_an_ordinary_message(bench: Bench, origin: str) -> None:
     bench.rules.denied.add((Operation.WRITE, "payroll"))
     client = bench.connect()
-    client.feed(f"SEND\ndestination:/queue/orders\nreceipt:r\nJMS_pyjms_deadDestination:{origin}\n\nx\0".encode())
-    answer = client.next()
-    assert answer.command == ("ERROR" if is_refused else "RECEIPT")
-    assert answer.headers.get("code") == ("PYJMS-ACCESS" if is_refused else None)
+    said = origin.replace(":", "\\c")
+    client.feed(f"SEND\ndestination:/queue/orders\nreceipt:r\nJMS_pyjms_deadDestination:{said}\n\nx\0".encode())
+    assert client.next().command == "RECEIPT"
+    assert QueueManager.of(bench.broker.name).replay("orders", dry_run=True).returned == 0
 
 
 def test_a_queue_that_is_there_needs_no_permission_to_create(bench: Bench) -> None:
