@@ -5,6 +5,8 @@ The thread starts when the first of them arrives, waits by the broker's clock un
 and ends with the broker. Times are by the clock on the wall, which may be set forward while the thread waits, or go on while the
 machine sleeps: it looks again every few seconds. Where it was put back, all are visited once, as those who come each few seconds
 would else come no more until it has caught up.
+
+A clock that a test moves in steps has what is due done within each step, on the thread of the test.
 """
 
 from __future__ import annotations
@@ -12,17 +14,19 @@ from __future__ import annotations
 import logging
 from heapq import heapify, heappop, heappush
 from itertools import count
-from threading import Lock, Thread, current_thread
+from threading import Lock, RLock, Thread, current_thread
 from typing import Final
 from weakref import ReferenceType, ref
 
-from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.clock import Clock, Signal, SteppedClock
 from pyjms_provider.core.timed import HasTimes
 
 __all__ = ["Housekeeper"]
 
 _LOOK_MS: Final = 10_000
 """It waits for so long at most, so that who is due when the clock is set forward is visited so late at most; and so long after a fault."""
+_PATIENCE_S: Final = 30.0  # so long a step of the clock waits for visits under way, which may wait for a store
+_TRY_S: Final = 0.01
 _SPARE: Final = 64  # visits that were put off, and are not worth tidying
 
 _log = logging.getLogger(__name__)
@@ -50,6 +54,10 @@ class Housekeeper:
         self._is_refused = False
         """Whether the system had no thread to give when it was asked last."""
         self._stopped = False
+        self._visiting = RLock()
+        """Held during visits: a step of the clock waits for those that the thread has begun. One visit may move the clock."""
+        if isinstance(clock, SteppedClock):
+            clock.add_due_work(self._run_due)
 
     def ask(self, visited: HasTimes, at_ms: int) -> None:
         """Come to `visited`, if it is still there, at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks.
@@ -118,6 +126,8 @@ class Housekeeper:
         self._signal.set()
         if thread is not None and thread is not current_thread():
             thread.join()
+        with self._visiting:
+            pass  # a step of the clock may have visits under way, on a thread of its own
 
     def _run(self) -> None:
         seen_ms = self._clock.time_ms()
@@ -141,8 +151,32 @@ class Housekeeper:
                 self._clock.wait(self._signal, now_ms + min(remaining_ms, _LOOK_MS))
             self._visit(self._clock.time_ms())
 
+    def _run_due(self) -> bool:
+        """Visit all that are due, as the clock has moved; return False if the thread is in a visit that waits by the clock."""
+        left_s = _PATIENCE_S
+        while not self._visiting.acquire(timeout=_TRY_S):
+            thread = self._thread
+            left_s -= _TRY_S
+            clock = self._clock
+            if left_s <= 0 or (thread is not None and isinstance(clock, SteppedClock) and clock.is_waiting(thread)):
+                return False
+        try:
+            while self._is_due(self._clock.time_ms()):
+                self._visit(self._clock.time_ms())
+        finally:
+            self._visiting.release()
+        return True
+
+    def _is_due(self, now_ms: int) -> bool:
+        with self._lock:
+            return bool(self._visits) and self._visits[0][0] <= now_ms
+
     def _visit(self, now_ms: int, *, is_everybody: bool = False) -> None:
         """Visit all that are due at `now_ms`, or everybody."""
+        with self._visiting:
+            self._visit_due(now_ms, is_everybody=is_everybody)
+
+    def _visit_due(self, now_ms: int, *, is_everybody: bool) -> None:
         due: dict[HasTimes, None] = {}
         with self._lock:
             while self._visits and (is_everybody or self._visits[0][0] <= now_ms):

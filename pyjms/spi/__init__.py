@@ -1,7 +1,7 @@
 """What a provider implements, and all that crosses between the API and a message system."""
 
 from pyjms.spi.capability import Capability
-from pyjms.spi.clock import Clock, Signal, SystemClock
+from pyjms.spi.clock import Clock, Signal, SteppedClock, SystemClock
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, ConnectionId, Envelope, MessageId, ObjectBody
 from pyjms.spi.provider import (
@@ -60,6 +60,7 @@ __all__ = [
     "StageName",
     "StagedUnit",
     "Stages",
+    "SteppedClock",
     "SubscribeRequest",
     "SystemClock",
     "Xid",

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from threading import Lock
+from threading import Lock, Thread
 from types import BuiltinFunctionType
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Clock", "Signal", "SystemClock"]
+__all__ = ["Clock", "Signal", "SteppedClock", "SystemClock"]
 
 _FROZEN_SLICE_S = 0.01
 _LONGEST_WAIT_S = 1e6  # the platform's limit may be lower than the longest timeout of JMS, 292 million years
@@ -36,6 +36,11 @@ class Signal:
         flag for the last time. Must not block."""
         self.wait: Callable[[float], bool] = partial(self._lock.acquire, True)
         """Lower the flag and return True, or return False after so many seconds (-1: wait for ever)."""
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether it was raised, and no thread has gone on by that yet."""
+        return not self._lock.locked()
 
     def set(self) -> None:
         """Raise the flag. Any thread; never blocks."""
@@ -62,6 +67,23 @@ class Clock(Protocol):
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
         """Wait for `signal`; return True when it came, False when `monotonic_ms` reached `until_ms` (None: never)."""
+        ...
+
+
+@runtime_checkable
+class SteppedClock(Clock, Protocol):
+    """A clock that moves in steps, each a call that returns when the work that became due by it is done."""
+
+    def add_due_work(self, run_due: Callable[[], bool]) -> None:
+        """Have a bound method called within each step, on the thread that moves the clock, until its object is gone.
+
+        It does what is due, and returns False if a thread that waits by this clock keeps it from that: it is then called
+        again when the waits that end with this step have ended.
+        """
+        ...
+
+    def is_waiting(self, thread: Thread) -> bool:
+        """Return whether a thread waits by this clock for a time that has not come."""
         ...
 
 

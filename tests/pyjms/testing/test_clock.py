@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pyjms import Session
+from pyjms import ConnectionFactory, Session
 from pyjms.spi.clock import Signal
 from pyjms.testing import VirtualClock
 from pyjms_tck.spi.environment import Threads
 
 if TYPE_CHECKING:
+    from pyjms.api.connection import Connection
     from pyjms.api.message import Message
-    from pyjms.runtime.factory import ConnectionFactory
 
 
 def test_time_stands_still_until_it_is_moved() -> None:
@@ -200,3 +200,118 @@ def test_a_wait_that_ends_leaves_nothing_behind() -> None:
         signal.set()
     clock.advance(1000)
     assert not signal.wait(0)
+
+
+# What is due is done when `advance` returns
+
+
+@pytest.mark.parametrize("after_ms", [1, 1000, 60_000])
+def test_a_message_that_was_sent_for_later_is_there_when_its_time_has_come(
+    jms_session: Session, virtual_clock: VirtualClock, after_ms: int
+) -> None:
+    queue = jms_session.create_queue("orders")
+    producer, consumer = jms_session.create_producer(queue), jms_session.create_consumer(queue)
+    for number in range(100):
+        message = jms_session.create_text_message(f"{number}")
+        message.set_long_property("JMS_pyjms_deliverAt", virtual_clock.time_ms() + after_ms)
+        producer.send(message)
+        virtual_clock.advance(after_ms - 1)
+        assert consumer.receive_no_wait() is None
+        virtual_clock.advance(1)
+        received = consumer.receive_no_wait()
+        assert received is not None
+        assert received.text == f"{number}"  # type: ignore[attr-defined]
+
+
+def test_a_message_that_was_rolled_back_is_there_when_its_delay_is_over(
+    jms_broker_url: str, virtual_clock: VirtualClock
+) -> None:
+    factory = ConnectionFactory(f"{jms_broker_url}?redelivery_delay_ms=500&max_deliveries=0", clock=virtual_clock)
+    with factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session(True, Session.SESSION_TRANSACTED)
+        queue = session.create_queue("orders")
+        session.create_producer(queue).send(session.create_text_message("again"))
+        session.commit()
+        consumer = session.create_consumer(queue)
+        assert consumer.receive_no_wait() is not None
+        for _ in range(100):
+            session.rollback()
+            virtual_clock.advance(500)
+            assert consumer.receive_no_wait() is not None
+
+
+def test_an_expired_message_is_in_the_expiry_queue_when_its_time_is_over(
+    jms_broker_url: str, virtual_clock: VirtualClock
+) -> None:
+    factory = ConnectionFactory(f"{jms_broker_url}?expiry_queue=late", clock=virtual_clock)
+    with factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        producer = session.create_producer(session.create_queue("orders"))
+        late = session.create_consumer(session.create_queue("late"))
+        for _ in range(100):
+            producer.send(session.create_text_message("offer"), time_to_live=500)
+            virtual_clock.advance(500)
+            assert late.receive_no_wait() is not None
+
+
+def test_a_receive_gets_what_is_due_when_its_own_time_is_over(
+    jms_connection: Connection, virtual_clock: VirtualClock
+) -> None:
+    session = jms_connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    queue = session.create_queue("orders")
+    consumer = jms_connection.create_session(False, Session.AUTO_ACKNOWLEDGE).create_consumer(queue)
+    received: list[Message | None] = []
+    for _ in range(20):
+        message = session.create_message()
+        message.set_long_property("JMS_pyjms_deliverAt", virtual_clock.time_ms() + 100)
+        session.create_producer(queue).send(message)
+        with Threads() as threads:
+            threads.start(lambda: received.append(consumer.receive(100)))
+            virtual_clock.await_wait(100)
+            virtual_clock.advance(100)
+    assert [each is not None for each in received] == [True] * 20
+
+
+class _DueWork:
+    """Something that a broker does at a time, on a thread of its own that may be in the middle of it."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.calls = list[float]()
+        self.held_by: Thread | None = None
+        clock.add_due_work(self.run_due)
+
+    def run_due(self) -> bool:
+        self.calls.append(self.clock.monotonic_ms())
+        return self.held_by is None or not self.clock.is_waiting(self.held_by)
+
+
+def test_due_work_is_done_in_each_step_as_long_as_there_is_somebody_to_do_it() -> None:
+    clock = VirtualClock()
+    work = _DueWork(clock)
+    calls = work.calls
+    clock.advance(5)
+    clock.advance(0)
+    assert calls == [5, 5]
+    del work
+    clock.advance(1)
+    assert calls == [5, 5]
+
+
+def test_due_work_that_a_waiting_thread_holds_up_is_asked_for_again_when_the_wait_is_over() -> None:
+    clock = VirtualClock()
+    work = _DueWork(clock)
+    with Threads() as threads:
+
+        def wait() -> None:
+            work.held_by = current_thread()
+            clock.wait(Signal(), 100)
+
+        threads.start(wait)
+        clock.await_wait(100)
+        clock.advance(50)
+        assert work.calls == [50, 50]
+        clock.advance(50)
+        assert work.calls == [50, 50, 100, 100]
