@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.envelope import ConnectionId
-from pyjms.spi.errors import ClosedError, ConnectionLostError, ProgramEndsError, ProviderError, ResourceError
+from pyjms.spi.errors import ClosedError, ConnectionLostError, ProgramEndsError, ProviderError, ResourceError, UrlError
 from pyjms_provider.core.keeping import Keeper
 from pyjms_provider.core.paging import PagingMessageStore
 from pyjms_provider.core.restoring import restore_host
 from pyjms_provider.core.storied_host import StoriedHost
 from pyjms_provider.core.storied_state import StoriedPagingStore
 from pyjms_provider.core.virtual_host import VirtualHost
+from pyjms_provider.forks import forget_in_children
 from pyjms_provider.housekeeping import Housekeeper
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy
 from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError
@@ -40,7 +41,15 @@ if TYPE_CHECKING:
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 
-__all__ = ["Client", "EmbeddedBroker", "find_broker", "running_broker", "stop_all_brokers", "stop_broker"]
+__all__ = [
+    "Client",
+    "EmbeddedBroker",
+    "find_broker",
+    "inherited_broker",
+    "running_broker",
+    "stop_all_brokers",
+    "stop_broker",
+]
 
 _log = logging.getLogger(__name__)
 _STOPPING_S: Final = 60.0
@@ -116,6 +125,20 @@ class EmbeddedBroker:
         except BaseException:
             self._let_go()
             raise
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """Serve nobody, in a child of this process: it has a copy of the messages, and none of the threads."""
+        refusal = _of_parent(self.name)
+        self._lock, self._stopped, self._lost = Lock(), True, ResourceError(refusal)
+        self._on_stop, self._clients = {}, {}
+        self._housekeeper.forget()
+        self.virtual_host.refusal = refusal
+
+    @property
+    def refusal(self) -> ConnectionLostError:
+        """What calls of its connections raise in a process that was forked from this one."""
+        return ConnectionLostError(_of_parent(self.name))
 
     def __repr__(self) -> str:
         return f"<EmbeddedBroker {self.name}>"
@@ -419,6 +442,20 @@ class _Place:
 
 _lock = Lock()
 _running: dict[str, _Place] = {}
+_inherited: set[str] = set()
+"""The names of the brokers that ran in the process that this one was forked from."""
+
+
+def inherited_broker(name: str) -> str | None:
+    """Return why the broker `name` cannot be had, and what to use instead, if it is of the process that forked this one."""
+    return _of_parent(name) if name in _inherited and name not in _running else None
+
+
+def _of_parent(name: str) -> str:
+    return (
+        f"broker {name} lives in the process that this one was forked from, and nobody else reaches it: use a broker that is served, "
+        "as pyjms broker run --listen stomp://127.0.0.1:61613 --anonymous, or one of this process under another name"
+    )
 
 
 def find_broker(
@@ -432,7 +469,11 @@ def find_broker(
     system's clock. Raises `ResourceError` and `MissingProviderError` when its store cannot be opened.
 
     Waits while the broker is started, or stopped: `ResourceError` if that takes a minute, or is what this very thread does.
+    `UrlError` for a broker of the process that has forked this one, unless the store refuses that itself.
     """
+    refusal = inherited_broker(name)
+    if refusal is not None and (settings is None or settings.store is None):
+        raise UrlError(refusal)
     while True:
         own = _Place()
         try:
@@ -571,6 +612,7 @@ def stop_all_brokers() -> None:
 def _after_fork_in_child() -> None:
     """Leave the brokers to the process that runs them: a child that ends would close their stores under its parent."""
     global _lock, _running
+    _inherited.update(_running)
     _lock, _running = Lock(), {}  # another thread may have held the lock, and been left behind
 
 

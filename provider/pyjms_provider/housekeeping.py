@@ -129,6 +129,11 @@ class Housekeeper:
         with self._visiting:
             pass  # a step of the clock may have visits under way, on a thread of its own
 
+    def forget(self) -> None:
+        """Visit nobody, in a child of this process, where no other thread is left and locks may be held for ever."""
+        self._lock, self._visiting, self._stopped = Lock(), RLock(), True
+        self._visits, self._planned = [], {}
+
     def _run(self) -> None:
         seen_ms = self._clock.time_ms()
         while True:

@@ -17,7 +17,7 @@ from pyjms.spi.errors import DestinationError, DestinationInUseError, ResourceEr
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.words import counted
-from pyjms_provider.broker import find_broker, running_broker
+from pyjms_provider.broker import find_broker, inherited_broker, running_broker
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.dead_letters import origin_of, revived
 from pyjms_provider.core.expiry import is_expired
@@ -89,14 +89,25 @@ class QueueManager:
     """The queues of one broker."""
 
     def __init__(self, host: VirtualHost) -> None:
-        self._host = host
+        self._managed = host
+
+    @property
+    def _host(self) -> VirtualHost:
+        """The broker's host. Raises `ResourceError` in a process that was forked from the broker's."""
+        host = self._managed
+        if host.refusal is not None:
+            raise ResourceError(host.refusal)
+        return host
 
     @classmethod
     def of(cls, broker: str) -> QueueManager:
         """Return the manager of ``vm://BROKER``, which runs in this process. Raises `ResourceError` if it does not."""
         found = running_broker(broker)
         if found is None:
-            raise ResourceError(f"there is no broker {broker!r} in this process; connect to vm://{broker} first")
+            refusal = inherited_broker(broker)
+            raise ResourceError(
+                refusal or f"there is no broker {broker!r} in this process; connect to vm://{broker} first"
+            )
         return cls(found.virtual_host)
 
     @classmethod

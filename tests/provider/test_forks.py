@@ -240,6 +240,135 @@ def test_a_child_that_ends_deletes_no_log_of_who_has_the_store_by_then(tmp_path:
     stop_broker("kept")
 
 
+EMBEDDED = """
+import os, sys
+from threading import Event
+from pyjms import ConnectionFactory, JMSException, Session
+from pyjms.spi.errors import ProviderError
+from pyjms.testing import VirtualClock
+from pyjms_provider.queue_manager import QueueManager
+
+clock = VirtualClock()
+connection = ConnectionFactory("vm://shop", clock=clock).create_connection()
+connection.start()
+session = connection.create_session(False, Session.CLIENT_ACKNOWLEDGE)
+transacted = connection.create_session(True, Session.SESSION_TRANSACTED)
+listening = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+queue, topic = session.create_queue("orders"), session.create_topic("news")
+producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+heard = []
+has_heard = Event()
+def hear(message):
+    heard.append(message)
+    has_heard.set()
+listening.create_consumer(listening.create_queue("heard")).message_listener = hear
+for text in ("first", "second"):
+    producer.send(session.create_text_message(text))
+first = consumer.receive(5000)
+temporary = session.create_temporary_queue()
+browser = session.create_browser(queue)
+manager = QueueManager.of("shop")
+
+def refuse(call):
+    try:
+        found = call()
+    except (JMSException, ProviderError) as error:
+        assert "forked from" in str(error) and "pyjms broker run" in str(error), error
+    else:
+        raise AssertionError(f"it answered {found!r}")
+"""
+CHILD_OF_EMBEDDED = """
+child = os.fork()
+if not child:
+    try:
+        for call in (
+            lambda: producer.send(session.create_text_message("of the child")),
+            lambda: consumer.receive(5000),
+            lambda: consumer.receive(),
+            consumer.receive_no_wait,
+            first.acknowledge,
+            session.recover,
+            lambda: transacted.create_producer(queue).send(first),
+            lambda: transacted.create_consumer(queue),
+            lambda: list(browser),
+            lambda: session.create_consumer(topic),
+            session.create_temporary_queue,
+            temporary.delete,
+            lambda: connection.create_session(False, Session.AUTO_ACKNOWLEDGE),
+            connection.start,
+            connection.stop,
+            ConnectionFactory("vm://shop").create_connection,
+            ConnectionFactory("vm://shop?max_messages=5").create_connection,
+            lambda: QueueManager.of("shop"),
+            lambda: manager.report("orders"),
+            lambda: manager.purge("orders"),
+        ):
+            refuse(call)
+        clock.advance(1000)
+        consumer.close()
+        transacted.close()
+        connection.close()
+        with ConnectionFactory("vm://own").create_connection() as own:
+            own.start()
+            work = own.create_session(False, Session.AUTO_ACKNOWLEDGE)
+            here = work.create_queue("orders")
+            work.create_producer(here).send(work.create_text_message("own"))
+            assert work.create_consumer(here).receive(5000).text == "own"
+    except BaseException:
+        import traceback
+        traceback.print_exc()
+        os._exit(1)
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+first.acknowledge()
+assert consumer.receive(5000).text == "second"
+assert consumer.receive_no_wait() is None
+producer.send(session.create_text_message("after"))
+assert consumer.receive(5000).text == "after"
+session.create_producer(session.create_queue("heard")).send(session.create_text_message("heard"))
+assert has_heard.wait(10)
+connection.close()
+"""
+POOL = """
+import multiprocessing
+from pyjms import ConnectionFactory, JMSException
+connection = ConnectionFactory("vm://shop").create_connection()
+def work(number):
+    try:
+        ConnectionFactory("vm://shop").create_connection()
+    except JMSException as error:
+        return "forked from" in str(error)
+    return False
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert pool.map(work, range(4)) == [True] * 4
+"""
+
+
+@pytest.mark.parametrize("program", [EMBEDDED + CHILD_OF_EMBEDDED, POOL], ids=["fork", "pool"])
+def test_a_child_of_a_process_with_a_broker_in_memory_is_told_that_the_broker_is_not_its_own(program: str) -> None:
+    """Else it works on a copy: what it sends reaches nobody, and what it receives is received in both."""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=PATIENCE_S, check=True)
+
+
+def test_a_child_gets_no_other_broker_by_the_name_of_one_with_a_store(tmp_path: Path) -> None:
+    url = f"vm://kept?store=sqlite:///{tmp_path / 'store.db'}"
+    connects = """
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    os._exit(0)
+for call in (ConnectionFactory("vm://kept").create_connection, lambda: producer.send(session.create_text_message("x"))):
+    try:
+        call()
+    except Exception as error:
+        assert "forked from" in str(error), error
+    else:
+        os._exit(1)
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", STORE + connects, url, "first"], cwd=ROOT, timeout=PATIENCE_S, check=True)
+
+
 @pytest.mark.parametrize("many_are_open", [False, True])
 def test_what_is_let_go_of_is_nothing(monkeypatch: pytest.MonkeyPatch, many_are_open: bool) -> None:
     ours, theirs = socket.socketpair()

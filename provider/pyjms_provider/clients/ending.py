@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import RLock
+from typing import Self
 
 from pyjms.spi.errors import ProviderError
 
@@ -25,6 +26,13 @@ class Ending:
         self._right = RLock()
         self._is_begun = False
         self._is_done = False
+
+    @classmethod
+    def ended(cls) -> Self:
+        """Return one that is over, as nobody is left who could do anything."""
+        made = cls()
+        made._is_done = True
+        return made
 
     def do(self, end: Callable[[], None]) -> None:
         """Call `end`, or wait for the thread that does; in that very thread return at once.

@@ -26,6 +26,7 @@ from pyjms_provider.clients.vm_pipelines import VmReaderGroups, VmStages
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.branches import NEEDS_STORE
 from pyjms_provider.core.expiry_watch import OnExpired
+from pyjms_provider.forks import forget_in_children
 from pyjms_provider.settings import read_url
 
 __all__ = ["VmConnection", "VmProvider"]
@@ -66,6 +67,8 @@ class VmConnection(ProviderConnection):
         self._events = events
         self._lock = Lock()
         self._closed = False
+        self._lost: ConnectionLostError | None = None
+        """Why it cannot be used in this process, which was forked from the broker's."""
         self._ending = Ending()
         self._started = False
         self._client_id: str | None = None
@@ -73,6 +76,7 @@ class VmConnection(ProviderConnection):
         self._numbers = count(1)
         with self._lock:  # whoever ends it at this moment waits until it has its id
             self._connection_id = broker.attach(self._lose, self, on_expired)
+        forget_in_children(self)
 
     @property
     def connection_id(self) -> ConnectionId:
@@ -117,7 +121,7 @@ class VmConnection(ProviderConnection):
                 self._sessions[session] = None
         except BaseException:  # the thread was interrupted, and nobody has it
             if session is not None:
-                self.forget(session)
+                self.discard(session)
             raise
         return session
 
@@ -162,7 +166,15 @@ class VmConnection(ProviderConnection):
         self._host.end_connection(self._connection_id, self._client_id)
         self.broker.detach(self._connection_id)
 
-    def forget(self, session: VmSession) -> None:
+    def forget(self) -> None:
+        """Be lost, in a child of this process, as the broker is not there: what is here of it is a copy."""
+        error = self.broker.refusal
+        self._lock, self._closed, self._lost, self._ending = Lock(), True, error, Ending.ended()
+        for session in self._sessions:
+            session.forget_broker(error)
+        self._sessions = {}
+
+    def discard(self, session: VmSession) -> None:
         """Let go of a session that has closed."""
         with self._lock:
             self._sessions.pop(session, None)
@@ -177,4 +189,6 @@ class VmConnection(ProviderConnection):
 
     def _check_open(self) -> None:
         if self._closed:
+            if self._lost is not None:
+                raise self._lost
             raise ClosedError(f"the connection to vm://{self.broker.name} is closed")

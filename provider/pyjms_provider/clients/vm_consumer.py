@@ -9,6 +9,7 @@ from pyjms.spi.provider import ProviderConsumer
 from pyjms_provider.core.store import NotAtOnceError
 
 if TYPE_CHECKING:
+    from pyjms.spi.errors import ProviderError
     from pyjms_provider.clients.vm_session import VmSession
     from pyjms_provider.core.consumer import Consumer, ConsumerTarget, DirectTaker
     from pyjms_provider.core.subscription import Subscription
@@ -30,6 +31,7 @@ class VmConsumer(ProviderConsumer):
         if session.is_timed:
             self._deliver = self._deliver_in_time
         self._desire = consumer.queue.set_notify_work_desired
+        self._is_forked = False
 
     def _deliver_in_time(self, consumer: Consumer, *, or_wait: bool = False, at_once: bool = False) -> Delivery | None:
         delivery = consumer.queue.deliver_single_message(consumer, or_wait=or_wait, at_once=at_once)
@@ -57,6 +59,19 @@ class VmConsumer(ProviderConsumer):
     def set_interested(self, interested: bool) -> None:
         self._desire(self._consumer, interested)
 
+    def forget_broker(self, error: ProviderError) -> None:
+        """Fail with `error` when asked for a message, in a child of the broker's process."""
+
+        def refuse(*_: object, **__: object) -> Delivery | None:
+            raise error
+
+        def ignore(*_: object) -> None:
+            """Do nothing."""
+
+        self._deliver, self._desire, self._is_forked = refuse, ignore, True
+
     def close(self) -> None:
+        if self._is_forked:
+            return
         self._session.end_consumer(self._target, self._subscription)
         self._session.forget(self)

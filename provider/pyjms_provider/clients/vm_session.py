@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, Envelope
-from pyjms.spi.errors import ClosedError, InDoubtError, TooLateError
+from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError, TooLateError
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
@@ -267,6 +268,13 @@ class VmSession(VmTransactions):
     def end_waits(self) -> None:
         self._patience.end()
 
+    def forget_broker(self, error: ProviderError) -> None:
+        """Fail with `error` whatever is asked, in a child of the broker's process, where a copy of its queues is."""
+        self._lock, self._closed, self._refusal, self._ending = Lock(), True, error, Ending.ended()
+        for consumer in self._consumers:
+            consumer.forget_broker(error)
+        self._consumers = {}
+
     def close(self) -> None:
         self._patience.end()
         self._ending.do(self._shut_down)
@@ -278,7 +286,7 @@ class VmSession(VmTransactions):
         for consumer in consumers:
             consumer.close()
         self._receiving.close()
-        self._connection.forget(self)
+        self._connection.discard(self)
 
 
 def _comes_again(entry: QueueEntry, count: int) -> bool:

@@ -41,6 +41,8 @@ class VmTransactions(ProviderSession):
         self._unit_numbers = count(1)
         self._lock = Lock()
         self._closed = False
+        self._refusal: ProviderError | None = None
+        """What every call raises in a process that was forked from the broker's."""
         self._unit: UnitOfWork | None = None
         self._interrupted: UnitOfWork | None = None
         """What a commit may have done, or undone, that was interrupted: the next one tells, if nothing else was done before."""
@@ -377,8 +379,8 @@ class VmTransactions(ProviderSession):
         if self._has_branches:
             self._host.branches.abandon(self._receiving)
 
-    def _closed_error(self) -> ClosedError:
-        return ClosedError(f"session {self._name} is closed")
+    def _closed_error(self) -> ProviderError:
+        return self._refusal or ClosedError(f"session {self._name} is closed")
 
 
 def _tell_committed(branch: Branch) -> None:

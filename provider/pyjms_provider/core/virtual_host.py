@@ -80,6 +80,8 @@ class VirtualHost:
         self.store = store
         self.clock = clock
         self.policy = policy or HostPolicy()
+        self.refusal: str | None = None
+        """Why it is not to be used, and what to use instead: it is a copy, in a process that was forked from the broker's."""
         for each in self.policy.queues.every():
             check_disk(each, has_disk=not store.keeps_all_in_memory)
         self.keeper = keeper
