@@ -160,9 +160,8 @@ class Housekeeper:
         """Visit all that are due, as the clock has moved; return False if the thread is in a visit that waits by the clock."""
         left_s = _PATIENCE_S
         while not self._visiting.acquire(timeout=_TRY_S):
-            thread = self._thread
+            thread, clock = None if self._thread is None else self._thread.ident, self._clock
             left_s -= _TRY_S
-            clock = self._clock
             if left_s <= 0 or (thread is not None and isinstance(clock, SteppedClock) and clock.is_waiting(thread)):
                 return False
         try:

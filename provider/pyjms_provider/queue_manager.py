@@ -24,12 +24,12 @@ from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.observing import counts_of
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.stories import Happening
 from pyjms_provider.settings import BrokerSettings, read_url
 
 if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.virtual_host import VirtualHost
 
 __all__ = ["AT_ONCE", "GoOn", "QueueExistsError", "QueueManager", "QueueReport", "Replay", "UnknownQueueError"]
@@ -203,11 +203,13 @@ class QueueManager:
         )
 
     def browse(self, name: str, selector: str | None = None) -> Iterator[Envelope]:
-        """Yield the messages that nobody holds, in their order, then those that are delayed.
+        """Yield the messages that nobody holds, in their order, then those that are delayed; of a temporary queue, too.
 
         Raises `UnknownQueueError`, `InvalidSelectorError`, `ResourceError`.
         """
-        return (envelope for _, envelope in self._matching(self._queue(name), selector))
+        temporary = self._host.temporaries.find(name)
+        queue = temporary if isinstance(temporary, Queue) else self._queue(name)
+        return (envelope for _, envelope in self._matching(queue, selector))
 
     # Messages
 
@@ -256,6 +258,8 @@ class QueueManager:
     ) -> int:
         """Copy messages that nobody holds to another queue, at most so many; return how many. Raises as `browse`."""
         queue = self._queue(name)
+        if name == target:
+            raise DestinationError(f"messages of {name!r} cannot be copied to {target!r}: it is the same queue")
         copied = 0
         for entry, envelope in self._matching(queue, selector):
             if copied == most or not go_on(copied):

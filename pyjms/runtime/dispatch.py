@@ -63,6 +63,7 @@ class Dispatcher:
     __slots__ = (
         "_failing",
         "_failures",
+        "_has_warned",
         "_looks_at_all",
         "_ready",
         "_refused",
@@ -82,6 +83,7 @@ class Dispatcher:
         """Who may have something, in turn: those whom the provider has woken since they were asked in vain."""
         self._looks_at_all = True
         self._failures = 0
+        self._has_warned = False
         self._failing: MessageId | None = None
         """The message whose listener raised last, once it has been delivered often, and has had none in between that did not raise."""
         self.listening: dict[JmsMessageConsumer, None] = {}
@@ -119,12 +121,12 @@ class Dispatcher:
 
     def listen(self, consumer: JmsMessageConsumer, callback: _Callback | None) -> None:
         """Set or take away the listener of `consumer`; the first one starts the thread."""
-        session, me = self._session, get_ident()
+        session, me, is_late = self._session, get_ident(), False
         with session.gate.lock:
             if callback is not None:
                 if consumer.is_closed:  # by another thread meanwhile: nobody would end the thread
                     raise IllegalStateException("the consumer is closed")
-                self._check_may_listen(consumer)
+                is_late = self._check_may_listen(consumer)
             if self._worker is None and callback is not None:
                 name = f"pyjms-session-{session.next_message_id()[3:]}"
                 worker = WorkThread(name, session.clock, self._work, self._tell)
@@ -140,16 +142,23 @@ class Dispatcher:
                 consumer.taker = NOBODY
         consumer.be_interested(callback is not None)
         self.wake(consumer)
+        if is_late and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "PYJMS-LISTENER-2 a listener was set on a session whose listeners run already, by another thread than theirs, which JMS "
+                "calls erroneous (JMS 1.1 §4.4.6): its messages come one after the other with theirs; set all listeners before start()"
+            )
 
-    def _check_may_listen(self, consumer: JmsMessageConsumer) -> None:
+    def _check_may_listen(self, consumer: JmsMessageConsumer) -> bool:
+        """Return whether the session belongs to the thread of its listeners, and the caller is another one. The gate is locked.
+
+        Raises IllegalStateException while a receive is in progress.
+        """
         gate = self._session.gate
         if gate.receiver is not None:
             raise IllegalStateException("a receive of this session is in progress: it cannot have a listener now")
-        if any(each is not consumer for each in self.listening) and gate.is_open and not self.is_current():
-            # JMS 1.1 §4.4.6: with the first listener, the session belongs to its own thread
-            raise IllegalStateException(
-                "the session's listener thread controls it: stop the connection, or set all listeners before start()"
-            )
+        # JMS 1.1 §4.4.6: with the first listener, the session belongs to its own thread. Every Java provider lets others add more.
+        return any(each is not consumer for each in self.listening) and gate.is_open and not self.is_current()
 
     def forget(self, consumer: JmsMessageConsumer) -> None:
         """Drop a closed consumer."""

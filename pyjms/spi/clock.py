@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from threading import Lock, Thread
+from threading import Lock
 from types import BuiltinFunctionType
 from typing import Protocol, runtime_checkable
 
@@ -82,8 +82,8 @@ class SteppedClock(Clock, Protocol):
         """
         ...
 
-    def is_waiting(self, thread: Thread) -> bool:
-        """Return whether a thread waits by this clock for a time that has not come."""
+    def is_waiting(self, thread: int) -> bool:
+        """Return whether the thread of that identifier waits by this clock for a time that has not come."""
         ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Condition, Thread, current_thread
+from threading import Condition, current_thread, get_ident
 from typing import TYPE_CHECKING
 from weakref import WeakMethod
 
@@ -21,7 +21,7 @@ _START_MS = 1_000_000_000_000
 class _Wait:
     until_ms: float
     signal: Signal
-    thread: Thread
+    thread: int
     is_over: bool = False
     """Whether the clock has ended it, though its thread may not have gone on yet."""
     has_signal: bool = False
@@ -88,16 +88,16 @@ class VirtualClock:
         with self._changed:
             self._due_work.append(WeakMethod(run_due))
 
-    def is_waiting(self, thread: Thread) -> bool:
-        """Return whether a thread waits for a time that has not come; see `pyjms.spi.clock.SteppedClock`."""
+    def is_waiting(self, thread: int) -> bool:
+        """Return whether the thread of that identifier waits for a time that has not come; see `pyjms.spi.clock.SteppedClock`."""
         with self._changed:
-            return any(each.thread is thread and not each.is_over for each in self._waits)
+            return any(each.thread == thread and not each.is_over for each in self._waits)
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
         """Wait for `signal`, or for `advance` to reach `until_ms`; see `pyjms.spi.Clock`."""
         if until_ms is None:
             return signal.wait(-1)
-        entry = _Wait(until_ms, signal, current_thread())
+        entry = _Wait(until_ms, signal, get_ident())
         with self._changed:
             # A step that is under way ends the wait when its work is done.
             if self.monotonic_ms() >= until_ms and not self._steps:

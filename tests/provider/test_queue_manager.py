@@ -320,7 +320,7 @@ def test_a_policy_may_be_altered_back(world: PolicyWorld, changes: dict[str, Any
 
 @pytest.mark.parametrize("queue_type", ["standard", "sorted"])
 def test_what_comes_while_somebody_looks_is_left_out(queue_type: str) -> None:
-    """So a copy into the queue itself ends. A message that is due meanwhile is seen once."""
+    """A message that is due meanwhile is seen once."""
     world = PolicyWorld()
     world.manager.create("work", type=queue_type, key="due" if queue_type == "sorted" else None)
     later_ms = world.clock.now_ms + 100
@@ -334,8 +334,8 @@ def test_what_comes_while_somebody_looks_is_left_out(queue_type: str) -> None:
     world.host.queue("work").do_what_is_due(later_ms)
     seen += [each.body for each in found]
     assert seen == [*map(str, range(70)), "delayed"]
-    assert world.manager.copy("work", "work") == 72
-    assert len(world.texts("work")) == 144
+    assert world.manager.copy("work", "copies") == 72
+    assert len(world.texts("work")) == 72
 
 
 def test_what_is_moved_after_its_target_was_destroyed_goes_into_the_next_one(world: PolicyWorld) -> None:
@@ -359,3 +359,11 @@ def test_what_is_moved_after_its_target_was_destroyed_goes_into_the_next_one(wor
     host.office.relocate(taken, make_envelope("late", destination=Address(AddressKind.QUEUE, "bills")), ended[0])
     assert taken == []
     assert world.texts("bills") == ["2", "3", "late"]
+
+
+@pytest.mark.parametrize("method", ["move", "copy"])
+def test_messages_go_to_another_queue_alone(method: str) -> None:
+    world = PolicyWorld()
+    world.manager.create("a")
+    with pytest.raises(DestinationError, match="same queue"):
+        getattr(world.manager, method)("a", "a")

@@ -162,7 +162,7 @@ BROAD_HANDLERS = {
     "provider/pyjms_provider/clients/stomp/wire.py::_take": "a callback's fault must not end the connection of others",
     "provider/pyjms_provider/core/pushing.py::_offer": "a receiver that raises is broken (JBM §5.2)",
     "provider/pyjms_provider/core/doubts.py::_is_over": "one doubt's fault must not keep from all others what they hold",
-    "provider/pyjms_provider/housekeeping.py::_visit": "the top of a thread: one channel's fault stops no other",
+    "provider/pyjms_provider/housekeeping.py::_visit_due": "the top of a thread: one channel's fault stops no other",
     "provider/pyjms_provider/management/messages.py::_serve_next": "the top of a thread",
     "provider/pyjms_provider/management/messages.py::_serve": "a fault of one request must not keep others from answers",
     "provider/pyjms_provider/management/jobs.py::_run": "the top of a job's thread, which tells that it failed",

@@ -65,7 +65,7 @@ class VmConsumer(ProviderConsumer):
         def refuse(*_: object, **__: object) -> Delivery | None:
             raise error
 
-        def ignore(*_: object) -> None:
+        def ignore(consumer: Consumer, desired: bool) -> None:
             """Do nothing."""
 
         self._deliver, self._desire, self._is_forked = refuse, ignore, True

@@ -350,7 +350,7 @@ class ChannelState:
         entry.transaction = None
 
     def cancel(self, entries: Sequence[QueueEntry], due_ms: Callable[[QueueEntry], int] | None = None) -> None:
-        """Make messages that were given back available again, in their old places (JMS 1.1 §4.4.11), at once or each when it is due.
+        """Make messages that were given back available again, in their old places (JMS 1.1 §4.4.11), at once or each when it is due (0: at once).
 
         A thread that is interrupted meanwhile makes all of them available at once.
         """
@@ -360,8 +360,13 @@ class ChannelState:
             if due_ms is None:
                 self.ordering.restore(entries)
             else:
+                at_once: list[QueueEntry] = []
                 for entry in entries:
-                    self.delays.add(entry, due_ms(entry))
+                    if at_ms := due_ms(entry):
+                        self.delays.add(entry, at_ms)
+                    else:
+                        at_once.append(entry)
+                self.ordering.restore(at_once)
         except BaseException:
             for entry in entries:
                 if entry.state is _PULLED:

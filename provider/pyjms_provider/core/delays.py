@@ -21,13 +21,21 @@ _SPARE = 64
 _STEP_MS = 1000
 """A clock that is set by less is not noticed."""
 _LONGEST_MS = 2**63 - 1
+_AT_ONCE = 2
+"""A message that was delivered less often comes again at once: JMS programs roll back once for many reasons."""
+_DOUBLINGS = 16
+_BACK_OFF_MAX_MS = 5000
 
 
-def redelivery_delay_ms(policy: QueuePolicy, delivery_count: int) -> int:
-    """Return how long a message stays away that was delivered so often: the delay grows with each delivery."""
+def redelivery_delay_ms(policy: QueuePolicy, delivery_count: int, back_off_ms: int = 0) -> int:
+    """Return how long a message stays away that was delivered so often: the delay grows with each delivery.
+
+    `back_off_ms`: of a policy without a delay, before the third delivery.
+    """
+    if not policy.redelivery_delay_ms:
+        further = delivery_count - _AT_ONCE
+        return 0 if further < 0 else min(back_off_ms << min(further, _DOUBLINGS), max(back_off_ms, _BACK_OFF_MAX_MS))
     delay_ms = float(policy.redelivery_delay_ms)
-    if not delay_ms:
-        return 0
     longest_ms = policy.max_redelivery_delay_ms or _LONGEST_MS
     for _ in range(delivery_count - 1):
         delay_ms *= policy.redelivery_multiplier

@@ -30,5 +30,8 @@ class HostPolicy:
     """After which a branch of a distributed transaction that is not prepared is rolled back; 0: never."""
     transaction_timeout_ms: int = 0
     """After which a local transaction that is still open is rolled back; 0: never."""
+    back_off_ms: int = 0
+    """How long a message stays away before its third delivery, doubled before each further one, where its queue's policy has no delay;
+    0: not at all."""
     queues: QueuePolicies = field(default_factory=QueuePolicies)
     """The policies of queues and subscriptions that have none of their own."""

@@ -98,7 +98,8 @@ class HostSubscriptions:
     def _readable_topic(self, address: Address, subscriber: ConnectionId) -> Topic:
         """Return the topic that connection `subscriber` wants to consume from. Raises `DestinationError`."""
         if not address.temporary:
-            return self._host.topic(address.name)
+            own = self._host.temporaries.named(address, subscriber)
+            return own if isinstance(own, Topic) else self._host.topic(address.name)
         channel = self._host.temporaries.owned(address, subscriber)
         if not isinstance(channel, Topic):
             raise DestinationError(f"{address} is no topic")
@@ -118,7 +119,7 @@ class HostSubscriptions:
                         raise SubscriptionInUseError(
                             f"durable subscription {key.name!r} has a subscriber; close that one first"
                         )
-                    if subscription is not None and subscription.terms == terms:
+                    if subscription is not None and subscription.terms.is_same(terms):
                         taken = subscription
                         subscription.subscriber = subscriber
                         subscription.user = user
@@ -280,7 +281,7 @@ class HostSubscriptions:
             on_dead=host.office.set_aside,
         )
         made.user = user
-        made.watch = host.expiries
+        made.watch, made.back_off_ms = host.expiries, host.policy.back_off_ms
         return made
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WITHOUT_LIMITS", "PolicedQueue", "QueueFullError"]
 
-WITHOUT_LIMITS: Final = QueuePolicy(max_failures=0)
+WITHOUT_LIMITS: Final = QueuePolicy(max_deliveries=0, max_failures=0)
 """The policy of a queue that stands by itself, without a host that keeps dead letters."""
 
 _FIXED: Final = ("type", "key", "priorities", "exclusive", "groups", "non_destructive")
@@ -78,6 +78,8 @@ class PolicedQueue(BuryingQueue):
         self._all_in_memory = store.keeps_all_in_memory
         check_disk(policy, has_disk=not self._all_in_memory)
         self._manager = ConsumerManager()
+        self.back_off_ms = 0
+        """How long a message stays away before its third delivery, where the policy has no delay; set by the host."""
         self.asks_doorkeeper = False
         """Whether the policy says something of each message that comes."""
         self._obey(policy, QueueType.STANDARD)

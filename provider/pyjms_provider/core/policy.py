@@ -15,10 +15,21 @@ from typing import Any
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.byte_counts import read_bytes
 
-__all__ = ["MAXIMUM_FAILURES", "Overflow", "PolicyError", "QueuePolicies", "QueuePolicy", "QueueType"]
+__all__ = [
+    "MAXIMUM_DELIVERIES",
+    "MAXIMUM_FAILURES",
+    "Overflow",
+    "PolicyError",
+    "QueuePolicies",
+    "QueuePolicy",
+    "QueueType",
+]
 
 MAXIMUM_FAILURES = 7
 """One and six more, which is what ported programs know."""
+
+MAXIMUM_DELIVERIES = 10
+"""As Artemis has it: else a message that nobody can process would come again for ever."""
 
 _LONG_MAX = 2**63 - 1
 _PRIORITIES = 10
@@ -90,12 +101,12 @@ class QueuePolicy:
     paused: bool = False
     """Messages come in, and none goes out."""
 
-    max_deliveries: int = 0
+    max_deliveries: int = MAXIMUM_DELIVERIES
     """So often a message is delivered, whatever gave it back, before it becomes a dead letter."""
     max_failures: int = MAXIMUM_FAILURES
     """The same for a message that its listener fails on, by raising (JMS 1.1 §4.5.2); the lower of both counts."""
     redelivery_delay_ms: int = 0
-    """How long a message that was given back stays away; 0: not at all."""
+    """How long a message that was given back stays away; 0: as long as the host says (`HostPolicy.back_off_ms`)."""
     redelivery_multiplier: float = 1.0
     """By this the delay grows with each delivery."""
     max_redelivery_delay_ms: int = 0

@@ -303,8 +303,14 @@ class Queue(RestorableQueue, SettlingQueue):
         return delivery
 
     def open_browser(self, selector: Selector | None) -> Cursor:
-        """Return the place of a browser that has seen nothing yet, for `look`. It needs no closing."""
-        return self._ordering.new_cursor(self._matcher(selector))
+        """Return the place of a browser that has seen nothing yet, for `look`, and will see nothing that comes from now on.
+
+        It needs no closing.
+        """
+        with self._lock:
+            cursor = self._ordering.new_cursor(self._matcher(selector))
+            cursor.last = self._ordering.last_place
+        return cursor
 
     def look(self, cursor: Cursor) -> Delivery | None:
         """Return the next message for a browser, which stays in the queue; None at the end (JMS 1.1 §5.9)."""

@@ -22,7 +22,7 @@ from pyjms.spi.envelope import AddressKind, ConnectionId
 from pyjms.spi.errors import DestinationError, GroupError, SubscriptionInUseError
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup, ReservedMessage
-from pyjms.spi.selector import Selector, selector_or_none
+from pyjms.spi.selector import Selector, is_same_text, selector_or_none
 from pyjms_provider.core.doubts import is_doubt
 from pyjms_provider.core.journal import Changes, GroupNumber, GroupRecord, PipelineChanges, QueueNumber, SubscriptionKey
 from pyjms_provider.core.reader_group import Group
@@ -142,7 +142,7 @@ class GroupTable:
                 raise SubscriptionInUseError(
                     f"durable subscription {key.name!r} has a subscriber; close that one first"
                 )
-            if terms.topic != request.address or terms.selector_text != request.selector:
+            if terms.topic != request.address or not is_same_text(terms.selector_text, request.selector):
                 raise GroupError(
                     f"durable subscription {key.name!r} of client {key.client_id!r} reads {terms.topic}, selector "
                     f"{terms.selector_text!r}; ask for the same, or delete it first"

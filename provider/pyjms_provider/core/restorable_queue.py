@@ -151,7 +151,7 @@ class RestorableQueue(PolicedQueue):
     def _place_again(self, entry: QueueEntry, *, is_held: bool = False) -> Sequence[Consumer]:
         """Make a message available that was restored, or taken back, now or later; return whom to wake. The lock is held."""
         count = entry.delivery_count
-        delay_ms = redelivery_delay_ms(self.policy, count) if count else 0
+        delay_ms = redelivery_delay_ms(self.policy, count, self.back_off_ms) if count else 0
         if is_held or delay_ms:
             self._state.place(entry)  # for the place that it will come back to
             self._ordering.discard(entry)

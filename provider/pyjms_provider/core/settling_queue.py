@@ -218,12 +218,18 @@ class SettlingQueue(PolicedQueue):
         if self.kept is not None:
             # Without a count no client has had it, and nothing was written of that delivery.
             self.kept.note_returned([entry for entry in returned if entry.delivery_count] if unseen else returned)
-        if self.policy.redelivery_delay_ms and not unseen:
-            policy = self.policy
+        policy, back_off_ms = self.policy, self.back_off_ms
+        if (policy.redelivery_delay_ms or back_off_ms) and not unseen:
             self._follow_clock()
-            self._state.cancel(returned, lambda entry: now_ms + redelivery_delay_ms(policy, entry.delivery_count))
-            return ()
-        self._state.cancel(returned)
+
+            def due_ms(entry: QueueEntry) -> int:
+                delay_ms = redelivery_delay_ms(policy, entry.delivery_count, back_off_ms)
+                return now_ms + delay_ms if delay_ms else 0
+
+            self._state.cancel(returned, due_ms)
+            returned = [entry for entry in returned if entry not in self._state.delays]
+        else:
+            self._state.cancel(returned)
         woken: list[Consumer] = []
         for entry in returned:
             if not self._manager.interested_count:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from pyjms.spi.selector import is_same_text
 from pyjms_provider.core.policed_queue import WITHOUT_LIMITS
 from pyjms_provider.core.queue import Queue
 
@@ -40,6 +41,14 @@ class SubscriptionTerms:
         """Return the terms of a request."""
         text = None if request.selector is None else request.selector.text
         return cls(topic=request.address, selector_text=text, no_local=request.no_local)
+
+    def is_same(self, other: Self) -> bool:
+        """Return whether they ask for the same: white space in a selector makes no difference."""
+        return (
+            self.topic == other.topic
+            and self.no_local == other.no_local
+            and is_same_text(self.selector_text, other.selector_text)
+        )
 
 
 class Subscription(Queue):

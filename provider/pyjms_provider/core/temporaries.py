@@ -62,6 +62,21 @@ class TemporaryDestinations:
         found = self._by_name.get(address.name)
         return None if found is None or found.address != address else found.owner
 
+    def named(self, address: Address, owner: ConnectionId) -> Queue | Topic | None:
+        """Return the destination of connection `owner` that has the name and kind of `address`; None: there is none."""
+        found = self._by_name.get(address.name)
+        is_own = found is not None and found.owner == owner and found.address.kind is address.kind
+        return found.channel if found is not None and is_own else None
+
+    def check_free(self, name: str) -> None:
+        """Raise `DestinationError` if a temporary destination has that name, which others would take for another one's."""
+        found = self._by_name.get(name)
+        if found is not None:
+            raise DestinationError(
+                f"{found.address} belongs to a connection, which alone may consume from it (JMS 1.1 §4.4.3), and nothing else has "
+                "its name: send to the JMSReplyTo of a message that names it, or use a queue that all may read"
+            )
+
     def find(self, name: str) -> Queue | Topic | None:
         """Return the destination `name`; None: it has ended."""
         found = self._by_name.get(name)

@@ -253,6 +253,7 @@ class VirtualHost:
             queue = self._queues.get(address.name)
             if queue is not None:  # another thread was faster
                 return queue, False
+            self.temporaries.check_free(address.name)
             return self._add_queue(address, kept, policy), True
 
     def _add_queue(self, address: Address, kept: KeptQueue | None, policy: QueuePolicy | None) -> Queue:
@@ -341,6 +342,7 @@ class VirtualHost:
             with self._lock:
                 topic = self._topics.get(name)
                 if topic is None:
+                    self.temporaries.check_free(name)
                     policy = self.policy.queues.for_subscription(name)
                     topic = self._topics[name] = Topic(f"topic://{name}", self.store, policy)
         return topic
@@ -348,7 +350,8 @@ class VirtualHost:
     def readable_queue(self, address: Address, reader: ConnectionId) -> Queue:
         """Return the queue that connection `reader` wants to consume or browse. Raises `DestinationError`."""
         if not address.temporary and address.kind is AddressKind.QUEUE:
-            return self.queue(address.name)
+            queue = self._queues.get(address.name) or self.temporaries.named(address, reader)
+            return queue if isinstance(queue, Queue) else self.queue(address.name)
         channel = self.temporaries.owned(address, reader) if address.temporary else None
         if not isinstance(channel, Queue):
             raise DestinationError(f"{address} is no queue")
@@ -365,7 +368,7 @@ class VirtualHost:
             policy=policy,
             on_dead=self.office.set_aside,
         )
-        queue.watch = self.expiries
+        queue.watch, queue.back_off_ms = self.expiries, self.policy.back_off_ms
         return queue
 
     def _make_temporary(self, address: Address) -> Queue | Topic:

@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from pyjms_provider.core.policy import MAXIMUM_FAILURES, Overflow, PolicyError, QueuePolicy, QueueType
+from pyjms_provider.core.policy import (
+    MAXIMUM_DELIVERIES,
+    MAXIMUM_FAILURES,
+    Overflow,
+    PolicyError,
+    QueuePolicy,
+    QueueType,
+)
 from pyjms_provider.core.shelf import check_disk
 from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, attribute
 from pyjms_provider.model.errors import InvalidAttributesError, Problem
@@ -51,9 +58,13 @@ class QueueAttributes(Attributes):
     groups: bool = attribute("Messages of one JMSXGroupID go to one consumer.", default=False)
     non_destructive: bool = attribute("Consumers see every message and take none.", default=False)
     paused: bool = attribute("Messages come in, and none goes out.", default=False)
-    max_deliveries: int = attribute("So often is a message delivered before it is a dead letter.", default=0)
+    max_deliveries: int = attribute(
+        "So often is a message delivered before it is a dead letter; 0: without limit.", default=MAXIMUM_DELIVERIES
+    )
     max_failures: int = attribute("The same for one whose listener fails.", default=MAXIMUM_FAILURES)
-    redelivery_delay_ms: int = attribute("How long a message stays away that was given back.", default=0, unit="ms")
+    redelivery_delay_ms: int = attribute(
+        "How long a message stays away that was given back; 0: as its host says.", default=0, unit="ms"
+    )
     redelivery_multiplier: float = attribute("By this the delay grows with each delivery.", default=1.0)
     max_redelivery_delay_ms: int = attribute("The longest delay.", default=0, unit="ms")
     dead_letter: str = attribute("The queue of its dead letters.", default="DLQ")

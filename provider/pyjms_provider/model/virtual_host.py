@@ -85,6 +85,14 @@ class VirtualHostAttributes(StoryAttributes):
     transaction_timeout_ms: int = attribute(
         "After which a transaction that somebody left open is rolled back; 0: never.", default=0, unit="ms", ge=0
     )
+    redelivery_back_off_ms: int = attribute(
+        "How long a message stays away before its third delivery, doubled before each further one up to 5 s, in queues that have "
+        "no redelivery_delay_ms; 0: not at all.",
+        default=100,
+        unit="ms",
+        ge=0,
+        le=3_600_000,
+    )
     queue_defaults: dict[str, Any] = attribute("The policy of queues that have none of their own.", default={})
     subscription_defaults: dict[str, Any] = attribute("The same for subscriptions of topics.", default={})
     queue_patterns: list[PolicyPattern] = attribute(
@@ -236,6 +244,7 @@ class VirtualHost(StoryTelling, Stoppable):
             expired_in_transaction=chosen.expired_in_transaction,
             branch_timeout_ms=chosen.branch_timeout_ms,
             transaction_timeout_ms=chosen.transaction_timeout_ms,
+            back_off_ms=chosen.redelivery_back_off_ms,
             queues=self._policies(chosen),
         )
         node = "" if self.parent is None else self.parent.name

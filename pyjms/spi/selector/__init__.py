@@ -6,6 +6,6 @@ uses selectors needs only the names below. Nothing here knows time, threads or s
 
 from pyjms.spi.selector.explain import Explanation
 from pyjms.spi.selector.literals import quote
-from pyjms.spi.selector.selector import Selector, compile_selector, selector_or_none
+from pyjms.spi.selector.selector import Selector, compile_selector, is_same_text, selector_or_none
 
-__all__ = ["Explanation", "Selector", "compile_selector", "quote", "selector_or_none"]
+__all__ = ["Explanation", "Selector", "compile_selector", "is_same_text", "quote", "selector_or_none"]

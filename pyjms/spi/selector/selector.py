@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from pyjms.spi.selector.equalities import Equalities
     from pyjms.spi.selector.explain import Explanation
 
-__all__ = ["Selector", "compile_selector", "selector_or_none"]
+__all__ = ["Selector", "compile_selector", "is_same_text", "selector_or_none"]
 
 _CACHE_SIZE = 1024
+_WORD = re.compile(r"'(?:[^']|'')*'|<>|<=|>=|[=<>+\-*/(),]|[^\s'=<>+\-*/(),]+")
 # Longer selectors are rare, and would make the cache large.
 _CACHED_LENGTH_MAX = 4096
 
@@ -103,3 +105,13 @@ def _compile(text: str) -> Selector:
 
 
 _cached = lru_cache(maxsize=_CACHE_SIZE)(_compile)
+
+
+def is_same_text(one: str | None, other: str | None) -> bool:
+    """Return whether two texts of valid selectors are the same but for white space between their words."""
+    return one == other or (one is not None and other is not None and _words(one) == _words(other))
+
+
+def _words(text: str) -> list[str]:
+    """Return a selector's texts, names, numbers and operators."""
+    return _WORD.findall(text)

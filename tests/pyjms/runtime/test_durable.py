@@ -258,6 +258,13 @@ class TestChanging:
         send_texts(publisher, topic, "old", priority=9)
         assert drain(subscribe(shop, selector="JMSPriority > 4")) == ["old"]
 
+    def test_nor_does_white_space_in_its_selector(self, shop: JmsConnection, publisher: Session) -> None:
+        topic = publisher.create_topic("prices")
+        subscribe(shop, selector="JMSPriority>4").close()
+        send_texts(publisher, topic, "old", priority=9)
+        subscriber = subscribe(shop, selector=" JMSPriority  >\n4 ")
+        assert drain(subscriber) == ["old"]
+
     def test_no_selector_has_two_spellings(self, shop: JmsConnection, publisher: Session) -> None:
         subscribe(shop, selector=None).close()
         send_texts(publisher, publisher.create_topic("prices"), "old")

@@ -252,19 +252,44 @@ class TestSetting:
         assert text_of(take(receiving.create_consumer(queue))) == "espresso"
 
     @pytest.mark.realises("BOIL-SESS-9")
-    def test_a_second_listener_needs_a_stopped_connection(self, connection: JmsConnection) -> None:
+    def test_a_second_listener_of_a_running_session_is_let_through_with_one_warning(
+        self, connection: JmsConnection, caplog: pytest.LogCaptureFixture
+    ) -> None:
         session = connection.create_session()
-        first = session.create_consumer(session.create_queue("first"))
-        second = session.create_consumer(session.create_queue("second"))
-        first.message_listener = Recorder()
-        with pytest.raises(IllegalStateException, match="stop"):
-            second.message_listener = Recorder()
-        assert second.message_listener is None
+        running, most = [0], [0]
+
+        class Counted(Recorder):
+            def on_message(self, message: Message) -> None:
+                running[0] += 1
+                most[0] = max(most[0], running[0])
+                super().on_message(message)
+                running[0] -= 1
+
+        recorders = [Counted() for _ in range(3)]
+        queues = [session.create_queue(f"orders {number}") for number in range(3)]
+        for queue, recorder in zip(queues, recorders, strict=True):
+            session.create_consumer(queue).message_listener = recorder
+        for queue in queues:
+            send_texts(connection.create_session(), queue, *map(str, range(20)))
+        for recorder in recorders:
+            assert recorder.wait_for(20) == [str(number) for number in range(20)]
+        assert most == [1]
+        warnings = [each.getMessage() for each in caplog.records if "PYJMS-LISTENER-2" in each.getMessage()]
+        assert len(warnings) == 1
+
+    @pytest.mark.realises("BOIL-SESS-9")
+    def test_a_second_listener_on_a_stopped_connection_is_as_jms_asks(
+        self, connection: JmsConnection, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        session = connection.create_session()
+        session.create_consumer(session.create_queue("first")).message_listener = Recorder()
         connection.stop()
+        second = session.create_consumer(session.create_queue("second"))
         second.message_listener = recorder = Recorder()
         connection.start()
         send_texts(connection.create_session(), session.create_queue("second"), "espresso")
         assert recorder.wait_for(1) == ["espresso"]
+        assert "PYJMS-LISTENER-2" not in caplog.text
 
     @pytest.mark.realises("BOIL-SESS-9")
     def test_a_listener_may_set_the_second_one(self, connect: Connect) -> None:

@@ -367,3 +367,21 @@ class TestConsumer:
         send_texts(other, queue, *map(str, range(10)))
         consumer = other.create_consumer(queue)
         assert within_patience(take_texts, consumer, 10) == [str(number) for number in range(10)]
+
+
+@pytest.mark.parametrize("priority", [0, 4, 9])
+def test_an_enumeration_ends_at_the_message_that_was_the_last_when_it_began(session: Session, priority: int) -> None:
+    """Else a browser of a queue that is filled as fast as it looks never comes to an end."""
+    queue = session.create_queue("orders")
+    producer = session.create_producer(queue)
+    producer.priority = priority
+    for number in range(3):
+        producer.send(session.create_text_message(f"{number}"))
+    seen = []
+    browser = session.create_browser(queue)
+    for message in browser:
+        seen.append(text_of(message))
+        assert len(seen) <= 3
+        producer.send(session.create_text_message("later"))
+    assert seen == ["0", "1", "2"]
+    assert len(list(browser)) == 6

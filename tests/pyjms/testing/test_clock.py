@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from threading import Event, Thread, current_thread
+from threading import Event, Thread, get_ident
 from typing import TYPE_CHECKING
 
 import pytest
@@ -280,7 +280,7 @@ class _DueWork:
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
         self.calls = list[float]()
-        self.held_by: Thread | None = None
+        self.held_by: int | None = None
         clock.add_due_work(self.run_due)
 
     def run_due(self) -> bool:
@@ -306,7 +306,7 @@ def test_due_work_that_a_waiting_thread_holds_up_is_asked_for_again_when_the_wai
     with Threads() as threads:
 
         def wait() -> None:
-            work.held_by = current_thread()
+            work.held_by = get_ident()
             clock.wait(Signal(), 100)
 
         threads.start(wait)

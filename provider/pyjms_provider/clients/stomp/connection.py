@@ -303,6 +303,8 @@ class StompConnection(LinkedConnection):
         """Subscribe; again if the connection is lost meanwhile. Raises `ProviderError`."""
         if request.address.temporary:
             self.temporaries.check_own(request.address)
+        else:
+            self.temporaries.check_named(request.address)
         subscribing = Subscribing.for_consumer(
             request,
             self.dialect,
@@ -400,6 +402,8 @@ class StompConnection(LinkedConnection):
         """Browse a queue. Raises `CapabilityError`, `ProviderError`."""
         if address.temporary:
             self.temporaries.check_own(address)
+        else:
+            self.temporaries.check_named(address)
         subscribing = Subscribing.for_browser(address, self.dialect, number=next(self._numbers))
         return Browser(self, address, selector, subscribing).run()
 

@@ -24,6 +24,8 @@ __all__ = ["PROBE", "StompTemporaries"]
 PROBE = "probe"
 """How the id of a subscription begins that gets the message to oneself."""
 _PATIENCE_S = 30.0
+_PREFIX = "pyjms.temporary."
+"""How the name of a temporary destination begins at a broker that has none of its own."""
 _KINDS = {AddressKind.QUEUE: "queue", AddressKind.TOPIC: "topic"}
 
 
@@ -31,7 +33,7 @@ class StompTemporaries:
     """Those of one connection. Any thread."""
 
     def __init__(self, connection_id: str, dialect: Dialect) -> None:
-        self._prefix = f"pyjms.temporary.{connection_id}."
+        self._prefix = f"{_PREFIX}{connection_id}."
         self._dialect = dialect
         self._right = Lock()
         """The right to make one: held by `with`, which a thread lets go of whatever interrupts it (decision 0206)."""
@@ -118,6 +120,17 @@ class StompTemporaries:
     def is_gone(self, address: Address) -> bool:
         """Say whether it was this connection's and is no more."""
         return bool(self._gone) and address in self._gone
+
+    def check_named(self, address: Address) -> None:
+        """Raise `DestinationError` for the name of one that another connection has made as a lasting destination."""
+        if (
+            not self._dialect.temporaries
+            and address.name.startswith(_PREFIX)
+            and not address.name.startswith(self._prefix)
+        ):
+            raise DestinationError(
+                f"{address} is a temporary destination of another connection, which alone may consume from it (JMS 1.1 §4.4.3)"
+            )
 
     def check_own(self, address: Address) -> None:
         """Raise `DestinationError` unless it is this connection's, and there still."""

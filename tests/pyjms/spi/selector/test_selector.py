@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyjms.spi.errors import InvalidSelectorError
-from pyjms.spi.selector import Selector, compile_selector, selector_or_none
+from pyjms.spi.selector import Selector, compile_selector, is_same_text, selector_or_none
 from pyjms.spi.selector.selector import _CACHE_SIZE, _CACHED_LENGTH_MAX, _cached
 from tests.pyjms.spi.selector.support import envelope, error_of
 
@@ -129,3 +129,25 @@ def _depth() -> int:
     while frame.f_back is not None:
         frame, depth = frame.f_back, depth + 1
     return depth
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        (None, None, True),
+        (None, "a = 1", False),
+        ("a = 1", "a=1", True),
+        ("a = 1", " a\t=\n1 ", True),
+        ("a IN ('x', 'y y')", "a IN('x','y y')", True),
+        ("a = 'x  y'", "a = 'x y'", False),
+        ("a = 'it''s'", "a='it''s'", True),
+        ("a > -1 AND b <= 2", "a >- 1 AND b<=2", True),
+        ("a = 1", "a = 2", False),
+        ("a = 1", "A = 1", False),
+        ("ab = 1", "a = 1", False),
+        ("NOT a", "NOTa", False),
+    ],
+)
+def test_white_space_between_words_makes_no_difference(one: str | None, other: str | None, is_same: bool) -> None:
+    assert is_same_text(one, other) is is_same
+    assert is_same_text(other, one) is is_same

@@ -303,7 +303,9 @@ class ProfiledConnection(LinkedConnection):
         return address in self._at_broker
 
     def at_broker(self, address: Address) -> Address:
-        """Return a destination as the broker knows it."""
+        """Return a destination as the broker knows it; that of a name alone, if it is an own temporary one."""
+        if not address.temporary and self._at_broker:
+            return self._at_broker.get(replace(address, temporary=True), address)
         return self._at_broker.get(address, address)
 
     def subscribe(self, consumer: ProfiledConsumer) -> None:
