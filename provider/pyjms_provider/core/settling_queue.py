@@ -218,7 +218,9 @@ class SettlingQueue(PolicedQueue):
         if self.kept is not None:
             # Without a count no client has had it, and nothing was written of that delivery.
             self.kept.note_returned([entry for entry in returned if entry.delivery_count] if unseen else returned)
-        policy, back_off_ms = self.policy, self.back_off_ms
+        policy = self.policy
+        # A listener that raises gets the message again at once: few attempts are left, and those behind it would overtake it.
+        back_off_ms = self.back_off_ms if reason is None else 0
         if (policy.redelivery_delay_ms or back_off_ms) and not unseen:
             self._follow_clock()
 

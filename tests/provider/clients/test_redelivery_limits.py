@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Event
 
 import pytest
 
@@ -178,3 +179,22 @@ def test_a_broker_that_serves_a_network_has_a_back_off_and_one_of_a_process_has_
         assert running.queue("DLQ").policy.max_deliveries == 10
     assert HostPolicy().back_off_ms == 0
     assert QueuePolicies().default.max_deliveries == 10
+
+
+def test_a_message_whose_listener_raises_comes_again_at_once_and_is_not_overtaken(shop: str) -> None:
+    heard, is_over = list[str | None](), Event()
+
+    def fail(message: Message) -> None:
+        heard.append(text_of(message))
+        if heard[-1] == "next":
+            is_over.set()
+            return
+        raise ValueError("it cannot be processed")
+
+    with ConnectionFactory(shop).create_connection() as connection:
+        session = transacted(connection)
+        send(session, "poison", "next")
+        listening = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        listening.create_consumer(listening.create_queue("orders")).message_listener = fail
+        assert is_over.wait(10)
+    assert heard == ["poison"] * 7 + ["next"]
