@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy, QueueType
 
 
-def test_the_default_is_a_standard_queue_without_limits_where_a_listener_may_fail_seven_times() -> None:
+def test_the_default_is_a_standard_queue_where_a_listener_may_fail_seven_times_and_a_message_come_ten_times() -> None:
     policy = QueuePolicy()
     assert (policy.type, policy.is_limited, policy.changes_messages) == (QueueType.STANDARD, False, False)
-    assert (policy.max_deliveries, policy.max_failures) == (0, 7)
+    assert (policy.max_deliveries, policy.max_failures) == (10, 7)
     assert (policy.dead_letter, policy.expiry_queue) == ("DLQ", None)
 
 

@@ -49,8 +49,8 @@ def test_a_message_that_was_given_back_often_enough_is_a_dead_letter_that_says_w
     assert len(world.letters("failed")) == 1, "dead letters do not expire"
 
 
-def test_by_default_only_what_fails_becomes_a_dead_letter() -> None:
-    world = PolicyWorld()
+def test_without_a_limit_of_deliveries_only_what_fails_becomes_a_dead_letter() -> None:
+    world = PolicyWorld(max_deliveries=0)
     world.send("often")
     for _ in range(20):
         reader = world.reader()

@@ -173,7 +173,8 @@ class TestByThemselves:
     ) -> None:
         """RabbitMQ gives it back at once, and keeps no dead letters unless it is told to: the listener was called thousands of times a second."""
         limits = Capability.DEAD_LETTERS | Capability.REDELIVERY_LIMITS
-        with Wrapped(jms_broker_url, remove=limits) as wrapped:
+        unlimited = ConnectionFactory(f"{jms_broker_url}?max_deliveries=0", clock=virtual_clock)
+        with unlimited.create_connection(), Wrapped(jms_broker_url, remove=limits) as wrapped:
             monkeypatch.setattr("tests.pyjms.runtime.wrapping._Session.retry", ProviderSession.retry)
             connection = ConnectionFactory(wrapped.url, clock=virtual_clock).create_connection()
             session, recorder = connection.create_session(False, mode), Recorder(failing(10, RuntimeError("no")))
