@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,11 +11,11 @@ from tree_sitter import Node
 
 from pyjms.porting.classes import MethodInfo
 from pyjms.porting.codes import as_factor, as_operand, is_pure
-from pyjms.porting.conversions import BOXES, convert, text_of_value
+from pyjms.porting.conversions import BOXES, boxed_type, convert, text_of_value
 from pyjms.porting.model import STRING, Expr, Type, Unportable
-from pyjms.porting.syntax import children, needed, text_of
+from pyjms.porting.syntax import child, children, needed, text_of, walk
 from pyjms.porting.table import expression, value_for, without_parentheses
-from pyjms.porting.types import Member, arguments_of, type_named
+from pyjms.porting.types import Member, arguments_of, function_method, substituted, type_named, unify
 from pyjms.porting.unit import Unit
 
 __all__ = ["Argument", "arguments_for", "choose", "filled", "given", "own_arguments"]
@@ -46,7 +46,7 @@ def given(unit: Unit, node: Node) -> list[Argument]:
 
 def _argument(unit: Unit, node: Node) -> Argument:
     inner = without_parentheses(node)
-    if inner.type in {"lambda_expression", "method_reference"}:
+    if inner.type in {"lambda_expression", "method_reference"} or _is_late(inner):
         return Argument(node, None, _UNKNOWN)
     if inner.type == "object_creation_expression":
         return Argument(node, None, unit.find_type(needed(inner, "type")))
@@ -54,10 +54,52 @@ def _argument(unit: Unit, node: Node) -> Argument:
     return Argument(node, made, made.type)
 
 
+def _is_late(node: Node) -> bool:
+    """Whether a call is best translated when it is known what it is to return, as that tells the types of functions in it."""
+    if node.type != "method_invocation" or (around := child(node, "object")) is None:
+        return False
+    return text_of(around) in {"Collectors", "Comparator", "Map.Entry", "Entry", "Function"}
+
+
+def fits_function(unit: Unit, node: Node, target: Type) -> bool:
+    """Return whether a lambda may be passed: whether it has as many parameters, and a result where one is wanted."""
+    node = without_parentheses(node)
+    if node.type != "lambda_expression":
+        return True
+    method = function_method(target.name)
+    if method is None:
+        return unit.class_info(target.name) is not None
+    params = needed(node, "parameters")
+    count = 1 if params.type == "identifier" else len(children(params))
+    if count != len(method.params or ()):
+        return False
+    body = needed(node, "body")
+    if body.type == "block":
+        returns = any(each.type == "return_statement" and children(each) for each in walk(body))
+        jumps = any(each.type in {"throw_statement", "while_statement"} for each in walk(body))
+        return returns != (method.returns == "void") or (jumps and not returns)
+    return method.returns != "void" or body.type in _STATEMENTS
+
+
+_STATEMENTS: Final = frozenset(
+    {
+        "method_invocation",
+        "assignment_expression",
+        "update_expression",
+        "object_creation_expression",
+        "switch_expression",
+    }
+)
+
+
 def fits(unit: Unit, source: Type, target: Type, *, loosely: bool) -> bool:
     """Return whether an argument may be passed: without boxes, or with them."""
     if target.name in {"text", "any"}:
         return source.name != "void"
+    if target.name.startswith("$"):
+        return (
+            source.name != "void" and source.dims >= target.dims and not (target.dims and source.element.is_primitive)
+        )
     if source == target:
         return True
     if source == _UNKNOWN:
@@ -77,7 +119,10 @@ def fits(unit: Unit, source: Type, target: Type, *, loosely: bool) -> bool:
             return target.name in {"java.lang.Object", "java.lang.Number"} or BOXES.get(target.name) == source.name
         return BOXES.get(source.name) is not None and fits(unit, Type(BOXES[source.name]), target, loosely=False)
     if source.dims or target.dims:
-        return target.name == "java.lang.Object" and not target.dims
+        if not target.dims:
+            return target.name == "java.lang.Object"
+        is_array = source.dims == target.dims and not source.element.is_primitive and not target.element.is_primitive
+        return is_array and unit.is_subtype(source.name, target.name)
     return unit.is_subtype(source.name, target.name)
 
 
@@ -85,16 +130,24 @@ def choose(
     unit: Unit, members: Sequence[Member], receiver: Type | None, arguments: Sequence[Argument]
 ) -> tuple[Member, list[Type]] | None:
     """Return the member of the library that a call means, with the types of its parameters."""
+    return next(choices(unit, members, receiver, arguments), None)
+
+
+def choices(
+    unit: Unit, members: Sequence[Member], receiver: Type | None, arguments: Sequence[Argument]
+) -> Iterator[tuple[Member, list[Type]]]:
+    """Yield the members of the library that a call may mean, the nearest first: what a function returns is not known yet."""
     for loosely in (False, True):
         for member in members:
             if member.params is None:
                 continue
             types = _types(member, arguments_of(member.owner, receiver), len(arguments))
             if types is not None and all(
-                fits(unit, each.type, target, loosely=loosely) for each, target in zip(arguments, types, strict=True)
+                fits(unit, each.type, target, loosely=loosely)
+                and (each.expr is not None or each.type != _UNKNOWN or fits_function(unit, each.node, target))
+                for each, target in zip(arguments, types, strict=True)
             ):
-                return member, types
-    return None
+                yield member, types
 
 
 def _types(member: Member, bound: Mapping[str, Type], count: int) -> list[Type] | None:
@@ -107,13 +160,24 @@ def _types(member: Member, bound: Mapping[str, Type], count: int) -> list[Type] 
     return [type_named(each, bound) for each in params] if len(params) == count else None
 
 
-def arguments_for(unit: Unit, arguments: Sequence[Argument], types: Sequence[Type]) -> list[Expr]:
-    """Return arguments as the parameters of a member of the library take them."""
+def arguments_for(
+    unit: Unit, arguments: Sequence[Argument], types: Sequence[Type], bound: dict[str, Type] | None = None
+) -> list[Expr]:
+    """Return arguments as the parameters of a member of the library take them; `bound` has what they tell of types."""
     made = []
-    for each, target in zip(arguments, types, strict=True):
-        if target.name not in {"text", "any"}:
-            made.append(each.as_type(unit, target))
+    bound = {} if bound is None else bound
+    for each, pattern in zip(arguments, types, strict=True):
+        if pattern.name not in {"text", "any"}:
+            target = substituted(pattern, bound)
+            if target.name.startswith("$"):
+                value = each.expr or expression(unit, each.node)
+                value = convert(unit, value, boxed_type(value.type), each.node)
+            else:
+                value = each.as_type(unit, target)
+            unify(pattern, value.type, bound)
+            made.append(value)
             continue
+        target = pattern
         value = each.expr or expression(unit, each.node)
         if target.name == "text":
             made.append(Expr(text_of_value(unit, value, each.node), STRING, known=True))
@@ -128,16 +192,22 @@ def filled(template: str, receiver: str, arguments: Sequence[Expr], node: Node) 
     """Return a template of the tables with its object and its arguments."""
     codes = [each.code for each in arguments]
     _check_order(template, [receiver, *codes], node)
-    made = template.replace("$0", as_operand(receiver) if receiver else "")
-    made = made.replace("$*", ", ".join(codes)).replace("$2*", ", ".join(codes[1:]))
-    for place in range(len(arguments), 0, -1):
+
+    def put(match: re.Match[str]) -> str:
+        if match["all"]:
+            return ", ".join(codes[1:] if match["all"].startswith("2") else codes)
+        place = int(match["place"])
+        if not place:
+            return as_operand(receiver) if receiver else ""
         argument = arguments[place - 1]
-        if f"$i{place}" in made:
-            if argument.limits[0] < 0:
-                raise _Negative(argument)
-            made = made.replace(f"$i{place}", argument.code)
-        made = made.replace(f"$a{place}", as_factor(argument.code)).replace(f"${place}", argument.code)
-    return made
+        if match["how"] == "i" and argument.limits[0] < 0:
+            raise _Negative(argument)
+        return as_factor(argument.code) if match["how"] == "a" else argument.code
+
+    return _HOLE.sub(put, template)
+
+
+_HOLE: Final = re.compile(r"\$(?:(?P<all>2?\*)|(?P<how>[ai])?(?P<place>\d))")
 
 
 def _check_order(template: str, codes: Sequence[str], node: Node) -> None:

@@ -68,6 +68,8 @@ class MethodInfo:
     params: list[Type] = field(default_factory=list)
     returns: Type | None = None
     variadic: bool = False
+    by_types: bool = False
+    """Whether its name in Python has the types of its parameters, as others have as many."""
 
 
 @dataclass(slots=True)
@@ -172,9 +174,16 @@ def _add_member(info: ClassInfo, node: Node) -> None:
                     is_private=has_modifier(node, "private"),
                     owner=info,
                 )
+    elif node.type == "enum_constant":
+        name = text_of(needed(node, "name"))
+        constant = FieldInfo(
+            name, attribute_name(name), node, node, 0, is_static=True, is_final=True, is_private=False, owner=info
+        )
+        info.fields[name] = constant
     elif node.type == "method_declaration":
         name = text_of(needed(node, "name"))
-        info.methods.append(MethodInfo(name, node, has_modifier(node, "static"), info, attribute_name(name)))
+        static = has_modifier(node, "static")
+        info.methods.append(MethodInfo(name, node, static, info, attribute_name(name)))
     elif node.type == "constructor_declaration":
         info.methods.append(MethodInfo("", node, is_static=False, owner=info, python="__init__"))
     elif node.type in _CLASSES:

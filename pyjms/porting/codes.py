@@ -26,7 +26,9 @@ _ATOMS = (
 
 
 _TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"')
-_HARMLESS = re.compile(r"java\.(?:check_index|as_\w+|at)\(|\b(?:len|str|float|ord|range)\(|(?<![\w)\]])\(")
+_HARMLESS = re.compile(
+    r"java\.(?:check_index|array_index|as_\w+|at|element)\(|\b(?:len|str|float|ord|range)\(|(?<![\w)\]])\("
+)
 
 
 def is_pure(code: str) -> bool:

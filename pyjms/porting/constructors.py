@@ -8,6 +8,7 @@ from typing import Final
 from tree_sitter import Node
 
 from pyjms.porting.arguments import given, own_arguments
+from pyjms.porting.calls import meant
 from pyjms.porting.classes import ClassInfo, MethodInfo
 from pyjms.porting.codes import quoted
 from pyjms.porting.fields import field_lines
@@ -26,6 +27,17 @@ def constructors(unit: Unit, info: ClassInfo, obstacle: Unportable | None) -> li
     own = info.named("")
     for each in own:
         unit.fill_signature(each)
+    lines = [line for each in own if each.by_types for line in _constructor(unit, info, each, each.python, obstacle)]
+    if own and all(each.by_types for each in own):
+        return lines
+    own = [each for each in own if not each.by_types]
+    if lines:
+        return [*lines, *_told_apart(unit, info, own, obstacle)]
+    return _told_apart(unit, info, own, obstacle)
+
+
+def _told_apart(unit: Unit, info: ClassInfo, own: list[MethodInfo], obstacle: Unportable | None) -> list[str]:
+    """Return ``__init__``, of constructors that the number of their arguments tells apart."""
     if len(own) < 2:
         return _constructor(unit, info, own[0] if own else None, "__init__", obstacle)
     lines: list[str] = []
@@ -34,7 +46,7 @@ def constructors(unit: Unit, info: ClassInfo, obstacle: Unportable | None) -> li
         if counts.count(len(each.params)) == 1 and not each.variadic:
             lines.extend(_constructor(unit, info, each, f"_init_{len(each.params)}", obstacle))
     table = []
-    shift = 0 if info.is_static else 1  # the object around comes first
+    shift = 0 if info.is_static and info.kind != "enum" else 1  # the object around, or the name, comes first
     for count in dict.fromkeys(counts):
         if counts.count(count) == 1:
             table.append((count + shift, f"{info.path}._init_{count}(self, *args)"))
@@ -80,13 +92,15 @@ def _constructor(
         lines = [*above, *_without_defaults(fields, body), *body]
         needs_outer = info.full_name in unit.needs_outer or not info.is_static
         kept = [f"{each}={each}" for each in scope.kept]
+    if info.kind == "enum":
+        params = ["constant", *params]
     if needs_outer:
         lines = ["self.outer = outer", *lines]
         params = ["outer", *params]
     if method is None and not needs_outer and not kept:
         if not lines:
             return []
-        if lines == ["super().__init__()"]:
+        if lines in (["super().__init__()"], ["super().__init__(constant)"]):
             return []
         if lines[:1] == ["super().__init__()"] and info.node.type == "object_creation_expression":
             params, lines[0] = ["*args"], "super().__init__(*args)"
@@ -99,24 +113,29 @@ def _above(unit: Unit, info: ClassInfo, first: Node | None, method: MethodInfo |
     if first is not None and text_of(children(first)[0]) == "this":
         arguments = given(unit, needed(first, "arguments"))
         found = unit.find_methods(info, "", len(arguments))
-        if len(found) != 1 or method is found[0]:
+        other = meant(unit, found, arguments, first) if found else None
+        if other is None or method is other:
             raise Unportable(first, "a call of another constructor")
-        outer = "outer, " if not info.is_static else ""
-        return [
-            f"{info.path}._init_{len(arguments)}(self, {outer}{own_arguments(unit, found[0], arguments, first)})".replace(
-                ", )", ")"
-            )
-        ]
+        outer = "outer, " if not info.is_static else "constant, " if info.kind == "enum" else ""
+        name = other.python if other.by_types else f"_init_{len(arguments)}"
+        return [f"{info.path}.{name}(self, {outer}{own_arguments(unit, other, arguments, first)})".replace(", )", ")")]
     superclass = info.superclass
     if superclass is None or superclass.name == "java.lang.Object":
         return []
+    if superclass.name == "java.lang.Enum":
+        return ["super().__init__(constant)"]
     arguments = given(unit, needed(first, "arguments")) if first is not None else []
     above = unit.class_info(superclass.name)
     if above is not None:
         found = unit.find_methods(above, "", len(arguments))
-        if len(found) > 1:
-            raise Unportable(first or info.node, f"which constructor of {above.name} is meant")
-        codes = own_arguments(unit, found[0], arguments, first or info.node) if found else ""
+        higher = meant(unit, found, arguments, first or info.node) if found else None
+        codes = own_arguments(unit, higher, arguments, first or info.node) if higher is not None else ""
+        if higher is not None and higher.by_types:
+            outer = "outer" if not above.is_static else ""
+            listed = ", ".join(filter(None, ("self", outer, codes)))
+            return [f"{unit.class_code(above.full_name, info.node)}.{higher.python}({listed})"]
+        if above.kind == "enum":
+            codes = ", ".join(filter(None, ("constant", codes)))
         if not above.is_static:
             codes = ", ".join(filter(None, ("outer", codes)))
         return [f"super().__init__({codes})"]

@@ -12,7 +12,7 @@ from pyjms.porting.model import BOOLEAN, LIMITS, OBJECT, STRING, Expr, Type, Unp
 from pyjms.porting.types import is_subclass
 from pyjms.porting.unit import Unit
 
-__all__ = ["BOXES", "cast", "concatenated", "convert", "promoted", "text_of_value", "unboxed"]
+__all__ = ["BOXES", "boxed_type", "cast", "concatenated", "convert", "promoted", "text_of_value", "unboxed"]
 
 BOXES: Final = {
     "java.lang.Integer": "int",
@@ -66,9 +66,16 @@ def _as_double(code: str) -> str:
     return f"{int(code)}.0" if code.lstrip("-").isdecimal() and len(code) < 16 else f"float({code})"
 
 
+def boxed_type(kind: Type) -> Type:
+    """Return the class of a primitive type's boxes; others as they are."""
+    return Type(_BOXED[kind.name]) if kind.is_primitive else kind
+
+
 def convert(unit: Unit, expr: Expr, target: Type, node: Node) -> Expr:
     """Return a value as an assignment to `target` converts it."""
     source = expr.type
+    if source.name == "java.io.PrintStream" and expr.code in {"sys.stdout", "sys.stderr"}:
+        return Expr(f"java.PrintWriter({expr.code})", target, known=True)
     if source == target:
         return expr
     if target.is_primitive:
@@ -136,13 +143,12 @@ def text_of_value(unit: Unit, expr: Expr, node: Node) -> str:
         return f"java.text(java.boxed(Float, {expr.code}))"
     if kind.name == "void":
         raise Unportable(node, "a call without a result is used as a value")
-    if kind.name == "java.lang.Class":
+    if kind.name == "java.lang.Class" and not expr.code.startswith('java.Class("'):
         unit.check(
             node,
             "the name of a class",
             "of what JMS makes, each provider has its own classes: see that nothing depends on it",
         )
-        return f"java.class_text({expr.code})"
     _look_at(unit, kind, node)
     return f"java.text({expr.code})"
 

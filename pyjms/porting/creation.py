@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from tree_sitter import Node
 
-from pyjms.porting.arguments import arguments_for, choose, element_or_filled, given, own_arguments
-from pyjms.porting.calls import check_name
+from pyjms.porting.arguments import Argument, arguments_for, choose, element_or_filled, given, own_arguments
+from pyjms.porting.calls import call_with, meant, own_call
 from pyjms.porting.class_codes import PROVIDERS, unknown_class_advice
-from pyjms.porting.classes import ClassInfo, class_of
-from pyjms.porting.codes import default_of
-from pyjms.porting.conversions import concatenated, convert
+from pyjms.porting.classes import ClassInfo, MethodInfo, class_of
+from pyjms.porting.codes import default_of, quoted
+from pyjms.porting.constants import check_text
+from pyjms.porting.conversions import boxed_type, convert, text_of_value
 from pyjms.porting.factories import connection_factory
+from pyjms.porting.library_calls import is_jms_2, library_call, named_destination
 from pyjms.porting.members import class_lines, separate
 from pyjms.porting.model import INT, STRING, VOID, Expr, Type, Unportable
 from pyjms.porting.places import alias_of, class_named, holder
 from pyjms.porting.syntax import child, children, needed, text_of
-from pyjms.porting.table import expression, is_expression, is_targeted, value_for
+from pyjms.porting.table import STATEMENTS, expression, is_expression, is_targeted, value_for
 from pyjms.porting.texts import body_of, indented
-from pyjms.porting.types import LIBRARY_TYPES
+from pyjms.porting.types import (
+    LIBRARY_TYPES,
+    arguments_of,
+    find_members,
+    function_method,
+    type_named,
+    without_variables,
+)
 from pyjms.porting.unit import MethodScope, Unit
 
 __all__ = ["local_class"]
-
-_FUNCTIONS: Final = {
-    "java.lang.Runnable": ("run", ()),
-    "java.util.concurrent.Callable": ("call", ()),
-    "javax.jms.MessageListener": ("on_message", (Type("javax.jms.Message"),)),
-    "javax.jms.ExceptionListener": ("on_exception", (Type("javax.jms.JMSException"),)),
-}
-"""Interfaces of one method that a function may stand for, with that method's parameters."""
 
 
 @is_expression("object_creation_expression")
@@ -66,9 +68,19 @@ def _created(unit: Unit, node: Node, target: Type | None) -> Expr:
         kind = Type(kind.name, target.args)
     chosen = choose(unit, members, kind, arguments)
     if chosen is None:
-        raise Unportable(node, f"new {text_of(needed(node, 'type'))}", unknown_class_advice(kind.name))
+        jms_2 = ", of JMS 2.0" if is_jms_2(kind.name, "new") else ""
+        raise Unportable(node, f"new {text_of(needed(node, 'type'))}{jms_2}", unknown_class_advice(kind.name))
     member, types = chosen
-    passed = arguments_for(unit, arguments, types)
+    bound: dict[str, Type] = {}
+    passed = arguments_for(unit, arguments, types, bound)
+    simple = kind.name.rpartition(".")[2]
+    texts = [each.node for each in arguments if each.type == STRING]
+    if (
+        simple in {"String", "SimpleDateFormat", "InputStreamReader", "OutputStreamWriter"}
+        and texts
+        and (simple != "String" or len(arguments) > 1)
+    ):
+        check_text(unit, node, texts[0], kind.name, simple)
     if kind.name == "javax.naming.InitialContext":
         unit.check(node, "names of JNDI", "keep jndi.properties, with another URL in it: docs/how-to/porting.md, JNDI")
     if member.template is None:
@@ -92,9 +104,7 @@ def _destination(unit: Unit, node: Node, full: str) -> Expr:
     if len(arguments) != 1 or arguments[0].type != STRING:
         raise Unportable(node, f"new {full}", unknown_class_advice(full))
     kind, name = _DESTINATIONS[full], arguments[0].as_type(unit, STRING)
-    check_name(unit, node, name.code)
-    whole = concatenated(unit, [(Expr(f'"dynamic{kind}s/"', STRING, known=True), node), (name, node)])
-    return Expr(f"InitialContext({{}}).lookup({whole.code})", Type(f"javax.jms.{kind}"), known=True)
+    return named_destination(unit, node, kind, name)
 
 
 def _for_another(unit: Unit, node: Node) -> Expr:
@@ -110,19 +120,26 @@ def _for_another(unit: Unit, node: Node) -> Expr:
 def _own(unit: Unit, node: Node, info: ClassInfo, around: str | None = None) -> str:
     arguments = given(unit, needed(node, "arguments"))
     found = unit.find_methods(info, "", len(arguments))
-    passed = ""
-    if len(found) > 1:
-        raise Unportable(
-            node, f"{info.name} has constructors with as many arguments", "give one of them another number"
-        )
-    if found:
-        passed = own_arguments(unit, found[0], arguments, node)
-    elif arguments or info.named(""):
+    if not found and (arguments or info.named("")):
         raise Unportable(node, f"a constructor of {info.name} with {len(arguments)} arguments")
+    around_code = ""
     if not info.is_static and info.outer is not None:
         unit.needs_outer.add(info.full_name)
-        passed = ", ".join(filter(None, (around or holder(unit, info.outer, node), passed)))
-    return f"{unit.class_code(info.full_name, node)}({passed})"
+        around_code = around or holder(unit, info.outer, node)
+    return _own_code(unit, node, info, found, arguments, around_code)
+
+
+def _own_code(
+    unit: Unit, node: Node, info: ClassInfo, found: list[MethodInfo], arguments: list[Argument], around: str
+) -> str:
+    passed, code = "", unit.class_code(info.full_name, node)
+    if found:
+        method = meant(unit, found, arguments, node)
+        passed = own_arguments(unit, method, arguments, node)
+        if method.python != "__init__":  # one of several with as many parameters
+            listed = ", ".join(filter(None, (code, f"{code}.{method.python}", around, passed)))
+            return f"java.made({listed})"
+    return f"{code}({', '.join(filter(None, (around, passed)))})"
 
 
 def _anonymous(unit: Unit, node: Node, kind: Type) -> Expr:
@@ -138,7 +155,7 @@ def _anonymous(unit: Unit, node: Node, kind: Type) -> Expr:
     passed = ""
     if above is not None and above.kind == "class":
         found = unit.find_methods(above, "", len(arguments))
-        if len(found) > 1 or not above.is_static:
+        if len(found) > 1 or not above.is_static or (found and found[0].python != "__init__"):
             raise Unportable(node, f"an anonymous class that extends {above.name}")
         passed = own_arguments(unit, found[0], arguments, node) if found else ""
     elif arguments:
@@ -161,40 +178,106 @@ def local_class(unit: Unit, info: ClassInfo) -> None:
     unit.before.extend(lines)
 
 
-def _function(target: Type, node: Node) -> tuple[str, tuple[Type, ...], Type]:
-    if target.name not in _FUNCTIONS:
-        raise Unportable(node, f"a function as {target}", "write a class that has the method")
-    name, params = _FUNCTIONS[target.name]
-    returns = target.args[0] if target.name.endswith("Callable") and target.args else VOID
-    if target.name.endswith("Callable") and not target.args:
-        raise Unportable(node, "a Callable of an unknown type")
-    return name, params, returns
+@dataclass(slots=True)
+class _Function:
+    """What a function is to be: the method of an interface."""
+
+    name: str
+    params: list[Type]
+    returns: Type
+    owner: ClassInfo | None = None
+    """The interface, where it is one of the program: then the function has to become an object of it."""
+
+
+def _function(unit: Unit, target: Type, node: Node) -> _Function:
+    method = function_method(target.name)
+    if method is not None:
+        bound = arguments_of(method.owner, target)
+        missing = {each: Type("$?") for each in list(bound)[len(target.args) :]}
+        params = [type_named(each, {**bound, **missing}) for each in method.params or ()]
+        returns = VOID if method.returns == "void" else type_named(method.returns, {**bound, **missing})
+        return _Function(method.name, params, returns)
+    info = unit.class_info(target.name)
+    if info is not None and info.kind == "interface":
+        waiting = [
+            each
+            for above in unit.lineage(info)
+            for each in above.methods
+            if child(each.node, "body") is None and not each.is_static
+        ]
+        if len(waiting) == 1:
+            unit.fill_signature(waiting[0])
+            assert waiting[0].returns is not None
+            return _Function(waiting[0].python, waiting[0].params, waiting[0].returns, info)
+    raise Unportable(node, f"a function as {target}", "write a class that has the method")
+
+
+def _as_object(unit: Unit, code: str, wanted: _Function, node: Node) -> str:
+    """Return a function as an object of the interface that is wanted."""
+    if wanted.owner is None:
+        return code
+    return f"java.implementing({unit.class_code(wanted.owner.full_name, node)}, {quoted(wanted.name)}, {code})"
+
+
+def _returning(target: Type, wanted: _Function, found: Type | None) -> Type:
+    """Return the type of a function, with what it returns."""
+    if found is None or not wanted.returns.name.startswith("$"):
+        return target
+    method = function_method(target.name)
+    assert method is not None
+    names = list(method.owner.parameters)
+    place = names.index(method.returns) if method.returns in names else -1
+    if place < 0 or place >= len(target.args):
+        return target
+    return Type(target.name, (*target.args[:place], found, *target.args[place + 1 :]))
 
 
 @is_targeted("lambda_expression")
 def _lambda(unit: Unit, node: Node, target: Type) -> Expr:
     assert unit.scope is not None
-    name, params, returns = _function(target, node)
+    wanted = _function(unit, target, node)
     above = unit.scope
-    scope = MethodScope(node, above.info, above.is_static, returns, above, is_lambda=True)
+    scope = MethodScope(node, above.info, above.is_static, wanted.returns, above, is_lambda=True)
     body = needed(node, "body")
     with unit.within(scope):
-        names = [unit.declare(each, kind).python for each, kind in zip(_names(node), params, strict=False)]
-        if len(names) != len(params):
-            raise Unportable(node, f"a function with {len(names)} parameters as {target}")
-        if body.type == "block":
-            lines = body_of(unit, body)
-        elif returns == VOID and body.type in {"assignment_expression", "update_expression"}:
-            raise Unportable(node, "a lambda that assigns", "write it with braces")
-        else:
-            value = expression(unit, body) if returns == VOID else value_for(unit, body, returns)
-            if not unit.before:
-                return Expr(f"lambda{_parameters(names, scope)}: {value.code}", target, known=True)
-            lines = [*unit.before, value.code if returns == VOID else f"return {value.code}"]
-    made = unit.number(f"_{name}")
+        given_names = _names(node)
+        if len(given_names) != len(wanted.params):
+            raise Unportable(node, f"a function with {len(given_names)} parameters as {target}")
+        names = []
+        for (name, type_node), kind in zip(given_names, wanted.params, strict=True):
+            declared = unit.find_type(type_node) if type_node is not None and text_of(type_node) != "var" else kind
+            names.append(unit.declare(name, without_variables(declared)).python)
+        lines, code = _lambda_body(unit, body, wanted.returns)
+    kind = _returning(target, wanted, scope.inferred)
+    if code is not None:
+        return Expr(_as_object(unit, f"lambda{_parameters(names, scope)}: {code}", wanted, node), kind, known=True)
+    made = unit.number(f"_{wanted.name}")
     listed = _parameters(names, scope).strip()
     unit.before.extend([f"def {made}({listed}):", *indented(lines), ""])
-    return Expr(made, target, known=True)
+    return Expr(_as_object(unit, made, wanted, node), kind, known=True)
+
+
+def _lambda_body(unit: Unit, body: Node, returns: Type) -> tuple[list[str], str | None]:
+    """Return the lines of a function, or the one expression that it is."""
+    assert unit.scope is not None
+    if body.type == "block":
+        return body_of(unit, body), None
+    if returns == VOID and body.type in {"assignment_expression", "update_expression", "switch_expression"}:
+        lines = STATEMENTS["expression_lines"](unit, body)
+        return [*unit.before, *lines], None
+    if returns == VOID:
+        value = expression(unit, body)
+    elif returns.name.startswith("$"):
+        value = expression(unit, body)
+        if value.type.name in {"void", "null", "?"}:
+            raise Unportable(body, "a function whose result has no type")
+        value = convert(unit, value, boxed_type(value.type), body)
+        unit.scope.inferred = value.type
+    else:
+        value = value_for(unit, body, returns)
+    if not unit.before:
+        return [], value.code
+    return [*unit.before, value.code if returns == VOID else f"return {value.code}"], None
 
 
 def _parameters(names: list[str], scope: MethodScope) -> str:
@@ -203,27 +286,98 @@ def _parameters(names: list[str], scope: MethodScope) -> str:
     return f" {listed}" if listed else ""
 
 
-def _names(node: Node) -> list[str]:
+def _names(node: Node) -> list[tuple[str, Node | None]]:
     params = needed(node, "parameters")
     if params.type == "identifier":
-        return [text_of(params)]
-    return [text_of(child(each, "name") or each) for each in children(params)]
+        return [(text_of(params), None)]
+    return [(text_of(child(each, "name") or each), child(each, "type")) for each in children(params)]
 
 
 @is_targeted("method_reference")
 def _reference(unit: Unit, node: Node, target: Type) -> Expr:
-    _, params, _ = _function(target, node)
-    parts = children(node)
+    wanted = _function(unit, target, node)
+    parts = [each for each in node.children if each.is_named or each.type in {"new", "super"}]
     name = text_of(parts[-1])
-    if len(parts) == 2 or parts[0].type == "this":
-        named = class_named(unit, parts[0])
-        value = None if named is not None else expression(unit, parts[0])
-        info = unit.class_info(named or (value.type.name if value else ""))
-        found = unit.find_methods(info, name, len(params)) if info and name != "new" else []
-        if len(found) == 1 and found[0].params == list(params) and found[0].is_static == (value is None):
-            code = value.code if value else unit.class_code(found[0].owner.full_name, node)
-            return Expr(f"{code}.{found[0].python}", target, known=True)
-    raise Unportable(node, f"the method reference {text_of(node)}", "write a lambda")
+    if text_of(parts[0]) in {"System.out", "System.err"} and name in {"println", "print"}:
+        return _printing(unit, node, target, wanted, text_of(parts[0]), name)
+    named = class_named(unit, parts[0]) if parts[0].type in {"identifier", "field_access"} else None
+    if parts[0].type in {"generic_type", "scoped_type_identifier", "type_identifier"}:
+        named = unit.find_type(parts[0]).name
+    letters = [f"each{number or ''}" for number in range(len(wanted.params))]
+    params = [
+        Type(named) if each.name.startswith("$") and place == 0 and named else without_variables(each)
+        for place, each in enumerate(wanted.params)
+    ]
+    arguments = [Argument(node, Expr(each, kind), kind) for each, kind in zip(letters, params, strict=True)]
+    if named is not None:
+        made = _of_named(unit, node, named, name, arguments)
+    else:
+        made = call_with(unit, node, expression(unit, parts[0]), name, arguments)
+    kind = target
+    if wanted.returns.name.startswith("$"):
+        made = convert(unit, made, boxed_type(made.type), node)
+        kind = _returning(target, wanted, made.type)
+    elif wanted.returns != VOID:
+        made = convert(unit, made, wanted.returns, node)
+    code = _shortened(made.code, letters)
+    return Expr(_as_object(unit, code, wanted, node), kind, known=True)
+
+
+def _shortened(code: str, letters: list[str]) -> str:
+    """Return a function that makes a call, as the function that it calls where that is the same."""
+    listed = ", ".join(letters)
+    function = code.removesuffix(f"({listed})")
+    if function != code and all(part.isidentifier() for part in function.split(".")):
+        return function
+    return f"lambda {listed}: {code}" if letters else f"lambda: {code}"
+
+
+def _of_named(unit: Unit, node: Node, named: str, name: str, arguments: list[Argument]) -> Expr:
+    info = unit.class_info(named)
+    if name == "new":
+        return _constructed(unit, node, named, arguments)
+    if info is not None:
+        found = unit.find_methods(info, name, len(arguments))
+        if found and found[0].is_static:
+            return own_call(unit, node, found, arguments, info)
+    elif any(each.is_static for each in find_members(named, name)):
+        try:
+            return library_call(unit, node, None, name, arguments, named)
+        except Unportable:
+            if not arguments:
+                raise
+    if not arguments:
+        raise Unportable(node, f"the method reference {text_of(node)}", "write a lambda")
+    first = arguments[0]
+    receiver = Expr("each", first.type if unit.is_subtype(first.type.name, named) else Type(named))
+    return call_with(unit, node, receiver, name, arguments[1:])
+
+
+def _constructed(unit: Unit, node: Node, named: str, arguments: list[Argument]) -> Expr:
+    info = unit.class_info(named)
+    kind = Type(named)
+    if info is not None and info.is_static:
+        found = unit.find_methods(info, "", len(arguments))
+        if found or not (arguments or info.named("")):
+            return Expr(_own_code(unit, node, info, found, arguments, ""), kind, known=True)
+    known = LIBRARY_TYPES.get(named)
+    chosen = choose(unit, [each for each in known.members if each.name == "new"] if known else [], kind, arguments)
+    if chosen is None:
+        raise Unportable(node, f"the method reference {text_of(node)}", "write a lambda")
+    passed = arguments_for(unit, arguments, chosen[1])
+    if chosen[0].template is None:
+        code = f"{unit.class_code(named, node)}({', '.join(each.code for each in passed)})"
+        return Expr(code, kind, known=True)
+    return Expr(element_or_filled(chosen[0].template, "", passed, node), kind, known=True)
+
+
+def _printing(unit: Unit, node: Node, target: Type, wanted: _Function, stream: str, name: str) -> Expr:
+    if len(wanted.params) != 1 or wanted.returns != VOID:
+        raise Unportable(node, f"the method reference {text_of(node)}", "write a lambda")
+    text = text_of_value(unit, Expr("each", without_variables(wanted.params[0])), node)
+    file = "" if stream == "System.out" else ", file=sys.stderr"
+    end = "" if name == "println" else ', end=""'
+    return Expr(f"lambda each: print({text}{end}{file})", target, known=True)
 
 
 @is_expression("array_creation_expression")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tree_sitter import Node
 
-from pyjms.porting.codes import as_operand, conditional
+from pyjms.porting.codes import as_operand, conditional, quoted
 from pyjms.porting.conversions import BOXES, cast, convert, promoted, unboxed
 from pyjms.porting.exceptions import caught_code
 from pyjms.porting.literals import LITERALS
@@ -104,7 +104,7 @@ def _instanceof(unit: Unit, node: Node) -> Expr:
     value = expression(unit, needed(node, "left"))
     pattern = child(node, "pattern")
     if pattern is not None:
-        raise Unportable(node, f"the pattern {text_of(pattern)}")
+        raise Unportable(node, f"the pattern {text_of(pattern)}", "ask for the class, and name the parts yourself")
     right = child(node, "right")
     if right is None:
         raise Unportable(node, "a pattern")
@@ -140,7 +140,7 @@ def _array_access(unit: Unit, node: Node) -> Expr:
 
 def element_code(array: Expr, index: Expr) -> str:
     """Return the code of an element; a negative index, which counts from the end in Python, is an error."""
-    if index.type.is_integral and index.type.name != "char" and index.limits[0] >= 0:
+    if index.within == array.code:
         return f"{as_operand(array.code)}[{index.code}]"
     code = f"ord({index.code})" if index.type.name == "char" else index.code
     return f"java.at({array.code}, {code})"
@@ -174,6 +174,16 @@ def _update(unit: Unit, node: Node) -> Expr:
     by = 1 if "++" in {each.type for each in node.children} else -1
     prefix = node.children[0].type in {"++", "--"}
     return place.step(by, prefix=prefix, node=node)
+
+
+@is_expression("class_literal")
+def _class_literal(unit: Unit, node: Node) -> Expr:
+    kind = unit.find_type(children(node)[0])
+    info = unit.class_info(kind.name)
+    name = info.java_name if info is not None else kind.name
+    if kind.dims:
+        raise Unportable(node, "the class of an array")
+    return Expr(f"java.Class({quoted(name)})", Type("java.lang.Class", (kind,)), known=True)
 
 
 @is_expression("this")

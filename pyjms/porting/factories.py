@@ -37,7 +37,9 @@ def connection_factory(unit: Unit, node: Node, name: str, target: Type | None) -
         options = f", user_name={user}, password={password}"
     url = codes[0] if len(codes) == 1 else codes[-1] if len(codes) == 3 else quoted(_DEFAULT)
     code = f"{kind}({_url(unit, node, url)}{options})"
-    return Expr(code, Type(f"javax.jms.{kind}"), known=True)
+    return Expr(
+        code, Type("pyjms.AnyXAConnectionFactory" if "XA" in kind else "pyjms.AnyConnectionFactory"), known=True
+    )
 
 
 def _constant(unit: Unit, node: Node, code: str) -> str:

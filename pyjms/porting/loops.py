@@ -50,12 +50,14 @@ def _while(unit: Unit, node: Node) -> list[str]:
 
 @is_statement("do_statement")
 def _do(unit: Unit, node: Node) -> list[str]:
-    if any(_jumps(needed(node, "body"), "continue_statement")):
-        raise Unportable(node, "continue in do … while", "write it as while True, with the condition at each continue")
-    body = _body(unit, node)
     asked = without_parentheses(needed(node, "condition"))
     if asked.type == "true":
-        return ["while True:", *indented(body)]
+        return ["while True:", *indented(_body(unit, node))]
+    before: list[str] = []
+    if any(_jumps(needed(node, "body"), "continue_statement")):
+        before = [f"if not ({_loop_condition(unit, asked)}):", "    break"]
+        _check_continues(node, True)
+    body = _body(unit, node, before)
     code = _loop_condition(unit, asked)
     return ["while True:", *indented([*body, f"if not ({code}):", "    break"])]
 
@@ -130,6 +132,8 @@ def _counted(unit: Unit, node: Node) -> list[str] | None:
     stop = last.code if text_of(needed(asked, "operator")) == "<" else _next(last)
     most = last.limits[1] - (text_of(needed(asked, "operator")) == "<")
     variable = unit.declare(name, INT, range=(first.limits[0], max(most, first.limits[0])))
+    if first.limits[0] >= 0 and stop.startswith("len(") and text_of(needed(asked, "right")).endswith(".length"):
+        variable.within = stop[4:-1]
     arguments = stop if first.code == "0" else f"{first.code}, {stop}"
     return [f"for {variable.python} in range({arguments}):", *indented(_body(unit, node))]
 

@@ -6,15 +6,17 @@ from typing import Final
 
 from tree_sitter import Node
 
+from pyjms.porting.annotations import HARMLESS, annotation_name, annotations_of
 from pyjms.porting.class_codes import unknown_class_advice
-from pyjms.porting.classes import ClassInfo, MethodInfo, members
-from pyjms.porting.codes import quoted
+from pyjms.porting.classes import ClassInfo, FieldInfo, MethodInfo, members
+from pyjms.porting.codes import default_of, quoted
 from pyjms.porting.constructors import constructors
-from pyjms.porting.fields import static_block, static_fields
+from pyjms.porting.fields import enum_constant, injected_fields, static_block, static_fields
 from pyjms.porting.methods import method_lines
-from pyjms.porting.model import Unportable
+from pyjms.porting.model import OBJECT, Type, Unportable
 from pyjms.porting.syntax import COMMENTS, child, has_modifier, text_of
 from pyjms.porting.texts import comment_lines, indented, left_out
+from pyjms.porting.types import LIBRARY_TYPES
 from pyjms.porting.unit import Unit
 
 __all__ = ["class_lines", "resolve_supers", "separate"]
@@ -23,7 +25,11 @@ _WITHOUT_BASE: Final = frozenset(
     {
         "java.lang.Object",
         "java.lang.Runnable",
+        "java.lang.Comparable",
+        "java.lang.Cloneable",
+        "java.util.Comparator",
         "java.util.concurrent.Callable",
+        *(name for name in LIBRARY_TYPES if name.startswith("java.util.function.")),
         "java.lang.AutoCloseable",
         "java.io.Closeable",
         "java.io.Serializable",
@@ -38,6 +44,8 @@ def resolve_supers(unit: Unit, info: ClassInfo) -> None:
         if info.super_node is not None:
             info.superclass = unit.find_type(info.super_node)
         info.interfaces = [unit.find_type(each) for each in info.interface_nodes]
+        if info.kind == "enum" and info.node.type == "enum_declaration":
+            info.superclass = Type("java.lang.Enum")
     finally:
         unit.class_stack.pop()
     for each in info.nested.values():
@@ -69,19 +77,34 @@ def class_lines(unit: Unit, info: ClassInfo) -> list[str]:
     """Return the lines of a class."""
     unit.class_stack.append(info)
     try:
-        if info.kind not in {"class", "interface", "object"}:
+        if info.kind not in {"class", "interface", "object", "enum"}:
             error = Unportable(info.node, f"the {info.kind} {info.name}", "write it as a class of Python")
             return [
                 f"class {info.name}:",
                 *indented(["def __init__(self, *args):", *indented(left_out(unit, info.node, error))]),
                 "",
             ]
+        _tell_annotations(unit, info)
         bases, obstacle = _bases(unit, info)
         body = _Body(unit, info, obstacle)
         lines = body.lines()
         return [f"class {info.name}{f'({bases})' if bases else ''}:", *indented(lines or ["pass"]), ""]
     finally:
         unit.class_stack.pop()
+
+
+def _tell_annotations(unit: Unit, info: ClassInfo) -> None:
+    for each in annotations_of(info.node):
+        name = annotation_name(each)
+        if name == "MessageDriven":
+            unit.check(
+                each,
+                f"the message-driven bean {info.name}",
+                "no container makes it in Python: in a main of its own, make a consumer of the destination that the annotation names, set "
+                "an object of the class as its listener, start the connection and wait: docs/how-to/porting.md, A program that only listens",
+            )
+        elif name not in HARMLESS:
+            unit.check(each, f"the annotation {text_of(each)[:60]}", "nothing reads it in Python: do what it asks for")
 
 
 def _bases(unit: Unit, info: ClassInfo) -> tuple[str, Unportable | None]:
@@ -92,7 +115,7 @@ def _bases(unit: Unit, info: ClassInfo) -> tuple[str, Unportable | None]:
         own = unit.class_info(above.name)
         if own is not None and own.outer is not None and own.outer is info.outer and not info.in_method:
             codes.append(own.name)
-        elif own is not None and own is info.outer:
+        elif own is not None and own is info.outer and not info.in_method:
             return "", Unportable(info.node, f"{info.name} extends the class around it", "move it out of that class")
         else:
             try:
@@ -101,6 +124,17 @@ def _bases(unit: Unit, info: ClassInfo) -> tuple[str, Unportable | None]:
                 what = f"{info.name} extends or implements {above.name}"
                 return ", ".join(codes), Unportable(info.node, what, unknown_class_advice(above.name))
     return ", ".join(codes), None
+
+
+def _is_transient(field: FieldInfo) -> bool:
+    declaration = field.declarator.parent
+    return declaration is not None and not field.is_static and has_modifier(declaration, "transient")
+
+
+def _state(fields: list[FieldInfo]) -> list[str]:
+    """Return what has pickle leave out fields that are transient."""
+    defaults = ", ".join(f"{quoted(each.python)}: {default_of(each.type or OBJECT)}" for each in fields)
+    return ["def __getstate__(self):", f"    return {{**self.__dict__, {defaults}}}", ""]
 
 
 def _leading(lines: list[str]) -> list[str]:
@@ -140,7 +174,10 @@ class _Body:
         for node in members(info.body) if info.body else ():
             if node.type in COMMENTS:
                 lines.extend(comment_lines(node))
+            elif node.type == "enum_constant":
+                enum_constant(unit, info, node)
             elif node.type in {"field_declaration", "constant_declaration"}:
+                lines.extend(injected_fields(unit, info, node))
                 lines.extend(static_fields(unit, info, node))
             elif node.type == "constructor_declaration":
                 _add_apart(lines, self._constructors())
@@ -158,6 +195,10 @@ class _Body:
             lines += rest[1:] if rest[:1] == [""] else rest
         if unit.is_subtype(info.full_name, "java.lang.Throwable") and info.java_name != info.path.replace(".", "$"):
             lines = [f"java_name = {quoted(info.java_name)}", "", *lines]
+        if info.kind == "enum" and info.java_name != info.path.replace(".", "$"):
+            lines = [f"java_name = {quoted(info.java_name)}", "", *lines]
+        if hidden := [each for each in info.fields.values() if _is_transient(each)]:
+            _add_apart(lines, _state(hidden))
         while lines and not lines[-1]:
             lines.pop()
         if not any(line and not line.startswith("#") for line in lines):

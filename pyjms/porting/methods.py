@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from tree_sitter import Node
 
+from pyjms.porting.annotations import HARMLESS, annotation_name, annotations_of
 from pyjms.porting.classes import ClassInfo, MethodInfo
 from pyjms.porting.model import Unportable
 from pyjms.porting.syntax import child, children, has_modifier, needed, text_of
@@ -13,10 +12,6 @@ from pyjms.porting.texts import body_of, indented, left_out
 from pyjms.porting.unit import MethodScope, Unit
 
 __all__ = ["dispatch", "method_lines", "parameters"]
-
-_HARMLESS: Final = frozenset(
-    {"Override", "SuppressWarnings", "Deprecated", "FunctionalInterface", "SafeVarargs", "Serial"}
-)
 
 
 def parameters(unit: Unit, method: MethodInfo) -> list[str]:
@@ -32,10 +27,12 @@ def parameters(unit: Unit, method: MethodInfo) -> list[str]:
 def method_lines(unit: Unit, info: ClassInfo, node: Node, written: set[str]) -> list[str]:
     """Return a method, with all of its name where there are several."""
     method = next(each for each in info.methods if each.node == node)
+    if method.by_types:
+        return _one_method(unit, info, method, method.python)
     if method.name in written:
         return []
-    own = info.named(method.name)
-    everywhere = [each for above in unit.lineage(info) for each in above.named(method.name)]
+    own = [each for each in info.named(method.name) if not each.by_types]
+    everywhere = [each for above in unit.lineage(info) for each in above.named(method.name) if not each.by_types]
     for each in everywhere:
         unit.fill_signature(each)
     if any(_is_other_overload(each, mine) for mine in own for each in everywhere):
@@ -140,10 +137,6 @@ def _for_python(method: MethodInfo) -> list[str]:
 
 
 def _check_annotations(unit: Unit, node: Node) -> None:
-    for modifiers in node.children:
-        if modifiers.type == "modifiers":
-            for each in children(modifiers):
-                if each.type.endswith("annotation") and text_of(needed(each, "name")) not in _HARMLESS:
-                    unit.check(
-                        each, f"the annotation {text_of(each)[:60]}", "nothing reads it in Python: do what it asks for"
-                    )
+    for each in annotations_of(node):
+        if annotation_name(each) not in HARMLESS:
+            unit.check(each, f"the annotation {text_of(each)[:60]}", "nothing reads it in Python: do what it asks for")

@@ -87,6 +87,8 @@ class Expr:
     """Least and greatest value of an integer; None: those of its type."""
     known: bool = False
     """Whether it is never null."""
+    within: str | None = None
+    """The array that has an element of this number, for sure."""
 
     @property
     def limits(self) -> tuple[int, int]:

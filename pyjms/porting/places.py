@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from pyjms.porting.class_codes import unknown_class_advice
 from pyjms.porting.classes import ClassInfo, FieldInfo
-from pyjms.porting.codes import as_operand, binary, cut
+from pyjms.porting.codes import as_operand, binary, cut, is_pure
 from pyjms.porting.conversions import unboxed
 from pyjms.porting.model import LIMITS, Expr, Type, Unportable
 from pyjms.porting.ranges import range_of_field
@@ -41,10 +41,18 @@ class Place:
     limits: tuple[int, int] | None = None
     known: bool = False
     """Whether it is never null."""
+    is_nested: bool = False
+    """Whether it is an element of an array that is an expression itself, such as an element of another one."""
+
+    def assigned(self, code: str) -> str:
+        """Return the line that assigns a value."""
+        if self.is_nested and self.element is not None:
+            return f"java.stored({self.element[0]}, {self.element[1]}, {code})"
+        return f"{self.target()} = {self.stored(code)}"
 
     def read(self, node: Node | None = None) -> Expr:
         """Return the present value, where assigning it evaluates nothing twice."""
-        if self.element and node is not None and not all(_is_simple(each) for each in self.element):
+        if self.element and node is not None and not all(_is_simple(each) or is_pure(each) for each in self.element):
             raise Unportable(node, "a compound assignment to an element", "write it as two statements")
         if self.field and node is not None and not _is_simple(self.field[0]):
             raise Unportable(node, "a compound assignment to a field of an expression", "write it as two statements")
@@ -90,7 +98,7 @@ class Place:
 
 
 def _is_simple(code: str) -> bool:
-    return bool(_SIMPLE.fullmatch(code.replace("java.check_index(", "(").replace("len(", "(")))
+    return bool(_SIMPLE.fullmatch(code.replace("java.array_index(", "(").replace("len(", "(")))
 
 
 _SIMPLE: Final = re.compile(r"(?:[\w.\[\], %+*-]|(?<!\w)\(|\))*")
@@ -157,6 +165,7 @@ def _field_place(unit: Unit, field: FieldInfo, object_code: str | None, has: Cla
     limits = range_of_field(field)
     value = child(field.declarator, "value")
     known = field.is_final and value is not None and value.type in _NEVER_NULL
+    known |= field.declarator.type == "enum_constant"
     if field.is_static:
         owner = unit.class_code(field.owner.full_name, node)
         return Place(f"{owner}.{field.python}", field.type, field=(owner, field.python), limits=limits, known=known)
@@ -177,6 +186,11 @@ def place_of(unit: Unit, node: Node) -> Place:
             field = unit.find_field(info, name)
             if field is not None:
                 return _field_place(unit, field, None, info, node)
+        for owner in unit.static_owners(name):
+            imported = unit.class_info(owner)
+            field = unit.find_field(imported, name) if imported is not None else None
+            if imported is not None and field is not None:
+                return _field_place(unit, field, None, imported, node)
         raise Unportable(node, f"the name {name}", "it is declared in no file that was given")
     if node.type == "field_access":
         return _place_of_access(unit, node)
@@ -184,9 +198,12 @@ def place_of(unit: Unit, node: Node) -> Place:
         array, index = expression(unit, needed(node, "array")), unboxed(expression(unit, needed(node, "index")))
         if not array.type.dims or not index.type.is_integral or index.type.name == "char":
             raise Unportable(node, "this element")
-        code = index.code if index.limits[0] >= 0 else f"java.check_index({index.code}, len({array.code}))"
+        code = index.code if index.within == array.code else f"java.array_index({index.code}, len({array.code}))"
         if code != index.code and not _is_simple(array.code):
-            raise Unportable(node, "an element of an array that is an expression", "give the array a name")
+            if not is_pure(array.code) or array.type.element == Type("byte"):
+                raise Unportable(node, "an element of an array that is an expression", "give the array a name")
+            read = f"java.at({array.code}, {index.code})"
+            return Place(read, array.type.element, element=(array.code, index.code), is_nested=True)
         return Place(f"{as_operand(array.code)}[{code}]", array.type.element, element=(array.code, code))
     raise Unportable(node, f"an assignment to {text_of(node)}")
 
@@ -236,7 +253,10 @@ def class_named(unit: Unit, node: Node) -> str | None:
 def _identifier(unit: Unit, node: Node) -> Expr:
     variable = read_variable(unit, text_of(node))
     if variable is not None:
-        return Expr(variable.python, variable.type, variable.range, known=variable.known)
+        return Expr(variable.python, variable.type, variable.range, known=variable.known, within=variable.within)
+    for owner in unit.static_owners(text_of(node)):
+        if unit.class_info(owner) is None and (made := _library_constant(unit, owner, text_of(node), node)) is not None:
+            return made
     place = place_of(unit, node)
     return Expr(place.code, place.type, place.limits, known=place.known)
 
@@ -251,18 +271,30 @@ def _field_access(unit: Unit, node: Node) -> Expr:
             raise Unportable(node, text_of(node))
         return Expr(holder(unit, info, node), Type(named), known=True)
     if named is not None and unit.class_info(named) is None:
-        for member in find_members(named, name):
-            if member.params is None:
-                kind = type_named(member.returns, {})
-                code = member.template or f"{unit.class_code(member.owner.name, node)}.{name}"
-                return Expr(code, kind, _constant(member.template, kind), known=True)
+        if (made := _library_constant(unit, named, name, node)) is not None:
+            return made
         raise Unportable(node, text_of(node), unknown_class_advice(named))
     if named is None:
         value = expression(unit, object_node)
         if value.type.dims and name == "length":
             return Expr(f"len({value.code})", Type("int"), _TIMES["size"])
+        if unit.class_info(value.type.name) is None and value.type.name in _WITH_FIELDS:
+            (member,) = (each for each in find_members(value.type.name, name) if each.params is None)
+            return Expr(f"{as_operand(value.code)}.{name}", type_named(member.returns, {}))
     place = _place_of_access(unit, node)
     return Expr(place.code, place.type, place.limits, known=place.known)
+
+
+_WITH_FIELDS: Final = frozenset({"javax.transaction.xa.XAException"})
+
+
+def _library_constant(unit: Unit, owner: str, name: str, node: Node) -> Expr | None:
+    for member in find_members(owner, name):
+        if member.params is None:
+            kind = type_named(member.returns, {})
+            code = member.template or f"{unit.class_code(member.owner.name, node)}.{name}"
+            return Expr(code, kind, _constant(member.template, kind), known=code != "None")
+    return None
 
 
 def _constant(template: str | None, kind: Type) -> tuple[int, int] | None:

@@ -10,13 +10,14 @@ from tree_sitter import Node
 
 # Each of these fills the tables of `pyjms.porting.table`.
 from pyjms.porting import calls, creation, expressions, literals, loops, places, statements, switches
-from pyjms.porting.classes import ClassInfo, SourceFile, classes_of
+from pyjms.porting.classes import ClassInfo, MethodInfo, SourceFile, classes_of
 from pyjms.porting.members import class_lines, resolve_supers, separate
 from pyjms.porting.model import PortedFile, Unportable
 from pyjms.porting.naming import MODULES, PYJMS_NAMES, TYPED_VALUES, is_taken, module_path
-from pyjms.porting.syntax import COMMENTS, children, parse, statements_in, syntax_errors, text_of, walk
+from pyjms.porting.syntax import COMMENTS, child, children, parse, statements_in, syntax_errors, text_of, walk
 from pyjms.porting.table import EXPRESSIONS
 from pyjms.porting.texts import comment_lines, indented
+from pyjms.porting.types import find_members, type_named
 from pyjms.porting.unit import Program, Unit
 
 __all__ = ["port"]
@@ -34,6 +35,9 @@ _CONCURRENT: Final = frozenset(
         "setExceptionListener",
     }
 )
+
+
+_INTERRUPTING: Final = frozenset({"interrupt", "shutdownNow"})
 
 
 def port(sources: Mapping[str, str]) -> list[PortedFile]:
@@ -56,6 +60,7 @@ def port(sources: Mapping[str, str]) -> list[PortedFile]:
             first = result.findings[0]
             result.python = f"raise SyntaxError({f'{name}:{first.line}: {first.what}'!r})\n"
     concurrent = any(_is_concurrent(file.root) for file, _ in waiting)
+    interrupts = any(text_of(each) in _INTERRUPTING for file, _ in waiting for each in walk(file.root))
     for file, _ in waiting:
         unit = Unit(program, file)
         for info in file.classes:
@@ -66,9 +71,56 @@ def port(sources: Mapping[str, str]) -> list[PortedFile]:
     for file, _ in waiting:
         for info in file.classes:
             separate(Unit(program, file), info)
+    _name_overloads(program, [(Unit(program, file), info) for file, _ in waiting for info in file.classes])
     for file, result in waiting:
-        _port_file(Unit(program, file, concurrent=concurrent), result)
+        _port_file(Unit(program, file, concurrent=concurrent, interrupts=interrupts), result)
     return made
+
+
+def _name_overloads(program: Program, tops: list[tuple[Unit, ClassInfo]]) -> None:
+    """Give methods that only the types of their parameters tell apart names with these types."""
+    pairs: list[tuple[Unit, ClassInfo]] = []
+    while tops:
+        unit, info = tops.pop()
+        pairs.append((unit, info))
+        tops.extend((unit, inner) for inner in info.nested.values())
+    ambiguous: set[tuple[str, int]] = set()
+    for unit, info in pairs:
+        known: dict[tuple[str, int], set[tuple[str, ...]]] = {}
+        for above in unit.lineage(info):
+            for method in above.methods if above is info or info.kind != "enum" else ():
+                if not method.name and above is not info:
+                    continue
+                try:
+                    unit.fill_signature(method)
+                except Unportable:
+                    continue
+                if not method.variadic:
+                    key = (method.name or f"new {info.full_name}", len(method.params))
+                    known.setdefault(key, set()).add(tuple(map(str, method.params)))
+        ambiguous |= {key for key, types in known.items() if len(types) > 1 and not _is_generic(info, key[0])}
+    for unit, info in pairs:
+        for method in info.methods:
+            key = (method.name or f"new {info.full_name}", len(method.params))
+            if key not in ambiguous or method.variadic or _is_from_library(unit, info, method):
+                continue
+            types = "_".join(str(each).rpartition(".")[2].replace("[]", "s") for each in method.params)
+            method.by_types = True
+            method.python = f"{method.python if method.name else '_init'}_{types}"
+
+
+def _is_generic(info: ClassInfo, name: str) -> bool:
+    return name in {"equals", "compareTo", "compare"} or child(info.node, "type_parameters") is not None
+
+
+def _is_from_library(unit: Unit, info: ClassInfo, method: MethodInfo) -> bool:
+    """Whether a method is one that JMS, or Java's library, calls by its name."""
+    return any(
+        each.params is not None
+        and [str(type_named(one, {})) for one in each.params] == [str(kind) for kind in method.params]
+        for above in unit.library_supers(info)
+        for each in find_members(above.name, method.name)
+    )
 
 
 def _file(name: str, root: Node) -> SourceFile:
@@ -81,7 +133,8 @@ def _file(name: str, root: Node) -> SourceFile:
         parts = children(node)
         full = text_of(parts[0]).replace("jakarta.jms", "javax.jms")
         if any(each.type == "static" for each in node.children):
-            file.statics.append(full)
+            star = any(each.type == "asterisk" for each in parts)
+            file.statics.append(f"{full}.*" if star else full)
         elif any(each.type == "asterisk" for each in parts):
             file.on_demand.append(full)
         else:
@@ -100,6 +153,7 @@ def _port_file(unit: Unit, result: PortedFile) -> None:
         body += ["", "", *_comments_before(info), *class_lines(unit, info)]
         while not body[-1]:
             body.pop()
+    unit.static_lines = [*unit.enum_lines, *unit.static_lines]
     if unit.static_lines:
         body += ["", "", *unit.static_lines]
     _tell_of_program(unit)
@@ -124,8 +178,9 @@ def _port_file(unit: Unit, result: PortedFile) -> None:
     if late:
         result.python = _with_late_imports(result.python, late, unit)
     result.findings = sorted(set(unit.findings))
-    lost = _outermost(unit.untranslated)
-    result.translated = result.statements - sum(max(1, statements_in(each)) for each in lost if statements_in(each))
+    lost = [statements_in(each) for each in _outermost(unit.untranslated)]
+    result.statements += lost.count(0)  # what has no statement, such as a record, counts as one
+    result.translated = result.statements - sum(max(1, each) for each in lost)
 
 
 def _heading(unit: Unit) -> list[str]:

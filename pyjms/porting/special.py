@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -9,10 +10,13 @@ from tree_sitter import Node
 
 from pyjms.porting.arguments import given
 from pyjms.porting.codes import as_operand, is_pure
+from pyjms.porting.constants import constant_text
 from pyjms.porting.conversions import convert, text_of_value
+from pyjms.porting.library_calls import library_call, named_destination
+from pyjms.porting.loggers import LOGGER_CALLS
 from pyjms.porting.model import BOOLEAN, INT, OBJECT, STRING, VOID, Expr, Type, Unportable
 from pyjms.porting.syntax import children, needed, text_of
-from pyjms.porting.table import expression, value_for
+from pyjms.porting.table import expression
 from pyjms.porting.unit import Unit
 
 __all__ = ["SPECIAL", "printed"]
@@ -20,18 +24,32 @@ __all__ = ["SPECIAL", "printed"]
 
 def _formatted(unit: Unit, node: Node) -> Expr:
     arguments = given(unit, needed(node, "arguments"))
+    if arguments and arguments[0].type.name == "java.util.Locale":
+        arguments = arguments[1:]
     if not arguments or arguments[0].type != STRING:
-        raise Unportable(node, "a format for a locale", "leave the locale out if it is an English one")
+        raise Unportable(node, "a format that is no text")
+    pattern = constant_text(unit, arguments[0].node)
     codes = []
+    if len(arguments) == 2 and arguments[1].type.dims and not arguments[1].type.element.is_primitive:
+        first = arguments[0].as_type(unit, STRING)
+        return Expr(
+            f"java.format({first.code}, *{arguments[1].as_type(unit, arguments[1].type).code})", STRING, known=True
+        )
+    typed = pattern is None or _TYPED.search(pattern) is not None
     for each in arguments[1:]:
         if each.type.dims:
             raise Unportable(node, "a format with an array", "give its elements one by one")
         value = each.as_type(unit, each.type)
         text_of_value(unit, value, each.node)  # which tells of texts that are another provider's
         boxed = value.type.name in {"float", "java.lang.Float", "char", "java.lang.Character"}
+        boxed |= typed and value.type.name in {"long", "short", "byte"}
         codes.append(convert(unit, value, OBJECT, each.node).code if boxed else value.code)
     first = arguments[0].as_type(unit, STRING)
     return Expr(f"java.format({', '.join([first.code, *codes])})", STRING, known=True)
+
+
+_TYPED: Final = re.compile(r"%[^a-zA-Z%]*[xXoOhH]")
+"""Conversions that show numbers of different types in different ways."""
 
 
 def printed(unit: Unit, node: Node, stream: Expr, name: str) -> Expr:
@@ -39,13 +57,20 @@ def printed(unit: Unit, node: Node, stream: Expr, name: str) -> Expr:
     is_out = stream.code == "sys.stdout"
     if name == "flush":
         return Expr(f"{stream.code}.flush()", VOID)
-    if name not in {"println", "print", "printf", "format"} or stream.code not in {"sys.stdout", "sys.stderr"}:
+    if stream.code not in {"sys.stdout", "sys.stderr"}:
+        writer = Expr(stream.code, Type("java.io.PrintWriter"), known=stream.known)
+        if name in {"printf", "format"}:
+            return Expr(f"{as_operand(stream.code)}.print({_formatted(unit, node).code})", VOID)
+        return library_call(unit, node, writer, name, given(unit, needed(node, "arguments")))
+    if name not in {"println", "print", "printf", "format"}:
         raise Unportable(node, f"PrintStream.{name}")
     nodes = children(needed(node, "arguments"))
     if name in {"printf", "format"}:
         code = _formatted(unit, node).code
     elif nodes:
         value = expression(unit, nodes[0])
+        if value.type == Type("char", (), 1):
+            value = Expr(f'"".join({value.code})', STRING, known=True)
         code = text_of_value(unit, value, nodes[0])
         if value.type.name in {"int", "long", "short", "byte"}:
             code = value.code
@@ -92,19 +117,12 @@ def _as_list(unit: Unit, node: Node) -> Expr:
 def _sorted(unit: Unit, node: Node) -> Expr:
     arguments = given(unit, needed(node, "arguments"))
     kind = arguments[0].type if arguments else VOID
-    if (
-        len(arguments) != 1
-        or not kind.args
-        or kind.args[0].name not in {"java.lang.String", "java.lang.Integer", "java.lang.Long"}
-    ):
-        raise Unportable(node, "a list sorted by an order of its own", "use list.sort with a key")
-    return Expr(f"{arguments[0].as_type(unit, kind).code}.sort()", VOID)
+    if len(arguments) == 1 and kind.args and kind.args[0].name in _PLAINLY_SORTED:
+        return Expr(f"{as_operand(arguments[0].as_type(unit, kind).code)}.sort()", VOID)
+    return library_call(unit, node, None, "sort", arguments, "java.util.Collections")
 
 
-def _itself(unit: Unit, node: Node) -> Expr:
-    """Return a collection that is safe for threads: as Python's are for what is one call."""
-    (argument,) = given(unit, needed(node, "arguments"))
-    return argument.as_type(unit, argument.type)
+_PLAINLY_SORTED: Final = frozenset({"java.lang.String", "java.lang.Integer", "java.lang.Long"})
 
 
 def _property(unit: Unit, node: Node) -> Expr:
@@ -118,47 +136,11 @@ def _property(unit: Unit, node: Node) -> Expr:
     return Expr(f"os.environ.get({', '.join(each.code for each in codes)})", STRING, known=known)
 
 
-def _logger(unit: Unit, node: Node) -> Expr:
-    argument = children(needed(node, "arguments"))
-    name = argument[0] if argument else node
-    if name.type == "class_literal":
-        full = unit.find_class(text_of(children(name)[0]), name)
-        code = f'"{full}"'
-    else:
-        code = value_for(unit, name, STRING).code
-    unit.check(node, "a logger", "it is one of Python's logging: set that up, as it shows warnings and errors alone")
-    return Expr(f"logging.getLogger({code})", Type("Logger"), known=True)
-
-
-_LEVELS: Final = {
-    "trace": "debug",
-    "debug": "debug",
-    "info": "info",
-    "warn": "warning",
-    "warning": "warning",
-    "error": "error",
-    "severe": "error",
-    "fatal": "critical",
-    "fine": "debug",
-}
-
-
-def _logged(unit: Unit, node: Node) -> Expr:
-    arguments = given(unit, needed(node, "arguments"))
-    level = _LEVELS[text_of(needed(node, "name"))]
-    logger = expression(unit, needed(node, "object")).code
-    values = [each.as_type(unit, each.type) for each in arguments]
-    texts = [text_of_value(unit, value, each.node) for value, each in zip(values, arguments, strict=True)]
-    error = ""
-    if len(values) > 1 and unit.is_subtype(values[-1].type.name, "java.lang.Throwable"):
-        error = f", exc_info={values[-1].code}"
-        texts.pop()
-    if len(texts) == 1:
-        return Expr(f'{logger}.{level}("%s", {texts[0]}{error})', VOID)
-    if values[0].code.count("{}") != len(texts) - 1 or "%" in values[0].code or not values[0].code.startswith('"'):
-        raise Unportable(node, "this call of a logger", "write it with %s, as logging of Python has it")
-    pattern = values[0].code.replace("{}", "%s")
-    return Expr(f"{logger}.{level}({', '.join([pattern, *texts[1:]])}{error})", VOID)
+def _destination(unit: Unit, node: Node) -> Expr:
+    """Return a destination that is made without a session, which JNDI has for any name."""
+    (name,) = given(unit, needed(node, "arguments"))
+    kind = text_of(needed(node, "name")).removeprefix("create")
+    return named_destination(unit, node, kind, name.as_type(unit, STRING))
 
 
 SPECIAL: Final[dict[tuple[str, str], Callable[[Unit, Node], Expr]]] = {
@@ -168,24 +150,8 @@ SPECIAL: Final[dict[tuple[str, str], Callable[[Unit, Node], Expr]]] = {
     ("java.util.Arrays", "asList"): _as_list,
     ("java.util.List", "of"): _as_list,
     ("java.util.Collections", "sort"): _sorted,
-    ("java.util.Collections", "synchronizedList"): _itself,
-    ("java.util.Collections", "synchronizedMap"): _itself,
-    ("org.slf4j.LoggerFactory", "getLogger"): _logger,
-    ("org.apache.log4j.Logger", "getLogger"): _logger,
-    ("org.apache.logging.log4j.LogManager", "getLogger"): _logger,
-    ("org.apache.commons.logging.LogFactory", "getLog"): _logger,
-    ("java.util.logging.Logger", "getLogger"): _logger,
-    **{
-        (kind, level): _logged
-        for kind in (
-            "Logger",
-            "org.slf4j.Logger",
-            "org.apache.log4j.Logger",
-            "org.apache.logging.log4j.Logger",
-            "org.apache.commons.logging.Log",
-            "java.util.logging.Logger",
-        )
-        for level in _LEVELS
-    },
+    ("org.apache.activemq.artemis.api.jms.ActiveMQJMSClient", "createQueue"): _destination,
+    ("org.apache.activemq.artemis.api.jms.ActiveMQJMSClient", "createTopic"): _destination,
+    **LOGGER_CALLS,
 }
 """By class and method."""

@@ -8,7 +8,7 @@ from tree_sitter import Node
 
 from pyjms.porting.classes import class_of
 from pyjms.porting.codes import as_operand, is_pure
-from pyjms.porting.conversions import cast, unboxed
+from pyjms.porting.conversions import boxed_type, cast, convert, unboxed
 from pyjms.porting.creation import local_class
 from pyjms.porting.exceptions import caught_code
 from pyjms.porting.expressions import assigned_value
@@ -123,6 +123,10 @@ def _assigned(unit: Unit, node: Node) -> list[str]:
     if any(_is_changed_by(each.target(), value.code) for each in places):
         raise Unportable(node, "an assignment whose place changes what its value reads", "give the value a name first")
     operator = text_of(needed(node, "operator"))
+    if any(each.is_nested for each in places):
+        if len(places) > 1:
+            raise Unportable(node, "a chain of assignments to elements of elements", "write them one by one")
+        return [place.assigned(value.code)]
     if operator in {"+=", "-="} and len(places) == 1 and _is_same_operation(place, value, operator):
         return [f"{place.target()} {operator} {value.code[len(place.code) + 3 :]}"]
     return [" = ".join([*(each.target() for each in places), place.stored(value.code)])]
@@ -152,6 +156,8 @@ def _updated(unit: Unit, node: Node) -> list[str]:
         value = apply(unit, operator, current, Expr("1", INT, (1, 1)), node)
         return [f"{place.target()} = {cast(unit, value, current.type, node).code}"]
     value = cast(unit, apply(unit, operator, place.read(node), Expr("1", INT, (1, 1)), node), place.type, node)
+    if place.is_nested:
+        return [place.assigned(value.code)]
     if value.code == f"{place.code} {operator} 1":
         return [f"{place.target()} {operator}= 1"]
     return [f"{place.target()} = {place.stored(value.code)}"]
@@ -198,6 +204,12 @@ def _classes_asked(unit: Unit, node: Node, body: Node) -> list[tuple[str, str]]:
     return []
 
 
+@is_statement("expression_lines")
+def _lines(unit: Unit, node: Node) -> list[str]:
+    """Return an expression as a statement: of a function whose result nobody wants."""
+    return expression_lines(unit, node)
+
+
 @is_statement("return_statement")
 def _return(unit: Unit, node: Node) -> list[str]:
     assert unit.scope is not None
@@ -205,6 +217,15 @@ def _return(unit: Unit, node: Node) -> list[str]:
     if not values:
         return ["return"]
     wanted = unit.scope.returns
+    if wanted is not None and wanted.name.startswith("$"):  # of a function whose result tells its type
+        if unit.scope.inferred is not None:
+            return [f"return {value_for(unit, values[0], unit.scope.inferred).code}"]
+        value = expression(unit, values[0])
+        if value.type.name in {"void", "null", "?"}:
+            raise Unportable(node, "a result of an unknown type")
+        value = convert(unit, value, boxed_type(value.type), node)
+        unit.scope.inferred = value.type
+        return [f"return {value.code}"]
     if wanted is None or wanted == VOID:
         raise Unportable(node, "a result of an unknown type")
     return [f"return {value_for(unit, values[0], wanted).code}"]
@@ -252,11 +273,15 @@ def _try(unit: Unit, node: Node) -> list[str]:
 
 
 def _resources(unit: Unit, node: Node) -> tuple[list[str], list[list[str]]]:
-    lines, before = [], []
+    lines = list[str]()
+    before: list[list[str]] = []
     for each in children(node):
         named = child(each, "name")
         if named is None:
-            raise Unportable(each, "a resource that is declared elsewhere", "declare it in the try")
+            held = expression(unit, children(each)[0])
+            lines.append(f"with contextlib.closing({held.code}):")
+            before.append([])
+            continue
         outside, unit.before = unit.before, []
         kind, value = unit.find_type(needed(each, "type")), needed(each, "value")
         made = expression(unit, value) if text_of(needed(each, "type")) == "var" else value_for(unit, value, kind)

@@ -9,7 +9,7 @@ from tree_sitter import Node
 from pyjms.porting.codes import conditional
 from pyjms.porting.conversions import unboxed
 from pyjms.porting.model import STRING, Expr, Type, Unportable
-from pyjms.porting.syntax import children, needed
+from pyjms.porting.syntax import children, needed, text_of
 from pyjms.porting.table import expression, is_expression, is_statement, value_for
 from pyjms.porting.texts import block_lines, body_of, indented
 from pyjms.porting.unit import Unit
@@ -58,13 +58,24 @@ def _selected(unit: Unit, node: Node) -> Expr:
     value = unboxed(expression(unit, needed(node, "condition")))
     if value.type == STRING and not value.known:
         return Expr(f"java.known({value.code})", STRING, known=True)
+    info = unit.class_info(value.type.name)
+    if info is not None and info.kind == "enum":
+        return value if value.known else Expr(f"java.known({value.code})", value.type, known=True)
     if value.type != STRING and not (value.type.is_integral and value.type.name != "long"):
         raise Unportable(node, f"switch over {value.type}", "write it with if")
     return value
 
 
 def _asked(unit: Unit, name: str, kind: Type, labels: list[Node]) -> str:
-    codes = [value_for(unit, each, kind).code for each in labels]
+    info = unit.class_info(kind.name)
+    if info is not None:  # an enum
+        owner = unit.class_code(kind.name, labels[0])
+        constants = [info.fields.get(text_of(each)) for each in labels]
+        if None in constants:
+            raise Unportable(labels[0], "a label that is no constant of the enum")
+        codes = [f"{owner}.{each.python}" for each in constants if each is not None]
+    else:
+        codes = [value_for(unit, each, kind).code for each in labels]
     return f"{name} == {codes[0]}" if len(codes) == 1 else f"{name} in ({', '.join(codes)})"
 
 
@@ -123,25 +134,31 @@ def _body(unit: Unit, cases: list[_Case], place: int) -> list[str]:
                 break
         if done:
             break
-    for each_node in nodes:
-        _check_no_break(each_node)
     with unit.block():
-        return block_lines(unit, nodes)
+        lines = block_lines(unit, nodes)
+    if not any(_has_jump(each, "break_statement") for each in nodes):
+        return lines
+    if any(_has_jump(each, "continue_statement") for each in nodes):
+        raise Unportable(case.body[0], "break and continue within a case", "write the switch with if")
+    return ["while True:  # until break", *indented([*lines, *([] if _always_leaves(lines) else ["break"])])]
 
 
-def _check_no_break(node: Node) -> None:
-    if node.type == "break_statement" and not children(node):
-        raise Unportable(node, "break within a case", "write the switch with if")
-    if node.type not in _INNER:
-        for each in children(node):
-            _check_no_break(each)
+def _has_jump(node: Node, kind: str) -> bool:
+    """Whether a part of a case has a jump that leaves the case, or the loop around."""
+    if node.type == kind and not children(node):
+        return True
+    inner = _INNER - {"switch_expression"} if kind == "continue_statement" else _INNER
+    return node.type not in inner and any(_has_jump(each, kind) for each in children(node))
+
+
+def _always_leaves(lines: list[str]) -> bool:
+    return lines[-1].startswith(("return", "raise"))
 
 
 @is_expression("switch_expression")
 def _value(unit: Unit, node: Node) -> Expr:
     selected = _selected(unit, node)
-    if not selected.code.isidentifier():
-        raise Unportable(node, "switch as a value, over an expression", "give what it looks at a name")
+    name = selected.code if selected.code.isidentifier() else unit.number("_selected")
     made: Expr | None = None
     branches: list[tuple[str, Expr]] = []
     for case in _cases(node):
@@ -152,7 +169,8 @@ def _value(unit: Unit, node: Node) -> Expr:
         if case.is_default:
             made = value
         else:
-            branches.append((_asked(unit, selected.code, selected.type, case.labels), value))
+            asked = name if branches or name == selected.code else f"({name} := {selected.code})"
+            branches.append((_asked(unit, asked, selected.type, case.labels), value))
     if made is None or any(each.type != made.type for _, each in branches):
         raise Unportable(node, "switch as a value, of several types, or without default", "write it with if")
     code = made.code

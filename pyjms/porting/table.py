@@ -91,6 +91,8 @@ def value_for(unit: Unit, node: Node, target: Type) -> Expr:
     node = without_parentheses(node)
     if node.type in TARGETED:
         return TARGETED[node.type](unit, node, target)
+    if node.type == "method_invocation" and target.args:
+        unit.wanted[node.id] = target
     return convert(unit, expression(unit, node), target, node)
 
 

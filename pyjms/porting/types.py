@@ -10,13 +10,28 @@ from typing import Final
 from pyjms.porting.jms_members import JMS
 from pyjms.porting.library import LIBRARY
 from pyjms.porting.library_collections import COLLECTIONS
+from pyjms.porting.library_files import FILES
+from pyjms.porting.library_functions import FUNCTIONS
+from pyjms.porting.library_logging import LOGGING
 from pyjms.porting.model import Type
 
-__all__ = ["LIBRARY_TYPES", "PACKAGES", "LibraryType", "Member", "find_members", "is_subclass", "supertypes"]
+__all__ = [
+    "LIBRARY_TYPES",
+    "PACKAGES",
+    "LibraryType",
+    "Member",
+    "find_members",
+    "function_method",
+    "is_subclass",
+    "substituted",
+    "supertypes",
+    "unify",
+    "without_variables",
+]
 
 _CLASS = re.compile(r"(?:class|interface|exception) (?P<name>[\w.]+)(?:<(?P<args>[\w, ]+)>)?(?: < (?P<supers>.+))?")
 _MEMBER = re.compile(
-    r"(?P<static>static )?(?:(?P<returns>[\w.<>\[\], ]+?) )?(?P<name>\w+)(?P<call>\((?P<params>[^)]*)\))?"
+    r"(?P<static>static )?(?:(?P<returns>[\w.<>$\[\], ]+?) )?(?P<name>\w+)(?P<call>\((?P<params>[^)]*)\))?"
     r"(?: = (?P<template>.*?))?(?: @(?P<flag>\w+))?"
 )
 
@@ -51,20 +66,30 @@ class LibraryType:
     members: list[Member] = field(default_factory=list)
 
 
+def _split(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "," and not depth:
+            parts.append(text[start:place])
+            start = place + 1
+    return [*parts, text[start:]]
+
+
 def _read(table: str, package: str) -> Iterator[LibraryType]:
     current: LibraryType | None = None
     for line in filter(str.strip, table.splitlines()):
         if not line.startswith(" "):
             match = _CLASS.fullmatch(line)
             assert match is not None, line
-            supers = tuple(part.strip() for part in (match["supers"] or "").split(", ") if part)
+            supers = tuple(part.strip() for part in _split(match["supers"] or "") if part.strip())
             current = LibraryType(package + match["name"], tuple((match["args"] or "").split(", ")), supers)
             yield current
             continue
         match = _MEMBER.fullmatch(line.strip())
         assert match is not None, line
         assert current is not None, line
-        params = None if match["call"] is None else tuple(p.strip() for p in match["params"].split(", ") if p.strip())
+        params = None if match["call"] is None else tuple(p.strip() for p in _split(match["params"]) if p.strip())
         returns = match["returns"] or ("void" if match["name"] != "new" else "")
         current.members.append(
             Member(match["name"], params, returns, match["template"], bool(match["static"]), match["flag"], current)
@@ -73,10 +98,18 @@ def _read(table: str, package: str) -> Iterator[LibraryType]:
 
 LIBRARY_TYPES: Final[Mapping[str, LibraryType]] = {
     each.name: each
-    for table, package in ((JMS, "javax.jms."), (LIBRARY, ""), (COLLECTIONS, ""))
+    for table, package in (
+        (JMS, "javax.jms."),
+        (LIBRARY, ""),
+        (COLLECTIONS, ""),
+        (FUNCTIONS, ""),
+        (FILES, ""),
+        (LOGGING, ""),
+    )
     for each in _read(table, package)
 }
-_SIMPLE: Final = {name.rpartition(".")[2]: name for name in LIBRARY_TYPES if name != "java.util.Queue"} | {
+_NO_SIMPLE: Final = ("java.util.Queue", "org.", "java.util.logging.")
+_SIMPLE: Final = {name.rpartition(".")[2]: name for name in LIBRARY_TYPES if not name.startswith(_NO_SIMPLE)} | {
     "IllegalStateException": "java.lang.IllegalStateException"
 }
 PACKAGES: Final = frozenset(name.rpartition(".")[0] for name in LIBRARY_TYPES)
@@ -95,16 +128,6 @@ def type_named(text: str, arguments: Mapping[str, Type]) -> Type:
     return Type(_SIMPLE.get(name, name), args, dims)
 
 
-def _split(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for place, letter in enumerate(text):
-        depth += (letter == "<") - (letter == ">")
-        if letter == "," and not depth:
-            parts.append(text[start:place])
-            start = place + 1
-    return [*parts, text[start:]]
-
-
 def arguments_of(owner: LibraryType, receiver: Type | None) -> dict[str, Type]:
     """Return what the type parameters of `owner` stand for, at an object of the type `receiver`."""
     given = receiver.args if receiver is not None and receiver.args else ()
@@ -114,13 +137,57 @@ def arguments_of(owner: LibraryType, receiver: Type | None) -> dict[str, Type]:
     }
 
 
+def unify(pattern: Type, actual: Type, bound: dict[str, Type]) -> None:
+    """Find what the variables of a type stand for, which begin with ``$``, where `actual` was given."""
+    if pattern.name.startswith("$"):
+        if actual.name not in {"null", "void", "?"} and not actual.name.startswith("$") and actual.dims >= pattern.dims:
+            bound.setdefault(pattern.name, Type(actual.name, actual.args, actual.dims - pattern.dims))
+        return
+    for one, other in zip(pattern.args, actual.args, strict=False):
+        unify(one, other, bound)
+
+
+def substituted(pattern: Type, bound: Mapping[str, Type]) -> Type:
+    """Return a type with its variables replaced, where it is known by what."""
+    if pattern.name in bound:
+        found = bound[pattern.name]
+        return Type(found.name, found.args, found.dims + pattern.dims)
+    return Type(pattern.name, tuple(substituted(each, bound) for each in pattern.args), pattern.dims)
+
+
+def without_variables(kind: Type) -> Type:
+    """Return a type with Object in the place of what nobody knows."""
+    if kind.name.startswith("$"):
+        return Type("java.lang.Object", (), kind.dims)
+    return Type(kind.name, tuple(without_variables(each) for each in kind.args), kind.dims)
+
+
+def function_method(name: str) -> Member | None:
+    """Return the one method of an interface of the library that a function may stand for."""
+    known = LIBRARY_TYPES.get(name)
+    is_function = name.startswith("java.util.function.") or name in _FUNCTIONS
+    return known.members[0] if known is not None and is_function else None
+
+
+_FUNCTIONS: Final = frozenset(
+    {
+        "java.lang.Runnable",
+        "java.util.Comparator",
+        "java.util.concurrent.Callable",
+        "javax.jms.ExceptionListener",
+        "javax.jms.MessageListener",
+    }
+)
+
+
 def supertypes(name: str) -> Iterator[LibraryType]:
     """Yield a type of the library, and all that it extends and implements."""
     known = LIBRARY_TYPES.get(name)
     if known is not None:
         yield known
         for each in known.supers:
-            yield from supertypes(_SIMPLE.get(each.partition("<")[0], each))
+            plain = each.partition("<")[0]
+            yield from supertypes(_SIMPLE.get(plain, plain))
 
 
 def is_subclass(name: str, other: str) -> bool:

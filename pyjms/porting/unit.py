@@ -44,6 +44,8 @@ class Variable:
     scope: MethodScope
     range: tuple[int, int] | None = None
     known: bool = False
+    within: str | None = None
+    """The array whose elements it counts."""
     in_loop: bool = False
     """Whether there may be several of that name one after the other: a function that uses it later must keep its own."""
 
@@ -64,6 +66,8 @@ class MethodScope:
     kept: dict[str, str] = field(default_factory=dict)
     """What a function keeps of the variables around it, as they are when it is made."""
     uses_outer: bool = False
+    inferred: Type | None = None
+    """What a function returns whose type nobody has said."""
     casts_known: list[tuple[str, str]] = field(default_factory=list)
     """Variables whose class was asked for by an ``if`` around, with that class."""
 
@@ -97,6 +101,8 @@ class Unit:
     local_classes: dict[str, ClassInfo] = field(default_factory=dict)
     concurrent: bool = False
     """Whether several threads may print."""
+    interrupts: bool = False
+    """Whether the program ends the sleep of threads."""
     updates: list[Sequence[str]] = field(default_factory=list)
     """What each loop around does before it goes on."""
     static_lines: list[str] = field(default_factory=list)
@@ -107,6 +113,10 @@ class Unit:
     needs_outer: set[str] = field(default_factory=set)
     """Classes within others whose objects know the object around."""
     told: set[tuple[int, str]] = field(default_factory=set)
+    wanted: dict[int, Type] = field(default_factory=dict)
+    """What a call is to return, by the id of its node, where that tells the types of its arguments."""
+    enum_lines: list[str] = field(default_factory=list)
+    """The constants of enums, which come before all else that is static."""
 
     def find_type(self, node: Node) -> Type:
         """Return the type that a node names."""
@@ -144,7 +154,7 @@ class Unit:
         name = name.replace("org.apache.activemq.command.ActiveMQDestination", "javax.jms.Destination")
         simple = name.rpartition(".")[2]
         if simple in PROVIDERS and name not in self.program.classes and name not in self.local_classes:
-            return f"javax.jms.{PROVIDERS[simple]}"
+            return "pyjms.AnyXAConnectionFactory" if "XA" in simple else "pyjms.AnyConnectionFactory"
         return name.replace("jakarta.jms.", "javax.jms.")
 
     def _simple_class(self, name: str, node: Node | None) -> str | None:
@@ -215,6 +225,8 @@ class Unit:
         for each in self.lineage(info):
             if name in each.fields:
                 found = each.fields[name]
+                if found.declarator.type == "enum_constant":
+                    found.type = Type(each.full_name)
                 if found.type is None:
                     found.type = self._type_of_field(each, found)
                 return found
@@ -269,6 +281,15 @@ class Unit:
         finally:
             unit.class_stack.pop()
         return Type(found.name, found.args, found.dims + dims)
+
+    def static_owners(self, name: str) -> list[str]:
+        """Return the classes of which a member of that name is imported by ``import static``."""
+        found = []
+        for full in self.file.statics:
+            owner, _, member = full.rpartition(".")
+            if member in {name, "*"}:
+                found.append(self.find_class(owner))
+        return found
 
     def class_code(self, name: str, node: Node) -> str:
         """Return how a class of the program, or of JMS, is written in Python."""

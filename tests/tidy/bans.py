@@ -146,6 +146,7 @@ BROAD_HANDLERS = {
     "pyjms/forwarding/running.py::_run": "the top of the thread of a route, which tells that it has failed",
     "pyjms/history/recording.py::_write": "around all writing: who is recorded must not suffer, and the thread goes on",
     "pyjms/history/recording.py::_write_rows": "around all writing: who is recorded must not suffer",
+    "pyjms/porting/java/threads.py::done": "what work of an executor raises is what its future raises, whatever it is",
     "pyjms/porting/java/threads.py::_work": "a thread of an executor: what one piece of work raised is told, and the next must not wait",
     "pyjms/recoverable/server.py::_serve_one": "a server's work: what it raised rolls the request back, and the server goes on",
     "pyjms/spark/routed.py::_made_of": "what a transformer of an application made, which may be anything",

@@ -14,15 +14,48 @@ __all__ = [
     "ArithmeticException",
     "ArrayIndexOutOfBoundsException",
     "AssertionError",
+    "BrokenBarrierException",
+    "CancellationException",
     "ClassCastException",
+    "ClassNotFoundException",
+    "CloneNotSupportedException",
+    "ConcurrentModificationException",
+    "DateTimeException",
+    "DateTimeParseException",
+    "EOFException",
+    "EmptyStackException",
     "Error",
     "Exception",
+    "ExecutionException",
+    "FileNotFoundException",
+    "FormatFlagsConversionMismatchException",
     "IOException",
+    "IllegalFormatConversionException",
+    "IllegalFormatException",
+    "IllegalFormatFlagsException",
+    "IllegalFormatPrecisionException",
+    "IllegalMonitorStateException",
     "IllegalStateException",
+    "IllegalThreadStateException",
+    "InputMismatchException",
     "InterruptedException",
+    "MissingFormatArgumentException",
+    "MissingFormatWidthException",
+    "NegativeArraySizeException",
+    "NoSuchFileException",
     "NotPorted",
+    "ParseException",
+    "PatternSyntaxException",
+    "RejectedExecutionException",
     "RuntimeException",
+    "SecurityException",
+    "StringIndexOutOfBoundsException",
     "TimeoutException",
+    "UncheckedIOException",
+    "UnknownFormatConversionException",
+    "UnsupportedCharsetException",
+    "UnsupportedEncodingException",
+    "class_cast",
     "java_class_name",
     "message_of",
     "not_ported",
@@ -78,7 +111,7 @@ class IOException(Exception, OSError):
 
 
 class InterruptedException(Exception):
-    """java.lang.InterruptedException: no thread of a ported program is ever interrupted."""
+    """java.lang.InterruptedException: of `sleep` alone."""
 
 
 class TimeoutException(Exception):
@@ -93,16 +126,144 @@ class IllegalStateException(RuntimeException):
     """java.lang.IllegalStateException; the one of JMS is another class, in pyjms."""
 
 
+class IllegalMonitorStateException(RuntimeException):
+    """java.lang.IllegalMonitorStateException."""
+
+
+class NegativeArraySizeException(RuntimeException):
+    """java.lang.NegativeArraySizeException."""
+
+
+class SecurityException(RuntimeException):
+    """java.lang.SecurityException."""
+
+
+class EmptyStackException(RuntimeException):
+    """java.util.EmptyStackException."""
+
+
+class ConcurrentModificationException(RuntimeException):
+    """java.util.ConcurrentModificationException."""
+
+
+class CancellationException(IllegalStateException):
+    """java.util.concurrent.CancellationException."""
+
+
+class RejectedExecutionException(RuntimeException):
+    """java.util.concurrent.RejectedExecutionException."""
+
+
+class UncheckedIOException(RuntimeException):
+    """java.io.UncheckedIOException."""
+
+
+class DateTimeException(RuntimeException):
+    """java.time.DateTimeException."""
+
+
+class DateTimeParseException(DateTimeException):
+    """java.time.format.DateTimeParseException."""
+
+
+class ArrayIndexOutOfBoundsException(IndexOutOfBoundsException):
+    """java.lang.ArrayIndexOutOfBoundsException."""
+
+
+class StringIndexOutOfBoundsException(IndexOutOfBoundsException):
+    """java.lang.StringIndexOutOfBoundsException."""
+
+
+class IllegalThreadStateException(IllegalArgumentException):
+    """java.lang.IllegalThreadStateException."""
+
+
+class IllegalFormatException(IllegalArgumentException):
+    """java.util.IllegalFormatException."""
+
+
+class UnknownFormatConversionException(IllegalFormatException):
+    """java.util.UnknownFormatConversionException."""
+
+
+class MissingFormatArgumentException(IllegalFormatException):
+    """java.util.MissingFormatArgumentException."""
+
+
+class MissingFormatWidthException(IllegalFormatException):
+    """java.util.MissingFormatWidthException."""
+
+
+class IllegalFormatConversionException(IllegalFormatException):
+    """java.util.IllegalFormatConversionException."""
+
+
+class IllegalFormatPrecisionException(IllegalFormatException):
+    """java.util.IllegalFormatPrecisionException."""
+
+
+class IllegalFormatFlagsException(IllegalFormatException):
+    """java.util.IllegalFormatFlagsException."""
+
+
+class FormatFlagsConversionMismatchException(IllegalFormatException):
+    """java.util.FormatFlagsConversionMismatchException."""
+
+
+class UnsupportedCharsetException(IllegalArgumentException):
+    """java.nio.charset.UnsupportedCharsetException."""
+
+
+class PatternSyntaxException(IllegalArgumentException):
+    """java.util.regex.PatternSyntaxException."""
+
+
+class InputMismatchException(NoSuchElementException):
+    """java.util.InputMismatchException."""
+
+
+class EOFException(IOException):
+    """java.io.EOFException."""
+
+
+class FileNotFoundException(IOException):
+    """java.io.FileNotFoundException."""
+
+
+class UnsupportedEncodingException(IOException):
+    """java.io.UnsupportedEncodingException."""
+
+
+class NoSuchFileException(IOException):
+    """java.nio.file.NoSuchFileException."""
+
+
+class ExecutionException(Exception):
+    """java.util.concurrent.ExecutionException."""
+
+
+class BrokenBarrierException(Exception):
+    """java.util.concurrent.BrokenBarrierException."""
+
+
+class ClassNotFoundException(Exception):
+    """java.lang.ClassNotFoundException."""
+
+
+class CloneNotSupportedException(Exception):
+    """java.lang.CloneNotSupportedException."""
+
+
+class ParseException(Exception):
+    """java.text.ParseException."""
+
+
 class ClassCastException(_WithCause, RuntimeThrowable, TypeError):
     """java.lang.ClassCastException: a cast of an object that has another class."""
 
 
 class ArithmeticException(_WithCause, RuntimeThrowable, builtins.ArithmeticError):
     """java.lang.ArithmeticException: an integer was divided by zero."""
-
-
-class ArrayIndexOutOfBoundsException(IndexOutOfBoundsException):
-    """java.lang.ArrayIndexOutOfBoundsException."""
 
 
 class Error(_WithCause, RuntimeThrowable, BaseException):
@@ -136,7 +297,34 @@ _PACKAGES = {
 _ELSEWHERE = {
     IOException: "java.io.IOException",
     TimeoutException: "java.util.concurrent.TimeoutException",
+    EmptyStackException: "java.util.EmptyStackException",
+    ConcurrentModificationException: "java.util.ConcurrentModificationException",
+    CancellationException: "java.util.concurrent.CancellationException",
+    RejectedExecutionException: "java.util.concurrent.RejectedExecutionException",
+    UncheckedIOException: "java.io.UncheckedIOException",
+    DateTimeException: "java.time.DateTimeException",
+    DateTimeParseException: "java.time.format.DateTimeParseException",
+    IllegalFormatException: "java.util.IllegalFormatException",
+    UnknownFormatConversionException: "java.util.UnknownFormatConversionException",
+    MissingFormatArgumentException: "java.util.MissingFormatArgumentException",
+    MissingFormatWidthException: "java.util.MissingFormatWidthException",
+    IllegalFormatConversionException: "java.util.IllegalFormatConversionException",
+    IllegalFormatPrecisionException: "java.util.IllegalFormatPrecisionException",
+    IllegalFormatFlagsException: "java.util.IllegalFormatFlagsException",
+    FormatFlagsConversionMismatchException: "java.util.FormatFlagsConversionMismatchException",
+    UnsupportedCharsetException: "java.nio.charset.UnsupportedCharsetException",
+    PatternSyntaxException: "java.util.regex.PatternSyntaxException",
+    InputMismatchException: "java.util.InputMismatchException",
+    EOFException: "java.io.EOFException",
+    FileNotFoundException: "java.io.FileNotFoundException",
+    UnsupportedEncodingException: "java.io.UnsupportedEncodingException",
+    NoSuchFileException: "java.nio.file.NoSuchFileException",
+    ExecutionException: "java.util.concurrent.ExecutionException",
+    BrokenBarrierException: "java.util.concurrent.BrokenBarrierException",
+    ParseException: "java.text.ParseException",
     builtins.Exception: "java.lang.Exception",
+    OSError: "java.io.IOException",
+    ZeroDivisionError: "java.lang.ArithmeticException",
     AttributeError: "java.lang.NullPointerException",
     TypeError: "java.lang.NullPointerException",
     IndexError: "java.lang.IndexOutOfBoundsException",
@@ -164,3 +352,19 @@ def message_of(error: BaseException) -> str | None:
     if isinstance(error, Throwable) and get is not None:
         return get()  # type: ignore[no-any-return]
     return str(error) if error.args else None
+
+
+def class_cast(source: str, target: str) -> ClassCastException:
+    """Return the exception of a cast from one class to another, with the text of the JDK."""
+    places = [_module_of(source), _module_of(target)]
+    if places[0] == places[1]:
+        where = f"{source} and {target} are in {places[0]}"
+    else:
+        where = f"{source} is in {places[0]}; {target} is in {places[1]}"
+    return ClassCastException(f"class {source} cannot be cast to class {target} ({where})")
+
+
+def _module_of(name: str) -> str:
+    if name.startswith(("java.", "[")):
+        return "module java.base of loader 'bootstrap'"
+    return "unnamed module of loader 'app'"

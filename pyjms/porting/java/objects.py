@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping, MutableSequence, MutableSet, Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+import hashlib
+import math
+import re
+import struct
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+from uuid import UUID
 
 from pyjms.api.enumeration import NoSuchElementException
-from pyjms.errors import IndexOutOfBoundsException, NullPointerException
-from pyjms.porting.java.errors import ClassCastException, NotPorted, java_class_name
+from pyjms.errors import IllegalArgumentException, IndexOutOfBoundsException, NullPointerException
+from pyjms.porting.java.errors import (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    IllegalStateException,
+    NegativeArraySizeException,
+    class_cast,
+    java_class_name,
+)
+from pyjms.porting.java.numbers import as_int
+from pyjms.porting.java.strings import hash_of_text
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 
 __all__ = [
+    "Class",
     "Iterator",
     "Object",
     "added",
     "added_all",
     "added_to_set",
+    "all_equal",
+    "array_index",
     "array_of",
     "at",
     "boxed",
@@ -25,20 +42,34 @@ __all__ = [
     "cast_bytes",
     "check_index",
     "class_name",
-    "class_text",
+    "class_of",
     "compared",
     "copy_elements",
     "equals",
+    "hash_code",
+    "hash_of",
     "index_in",
+    "insert_index",
     "is_box",
     "known",
+    "loaded_properties",
+    "made",
+    "parse_uuid",
+    "positive_bound",
     "put",
+    "put_in_place",
+    "random_bytes",
+    "range_of",
     "removed",
     "replaced",
-    "simple_name",
     "step",
     "stored",
     "throwing",
+    "tied_properties",
+    "to_int_exact",
+    "tokens",
+    "uuid_of_bytes",
+    "with_cause",
 ]
 
 T = TypeVar("T")
@@ -48,7 +79,7 @@ K = TypeVar("K")
 def cast(kind: type[T], value: Any) -> T:
     """Return `value`, which must be None or of that class. Raises `ClassCastException`."""
     if value is not None and not isinstance(value, kind):
-        raise ClassCastException(f"class {class_name(value)} cannot be cast to class {java_class_name(kind)}")
+        raise class_cast(class_name(value), _CASTS.get(kind) or java_class_name(kind))
     return value  # type: ignore[return-value]  # callers have asked, or take None as Java does
 
 
@@ -88,14 +119,14 @@ def is_box(name: str, value: object) -> bool:
 def cast_box(name: str, value: Any) -> Any:
     """Return a value cast to a class such as ``java.lang.Integer``. Raises `ClassCastException`."""
     if value is not None and class_name(value) != name:
-        raise ClassCastException(f"class {class_name(value)} cannot be cast to class {name}")
+        raise class_cast(class_name(value), name)
     return value
 
 
 def cast_bytes(value: Any) -> Any:
     """Return a value cast to ``byte[]``. Raises `ClassCastException`."""
     if value is not None and not isinstance(value, (bytes, bytearray)):
-        raise ClassCastException(f"class {class_name(value)} cannot be cast to class [B")
+        raise class_cast(class_name(value), "[B")
     return value
 
 
@@ -122,8 +153,17 @@ def added_to_set(elements: MutableSet[T], value: T) -> bool:
 
 def copy_elements(source: Any, first: int, target: Any, place: int, count: int) -> None:
     """Do what ``System.arraycopy`` does."""
-    if min(first, place, count) < 0 or first + count > len(source) or place + count > len(target):
-        raise IndexOutOfBoundsException("arraycopy")
+    for what, array, start in (("source", source, first), ("destination", target, place)):
+        if start < 0:
+            raise ArrayIndexOutOfBoundsException(
+                f"arraycopy: {what} index {start} out of bounds for length {len(array)}"
+            )
+        if start + count > len(array):
+            raise ArrayIndexOutOfBoundsException(
+                f"arraycopy: last {what} index {start + count} out of bounds for length {len(array)}"
+            )
+    if count < 0:
+        raise ArrayIndexOutOfBoundsException(f"arraycopy: length {count} is negative")
     target[place : place + count] = source[first : first + count]
 
 
@@ -135,19 +175,33 @@ def check_index(index: int, length: int) -> int:
 
 
 def at(elements: Sequence[T], index: int) -> T:
-    """Return an element by its number, which may not be negative."""
-    return elements[check_index(index, len(elements))]
+    """Return an element of an array. Raises `ArrayIndexOutOfBoundsException`, also for a number below zero."""
+    return elements[array_index(index, len(elements))]
+
+
+def array_index(index: int, length: int) -> int:
+    """Return `index`. Raises `ArrayIndexOutOfBoundsException` where an array of `length` elements has none of that number."""
+    if not 0 <= index < length:
+        raise ArrayIndexOutOfBoundsException(f"Index {index} out of bounds for length {length}")
+    return index
+
+
+def insert_index(index: int, length: int) -> int:
+    """Return `index`. Raises `IndexOutOfBoundsException` where nothing can be put in a list of `length` elements there."""
+    if not 0 <= index <= length:
+        raise IndexOutOfBoundsException(f"Index: {index}, Size: {length}")
+    return index
 
 
 def stored(elements: MutableSequence[T], index: int, value: T) -> T:
-    """Store an element, and return it: an assignment as an expression."""
-    elements[check_index(index, len(elements))] = value
+    """Store an element of an array, and return it: an assignment as an expression."""
+    elements[array_index(index, len(elements))] = value
     return value
 
 
 def replaced(elements: MutableSequence[T], index: int, value: T) -> T:
     """Return the element that `value` takes the place of: ``List.set``."""
-    old = at(elements, index)
+    old = elements[check_index(index, len(elements))]
     elements[index] = value
     return old
 
@@ -199,11 +253,16 @@ def throwing(error: BaseException) -> NoReturn:
 def array_of(default: T, length: int, *more: int) -> list[Any]:
     """Return ``new T[length]…``, filled with the value that elements have at first."""
     if length < 0:
-        raise IndexOutOfBoundsException(f"NegativeArraySizeException: {length}")
+        raise NegativeArraySizeException(str(length))
     return [array_of(default, *more) for _ in range(length)] if more else [default] * length
 
 
 _NAMES = {
+    list: "java.util.ArrayList",
+    dict: "java.util.HashMap",
+    set: "java.util.HashSet",
+    bytes: "[B",
+    bytearray: "[B",
     str: "java.lang.String",
     bool: "java.lang.Boolean",
     float: "java.lang.Double",
@@ -225,23 +284,140 @@ def class_name(value: object) -> str:
     return _NAMES.get(kind) or java_class_name(kind)
 
 
-def class_text(value: object) -> str:
-    """Return the text of ``value.getClass()``."""
-    return f"class {class_name(value)}"
+_CASTS: dict[type, str] = {list: "java.util.List", dict: "java.util.Map", set: "java.util.Set"}
+"""What a cast to a class of Python was in Java."""
 
 
-def simple_name(value: object) -> str:
-    """Return ``value.getClass().getSimpleName()``."""
-    return class_name(value).rpartition(".")[2].rpartition("$")[2]
+class Class:
+    """java.lang.Class: its name alone. There is one object of each name."""
+
+    _known: ClassVar[dict[str, Class]] = {}
+    _name: str
+
+    def __new__(cls, name: str) -> Class:  # noqa: PYI034  it may be there already
+        found = cls._known.get(name)
+        if found is None:
+            found = cls._known.setdefault(name, super().__new__(cls))
+            found._name = name  # noqa: SLF001  it is of this class
+        return found
+
+    def getName(self) -> str:
+        """Return the full name."""
+        return self._name
+
+    def getSimpleName(self) -> str:
+        """Return the name without package and classes around."""
+        return self._name.rpartition(".")[2].rpartition("$")[2]
+
+    def getPackageName(self) -> str:
+        """Return the package."""
+        return self._name.rpartition(".")[0]
+
+    def toString(self) -> str:
+        """Return such as ``class java.lang.String``."""
+        return f"class {self._name}"
+
+
+def class_of(value: object) -> Class:
+    """Return ``value.getClass()``. Raises `NullPointerException`."""
+    return Class(class_name(known(value)))
+
+
+def hash_code(value: Any) -> int:
+    """Return ``value.hashCode()``, as Java has it for texts, numbers and collections of such."""
+    own = getattr(value, "hashCode", None)
+    if own is not None:
+        return int(own())
+    if isinstance(value, bool):
+        return 1231 if value else 1237
+    if isinstance(value, Char):
+        return ord(value)
+    if isinstance(value, str):
+        return hash_of_text(value)
+    if isinstance(value, int):
+        number = int(value) & 0xFFFF_FFFF_FFFF_FFFF
+        return as_int(int(value)) if not isinstance(value, Long) else as_int(number ^ number >> 32)
+    if isinstance(value, float):
+        bits = int.from_bytes(struct.pack(">d", math.nan if math.isnan(value) else value), "big")
+        return as_int(bits ^ bits >> 32)
+    if isinstance(value, (list, tuple)):
+        return hash_of(*value)
+    return as_int(hash(known(value)))
+
+
+def hash_of(*values: Any) -> int:
+    """Return ``Objects.hash(values)``."""
+    made = 1
+    for each in values:
+        made = as_int(made * 31 + (0 if each is None else hash_code(each)))
+    return made
+
+
+def all_equal(one: object, other: object) -> bool:
+    """Return ``Objects.equals(one, other)``."""
+    return one is other or (one is not None and equals(one, other))
+
+
+def range_of(elements: Sequence[T], start: int, end: int, default: T) -> list[T]:
+    """Return ``Arrays.copyOfRange``: a part of an array, filled up where it has no such elements."""
+    if start > end:
+        raise IllegalArgumentException(f"{start} > {end}")
+    array_index(start, len(elements) + 1)
+    found = elements[start:end]
+    more = end - start - len(found)
+    return found + type(found)(more) if isinstance(found, (bytes, bytearray)) else [*found, *[default] * more]  # type: ignore[return-value]
+
+
+def to_int_exact(number: int, bits: int = 32) -> int:
+    """Return a number that must fit. Raises `ArithmeticException`."""
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ArithmeticException("integer overflow" if bits == 32 else "long overflow")
+    return number
+
+
+def tied_properties(defaults: Mapping[str, Any], key: str, default: Any = None) -> Any:
+    """Return a value of java.util.Properties, where only a text is one."""
+    found = defaults.get(key)
+    return found if isinstance(found, str) else default
+
+
+def loaded_properties(target: MutableMapping[str, str], source: Any) -> None:
+    """Read a file of properties."""
+    lines: list[str] = []
+    reader = source.reader("ISO-8859-1") if hasattr(source, "reader") else source
+    for read in reader.lines():
+        line = read.lstrip(" \t\f")
+        if lines and lines[-1].endswith("\\") and (len(lines[-1]) - len(lines[-1].rstrip("\\"))) % 2:
+            lines[-1] = lines[-1][:-1] + line
+        elif line and line[0] not in "#!":
+            lines.append(line)
+    for line in lines:
+        match = _PROPERTY.match(line)
+        assert match is not None, "the pattern matches every text"
+        target[_unescaped(match[1])] = _unescaped(line[match.end() :])
+
+
+_PROPERTY = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
+_LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescaped(value: str) -> str:
+    return re.sub(
+        r"\\(?:u([0-9a-fA-F]{4})|(.))",
+        lambda match: chr(int(match[1], 16)) if match[1] else _LETTERS.get(match[2], match[2]),
+        value,
+    )
 
 
 class Iterator(Generic[T]):
-    """java.util.Iterator over a list, or over a copy of another collection."""
+    """java.util.Iterator over a list, or over a copy of another collection, which may be of keys, values or entries of a map."""
 
-    def __init__(self, elements: Iterable[T]) -> None:
+    def __init__(self, elements: Iterable[T], mapping: MutableMapping[Any, Any] | None = None) -> None:
+        self._elements: Any = elements
+        self._mapping = mapping  # whose keys, values or entries they are
         self._list = elements if isinstance(elements, list) else list(elements)
-        self._is_whole = isinstance(elements, list)
         self._next = 0
+        self._may_remove = False
 
     def hasNext(self) -> bool:
         """Return whether there is another element."""
@@ -250,13 +426,76 @@ class Iterator(Generic[T]):
     def next(self) -> T:
         """Return the next element. Raises `NoSuchElementException`."""
         if self._next >= len(self._list):
-            raise NoSuchElementException("the iterator has no more elements")
+            raise NoSuchElementException
         self._next += 1
+        self._may_remove = True
         return self._list[self._next - 1]
 
     def remove(self) -> None:
         """Take the element that `next` returned out of the collection."""
-        if not self._is_whole:
-            raise NotPorted("Iterator.remove() of a collection that is no list")
-        self._next -= 1
-        self._list.pop(self._next)
+        if not self._may_remove:
+            raise IllegalStateException
+        self._may_remove = False
+        if self._elements is self._list:
+            self._next -= 1
+            self._list.pop(self._next)
+            return
+        found: Any = self._list[self._next - 1]
+        if self._mapping is None:
+            self._elements.remove(found)
+        else:
+            keys = (key for key, value in self._mapping.items() if found in (key, (key, value)) or found is value)
+            self._mapping.pop(next(keys))
+
+
+def tokens(value: str, separators: str) -> list[str]:
+    """Return the tokens of java.util.StringTokenizer."""
+    return [each for each in re.split(f"[{re.escape(separators)}]", value) if each]
+
+
+def parse_uuid(value: str) -> str:
+    """Return ``UUID.fromString``. Raises `IllegalArgumentException`."""
+    parts = value.split("-")
+    if len(parts) != 5 or not all(re.fullmatch("[0-9a-fA-F]+", each) for each in parts):
+        raise IllegalArgumentException(f"Invalid UUID string: {value}")
+    widths = (8, 4, 4, 4, 12)
+    return "-".join(each.lower().rjust(width, "0")[-width:] for each, width in zip(parts, widths, strict=True))
+
+
+def uuid_of_bytes(value: bytes | bytearray) -> str:
+    """Return ``UUID.nameUUIDFromBytes``."""
+    digest = hashlib.md5(bytes(value), usedforsecurity=False).digest()
+    return str(UUID(bytes=digest, version=3))
+
+
+def random_bytes(source: Any, target: bytearray) -> None:
+    """Fill an array with random bytes: ``Random.nextBytes``."""
+    target[:] = source.randbytes(len(target))
+
+
+def positive_bound(bound: int) -> int:
+    """Return the bound of a random number. Raises `IllegalArgumentException`."""
+    if bound <= 0:
+        raise IllegalArgumentException("bound must be positive")
+    return bound
+
+
+def put_in_place(value: T | None, other: T) -> T:
+    """Return a value, or another one where it is None."""
+    return other if value is None else value
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+def with_cause(error: E, cause: BaseException | None) -> E:
+    """Return an exception with a cause: ``initCause``."""
+    error.__cause__ = cause
+    return error
+
+
+def made(kind: type[T], initialize: Callable[..., None], *arguments: Any) -> T:
+    """Return an object that one of several constructors with as many parameters makes."""
+    created = kind.__new__(kind)
+    initialize(created, *arguments)
+    return created

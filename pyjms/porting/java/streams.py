@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 from pyjms.api.enumeration import NoSuchElementException
-from pyjms.porting.java.strings import text
+from pyjms.errors import NumberFormatException
+from pyjms.porting.java.errors import InputMismatchException
+from pyjms.porting.java.strings import parse_double, parse_int, parse_long, text
 
 __all__ = ["Scanner", "error_line", "exit", "put_text", "read_byte", "read_line", "text_line"]
+
+T = TypeVar("T")
 
 
 def text_line(value: object = "") -> None:
@@ -43,22 +49,90 @@ def read_byte() -> int:
 
 
 class Scanner:
-    """java.util.Scanner over the lines of the standard input."""
+    """java.util.Scanner over lines: those of the standard input, of a text, or of what has `readLine`."""
 
-    def __init__(self) -> None:
-        self._ahead: list[str] = []
+    def __init__(self, source: Any = None) -> None:
+        if hasattr(source, "reader"):
+            source = source.reader()
+        lines = iter(source.splitlines()) if isinstance(source, str) else None
+        self._next_line: Callable[[], str | None] = (
+            (lambda: next(lines, None)) if lines is not None else source.readLine if source is not None else read_line
+        )
+        self._close = getattr(source, "close", None)
+        self._rest: str | None = None
+
+    def _fill(self) -> bool:
+        if self._rest is None:
+            self._rest = self._next_line()
+        return self._rest is not None
 
     def hasNextLine(self) -> bool:
         """Return whether there is another line."""
-        if not self._ahead and (line := read_line()) is not None:
-            self._ahead.append(line)
-        return bool(self._ahead)
+        return self._fill()
 
     def nextLine(self) -> str:
-        """Return the next line. Raises `NoSuchElementException` where there is none."""
-        if not self.hasNextLine():
+        """Return the rest of the line. Raises `NoSuchElementException` where there is none."""
+        if not self._fill():
             raise NoSuchElementException("No line found")
-        return self._ahead.pop()
+        found, self._rest = self._rest, None
+        return found or ""
+
+    def hasNext(self) -> bool:
+        """Return whether there is another word."""
+        while self._fill():
+            if self._rest and not self._rest.isspace():
+                return True
+            self._rest = None
+        return False
+
+    def next(self) -> str:
+        """Return the next word. Raises `NoSuchElementException`."""
+        if not self.hasNext():
+            raise NoSuchElementException
+        word, found = re.match(r"\s*(\S+)(.*)", self._rest or "", re.DOTALL).groups()  # type: ignore[union-attr]  # there is a word
+        self._rest = found
+        return str(word)
+
+    def _peek(self) -> str:
+        return (self._rest or "").split()[0] if self.hasNext() else ""
+
+    def hasNextInt(self) -> bool:
+        """Return whether the next word is an integer."""
+        return re.fullmatch(r"[+-]?\d{1,10}", self._peek()) is not None
+
+    def nextInt(self) -> int:
+        """Return the next word as an integer. Raises `InputMismatchException`."""
+        return self._number(parse_int)
+
+    def nextLong(self) -> int:
+        """Return the next word as a long."""
+        return self._number(parse_long)
+
+    def nextDouble(self) -> float:
+        """Return the next word as a double."""
+        return self._number(parse_double)
+
+    def nextBoolean(self) -> bool:
+        """Return the next word as a boolean."""
+        word = self._peek()
+        if word.lower() not in {"true", "false"}:
+            raise InputMismatchException(f'For input string: "{word}"') if word else NoSuchElementException
+        return self.next().lower() == "true"
+
+    def _number(self, parse: Callable[[str], T]) -> T:
+        if not self.hasNext():
+            raise NoSuchElementException
+        try:
+            made = parse(self._peek())
+        except NumberFormatException as error:
+            raise InputMismatchException(error.getMessage()) from None
+        self.next()
+        return made
+
+    def close(self) -> None:
+        """Close what it reads."""
+        if self._close is not None:
+            self._close()
 
 
 def exit(code: int) -> NoReturn:

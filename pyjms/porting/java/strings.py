@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+import codecs
 import re
+from collections import deque
 from collections.abc import Callable, ItemsView, KeysView, Mapping, ValuesView
-from decimal import ROUND_HALF_UP, Context, Decimal
-from math import isinf, isnan
+from functools import lru_cache
 from typing import Any
 
-from pyjms.errors import IndexOutOfBoundsException, NullPointerException, NumberFormatException
+from pyjms.errors import IllegalArgumentException, NullPointerException, NumberFormatException
 from pyjms.messages import java_text
-from pyjms.porting.java.errors import NotPorted, java_class_name, message_of
+from pyjms.porting.java.errors import (
+    StringIndexOutOfBoundsException,
+    UnsupportedCharsetException,
+    UnsupportedEncodingException,
+    java_class_name,
+    message_of,
+)
 from pyjms.types import Float
 
 __all__ = [
     "StringBuilder",
     "bytes_of",
+    "charset_for_name",
+    "charset_named",
     "compare",
+    "compare_ignoring_case",
+    "decode_int",
     "equals_ignore_case",
-    "format",
+    "hash_of_text",
     "index_of",
+    "is_blank",
     "lower",
     "parse_boolean",
+    "parse_byte",
     "parse_double",
     "parse_float",
     "parse_int",
     "parse_long",
-    "split",
+    "parse_short",
+    "repeated",
     "substring",
     "text",
     "text_of_bytes",
@@ -71,8 +85,12 @@ def _text_of_collection(value: object) -> str:
         return "{" + ", ".join(f"{text(key)}={text(each)}" for key, each in value.items()) + "}"
     if isinstance(value, tuple):  # an entry of a map
         return "=".join(map(text, value))
-    if isinstance(value, (list, set, frozenset, KeysView, ValuesView, ItemsView)):
+    if isinstance(value, (list, set, frozenset, deque, KeysView, ValuesView, ItemsView)):
         return "[" + ", ".join(map(text, value)) + "]"
+    if type(value).__module__ == "pyjms.porting.java.queues":
+        return "[" + ", ".join(map(text, value)) + "]"  # type: ignore[call-overload]  # all of them are collections
+    if type(value) is object:
+        return f"java.lang.Object@{id(value) & 0xFFFF_FFFF:x}"
     if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:
         return f"{java_class_name(type(value))}@{id(value) & 0xFFFF_FFFF:x}"
     return str(value)
@@ -88,34 +106,71 @@ def parse_long(value: str | None, radix: int = 10) -> int:
     return _parse(value, radix, 64, "long")
 
 
+def parse_short(value: str | None) -> int:
+    """Return ``Short.parseShort``. Raises `NumberFormatException`."""
+    return _narrow(value, 16)
+
+
+def parse_byte(value: str | None) -> int:
+    """Return ``Byte.parseByte``. Raises `NumberFormatException`."""
+    return _narrow(value, 8)
+
+
+def _narrow(value: str | None, bits: int) -> int:
+    number = parse_int(value)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise NumberFormatException(f'Value out of range. Value:"{value}" Radix:10')
+    return number
+
+
 def _parse(value: str | None, radix: int, bits: int, kind: str) -> int:
     if value is None:
-        raise NumberFormatException("null is no number")
+        raise NumberFormatException("Cannot parse null string")
+    wrong = NumberFormatException(f'For input string: "{value}"' + (f" under radix {radix}" if radix != 10 else ""))
     if radix == 10:
-        return java_text.parse_integral(value, bits, kind)
+        try:
+            return java_text.parse_integral(value, bits, kind)
+        except NumberFormatException:
+            raise wrong from None
     if not re.fullmatch(r"[+-]?[0-9A-Za-z]+", value):
-        raise NumberFormatException(f'For input string: "{value}"')
+        raise wrong
     try:
         number = int(value, radix)
     except ValueError:
-        raise NumberFormatException(f'For input string: "{value}"') from None
+        raise wrong from None
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
-        raise NumberFormatException(f'For input string: "{value}"')
+        raise wrong
     return number
+
+
+def decode_int(value: str) -> int:
+    """Return ``Integer.decode``: with ``0x``, ``#`` or ``0`` in front of other digits than decimal ones."""
+    sign, digits = (value[0], value[1:]) if value[:1] in {"-", "+"} else ("", value)
+    for prefix, radix in (("0x", 16), ("0X", 16), ("#", 16), ("0", 8)):
+        if digits.startswith(prefix) and len(digits) > len(prefix):
+            return parse_int(sign + digits[len(prefix) :], radix)
+    return parse_int(value)
 
 
 def parse_double(value: str | None) -> float:
     """Return ``Double.parseDouble``. Raises `NumberFormatException`."""
-    if value is None:
-        raise NullPointerException("null is no number")
-    return java_text.parse_double(value)
+    return _parse_floating(value, java_text.parse_double)
 
 
 def parse_float(value: str | None) -> float:
     """Return ``Float.parseFloat``. Raises `NumberFormatException`."""
+    return _parse_floating(value, java_text.parse_single)
+
+
+def _parse_floating(value: str | None, parse: Callable[[str], float]) -> float:
     if value is None:
-        raise NullPointerException("null is no number")
-    return java_text.parse_single(value)
+        raise NullPointerException('Cannot invoke "String.trim()" because "in" is null')
+    if not value.strip():
+        raise NumberFormatException("empty String")
+    try:
+        return parse(value)
+    except NumberFormatException:
+        raise NumberFormatException(f'For input string: "{trim(value)}"') from None
 
 
 def parse_boolean(value: str | None) -> bool:
@@ -133,14 +188,14 @@ def substring(value: str, begin: int, end: int | None = None) -> str:
     """Return ``value.substring(begin, end)``. Raises `IndexOutOfBoundsException`, where slices of Python give less."""
     stop = len(value) if end is None else end
     if not 0 <= begin <= stop <= len(value):
-        raise IndexOutOfBoundsException(f"begin {begin}, end {stop}, length {len(value)}")
+        raise StringIndexOutOfBoundsException(f"begin {begin}, end {stop}, length {len(value)}")
     return value[begin:stop]
 
 
 def text_of_char_at(value: str, index: int) -> str:
     """Return ``value.charAt(index)``."""
     if not 0 <= index < len(value):
-        raise IndexOutOfBoundsException(f"index {index}, length {len(value)}")
+        raise StringIndexOutOfBoundsException(f"String index out of range: {index}")
     return value[index]
 
 
@@ -183,41 +238,38 @@ def compare(one: str, other: str) -> int:
     return len(one) - len(other)
 
 
-_PLAIN_SEPARATOR = re.compile(r"\\?[^\w\s\\.$|()\[\]{}^?*+]|\\[.$|()\[\]{}^?*+\\]|[ ,;:=\w]")
+@lru_cache(maxsize=64)
+def charset_named(name: str) -> str:
+    """Return Python's codec of a charset. Raises `UnsupportedEncodingException`."""
+    try:
+        found = codecs.lookup(name)
+        "".encode(name)  # which raises where it is no charset, such as rot13
+    except (LookupError, ValueError):
+        raise UnsupportedEncodingException(name) from None
+    return "utf-16-be-with-mark" if found.name == "utf-16" else found.name
 
 
-def split(value: str, separator: str, limit: int = 0) -> list[str]:
-    """Return ``value.split(separator, limit)``, where the separator is plain text or runs of white space."""
-    if limit == 1:
-        return [value]
-    if separator in {"\\s+", " +"}:
-        parts = re.split(r"[ \t\n\x0b\f\r]+" if separator == "\\s+" else " +", value, maxsplit=max(limit - 1, 0))
-    elif all(_PLAIN_SEPARATOR.fullmatch(each) for each in re.findall(r"\\.|.", separator, re.DOTALL)) and separator:
-        parts = value.split(re.sub(r"\\(.)", r"\1", separator), limit - 1 if limit > 0 else -1)
-    else:
-        raise NotPorted(f"split by the regular expression {separator!r}: use re.split, whose syntax differs")
-    while limit == 0 and len(parts) > 1 and not parts[-1]:
-        parts.pop()
-    return [] if limit == 0 and parts == [""] and value else parts
-
-
-_CHARSETS = {"UTF-8": "utf-8", "UTF8": "utf-8", "US-ASCII": "ascii", "ISO-8859-1": "latin-1"}
+def charset_for_name(name: str) -> str:
+    """Return ``Charset.forName``. Raises `UnsupportedCharsetException`."""
+    try:
+        charset_named(name)
+    except UnsupportedEncodingException:
+        raise UnsupportedCharsetException(name) from None
+    return name
 
 
 def bytes_of(value: str, charset: str = "UTF-8") -> bytes:
     """Return ``value.getBytes(charset)``; what the charset lacks is a question mark."""
-    name = _CHARSETS.get(charset.upper())
-    if name is None:
-        raise NotPorted(f"the charset {charset!r}")
+    name = charset_named(charset)
+    if name == "utf-16-be-with-mark":  # Java writes the mark, and the higher byte first
+        return b"\xfe\xff" + value.encode("utf-16-be", "replace")
     return value.encode(name, "replace")
 
 
-def text_of_bytes(value: bytes | bytearray, charset: str) -> str:
+def text_of_bytes(value: bytes | bytearray, charset: str = "UTF-8") -> str:
     """Return ``new String(value, charset)``."""
-    name = _CHARSETS.get(charset.upper())
-    if name is None:
-        raise NotPorted(f"the charset {charset!r}")
-    return bytes(value).decode(name, "replace")
+    name = charset_named(charset)
+    return bytes(value).decode("utf-16" if name == "utf-16-be-with-mark" else name, "replace")
 
 
 class StringBuilder:
@@ -233,7 +285,9 @@ class StringBuilder:
 
     def insert(self, index: int, value: str) -> StringBuilder:
         """Add in front of the character `index`."""
-        self._text = substring(self._text, 0, index) + value + self._text[index:]
+        if not 0 <= index <= len(self._text):
+            raise StringIndexOutOfBoundsException(f"offset {index}, length {len(self._text)}")
+        self._text = self._text[:index] + value + self._text[index:]
         return self
 
     def reverse(self) -> StringBuilder:
@@ -247,125 +301,78 @@ class StringBuilder:
 
     def setLength(self, length: int) -> None:
         """Cut the text, or fill it up with NUL."""
+        if length < 0:
+            raise StringIndexOutOfBoundsException(f"String index out of range: {length}")
         self._text = self._text[:length].ljust(length, "\0")
 
     def charAt(self, index: int) -> str:
         """Return a character."""
-        return text_of_char_at(self._text, index)
+        return self._text[self._index(index)]
+
+    def setCharAt(self, index: int, letter: str) -> None:
+        """Replace a character."""
+        place = self._index(index)
+        self._text = self._text[:place] + letter + self._text[place + 1 :]
 
     def deleteCharAt(self, index: int) -> StringBuilder:
         """Take a character out."""
-        self._text = substring(self._text, 0, index) + substring(self._text, index + 1)
+        place = self._index(index)
+        self._text = self._text[:place] + self._text[place + 1 :]
         return self
+
+    def delete(self, start: int, end: int) -> StringBuilder:
+        """Take characters out."""
+        return self.replace(start, end, "")
+
+    def replace(self, start: int, end: int, value: str) -> StringBuilder:
+        """Put a text in the place of characters."""
+        end = min(end, len(self._text))
+        if not 0 <= start <= end:
+            raise StringIndexOutOfBoundsException(f"start {start}, end {end}, length {len(self._text)}")
+        self._text = self._text[:start] + value + self._text[end:]
+        return self
+
+    def substring(self, start: int, end: int | None = None) -> str:
+        """Return a part of the text."""
+        stop = len(self._text) if end is None else end
+        if not 0 <= start <= stop <= len(self._text):
+            raise StringIndexOutOfBoundsException(f"start {start}, end {stop}, length {len(self._text)}")
+        return self._text[start:stop]
+
+    def indexOf(self, part: str) -> int:
+        """Return where a part begins, or -1."""
+        return self._text.find(part)
 
     def toString(self) -> str:
         """Return the text."""
         return self._text
 
-
-_CONVERSION = re.compile(r"%(?P<flags>[-#+ 0,(]*)(?P<width>\d+)?(?:\.(?P<precision>\d+))?(?P<letter>[a-zA-Z%])")
-FORMATS = frozenset("sSdfxXcbn%")
-"""The conversions that `format` knows."""
-
-
-def format(pattern: str, *values: object) -> str:
-    """Return `values` as a pattern of Java has them; raises `NotPorted` at a conversion that is not here."""
-    parts, place, given = [], 0, iter(values)
-    for match in _CONVERSION.finditer(pattern):
-        parts.append(_checked(pattern[place : match.start()]))
-        place = match.end()
-        letter = match["letter"]
-        if letter == "n":
-            parts.append("\n")
-        elif letter == "%":
-            parts.append(_wide("%", match))
-        else:
-            try:
-                value = next(given)
-            except StopIteration:
-                raise IndexOutOfBoundsException(f"MissingFormatArgumentException: {match[0]}") from None
-            parts.append(_converted(match, value))
-    return "".join(parts) + _checked(pattern[place:])
+    def _index(self, index: int) -> int:
+        if not 0 <= index < len(self._text):
+            raise StringIndexOutOfBoundsException(f"index {index}, length {len(self._text)}")
+        return index
 
 
-def _checked(plain: str) -> str:
-    if "%" in plain:
-        raise NotPorted(f"the format {plain!r}")
-    return plain
+def hash_of_text(value: str) -> int:
+    """Return ``value.hashCode()``."""
+    made = 0
+    for letter in value:
+        made = made * 31 + ord(letter) & 0xFFFF_FFFF
+    return made - (1 << 32) if made >= 1 << 31 else made
 
 
-def _converted(match: re.Match[str], value: object) -> str:
-    convert = _CONVERSIONS.get(match["letter"])
-    flags = match["flags"]
-    if convert is None or set(flags) - set("-0,+ ") or (match["precision"] and match["letter"] not in "fsS"):
-        raise NotPorted(f"the format {match[0]!r}")
-    return _wide(convert(match, value), match)
+def is_blank(value: str) -> bool:
+    """Return whether there is nothing but white space."""
+    return not value.strip()
 
 
-def _wide(made: str, match: re.Match[str]) -> str:
-    width, flags = int(match["width"] or 0), match["flags"]
-    if "-" in flags:
-        return made.ljust(width)
-    if "0" in flags and made[-1:].isalnum() and match["letter"] in "dfxX" and made not in {"null", "NaN"}:
-        sign = made[:1] if made[:1] in {"-", "+", " "} else ""
-        return sign + made[len(sign) :].rjust(width - len(sign), "0")
-    return made.rjust(width)
+def repeated(value: str, times: int) -> str:
+    """Return a text several times: ``value.repeat(times)``."""
+    if times < 0:
+        raise IllegalArgumentException(f"count is negative: {times}")
+    return value * times
 
 
-def _signed(made: str, negative: bool, flags: str) -> str:
-    return f"-{made}" if negative else f"+{made}" if "+" in flags else f" {made}" if " " in flags else made
-
-
-def _decimal(match: re.Match[str], value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise NumberFormatException(f"IllegalFormatConversionException: {match[0]}")
-    return _signed(f"{abs(value):,d}" if "," in match["flags"] else f"{abs(value):d}", value < 0, match["flags"])
-
-
-_EXACT = Context(prec=2000)
-
-
-def _fixed(match: re.Match[str], value: object) -> str:
-    if value is None:
-        return "null"
-    if not isinstance(value, float):
-        raise NumberFormatException(f"IllegalFormatConversionException: {match[0]}")
-    if isnan(value) or isinf(value):
-        return _signed("NaN" if isnan(value) else "Infinity", value < 0, match["flags"])
-    digits = int(match["precision"] or 6) if match["precision"] != "0" else 0
-    shown = Decimal(text_of_float(value) if isinstance(value, Float) else text_of_double(value))
-    number = abs(shown).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _EXACT)
-    return _signed(f"{number:,f}" if "," in match["flags"] else f"{number:f}", str(value)[0] == "-", match["flags"])
-
-
-def _hexadecimal(match: re.Match[str], value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise NotPorted(f"the format {match[0]!r} of {value!r}")
-    if value < 0:
-        raise NotPorted(f"the format {match[0]!r} of a negative number, whose type decides")
-    return f"{value:x}" if match["letter"] == "x" else f"{value:X}"
-
-
-def _general(match: re.Match[str], value: object) -> str:
-    made = text(value)
-    if match["precision"]:
-        made = made[: int(match["precision"])]
-    return made.upper() if match["letter"] == "S" else made
-
-
-def _truth(match: re.Match[str], value: object) -> str:
-    return text(value) if isinstance(value, bool) else text(value is not None)
-
-
-_CONVERSIONS: Mapping[str, Callable[[re.Match[str], object], str]] = {
-    "s": _general,
-    "S": _general,
-    "d": _decimal,
-    "f": _fixed,
-    "x": _hexadecimal,
-    "X": _hexadecimal,
-    "c": lambda match, value: text(value) if not isinstance(value, int) else chr(value),
-    "b": _truth,
-}
+def compare_ignoring_case(one: str, other: str) -> int:
+    """Return ``one.compareToIgnoreCase(other)``."""
+    return compare("".join(_folded(one)), "".join(_folded(other)))

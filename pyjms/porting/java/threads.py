@@ -9,25 +9,53 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from pyjms.porting.java.errors import IllegalStateException
+from pyjms.errors import IllegalArgumentException
+from pyjms.porting.java.errors import (
+    CancellationException,
+    ExecutionException,
+    IllegalMonitorStateException,
+    IllegalThreadStateException,
+    InterruptedException,
+    RejectedExecutionException,
+    TimeoutException,
+)
+from pyjms.porting.java.functions import function_of
 from pyjms.porting.java.numbers import as_int, as_long
+from pyjms.spi.clock import SystemClock
 
 __all__ = [
     "AtomicBoolean",
     "AtomicNumber",
     "AtomicReference",
+    "Condition",
     "CountDownLatch",
     "ExecutorService",
+    "Future",
+    "Lock",
+    "Semaphore",
     "Thread",
+    "ThreadLocal",
+    "Timer",
+    "add_shutdown_hook",
+    "current_thread",
     "notify_all",
     "run",
+    "sleep",
     "synchronized",
     "wait",
+    "was_interrupted",
 ]
 
 T = TypeVar("T")
 
 _UNNAMED = count()
+_CLOCK = SystemClock()
+
+
+def _monotonic() -> float:
+    return _CLOCK.monotonic_ms() / 1000
+
+
 _MONITOR = "_java_monitor"
 _MONITORS: dict[int, tuple[Any, threading.Condition]] = {}
 """The monitors of objects without attributes, such as lists, and of classes; each keeps its object."""
@@ -51,21 +79,58 @@ def synchronized(holder: Any) -> Iterator[None]:
 
 def wait(holder: Any, timeout_ms: int = 0) -> None:
     """Wait until `notify_all` is called for the same object, whose lock this thread holds; 0: without end."""
-    _monitor(holder).wait(timeout_ms / 1000 if timeout_ms else None)
+    try:
+        _monitor(holder).wait(timeout_ms / 1000 if timeout_ms else None)
+    except RuntimeError:
+        raise IllegalMonitorStateException("current thread is not owner") from None
 
 
 def notify_all(holder: Any) -> None:
     """Wake all who wait for an object; ``notify`` wakes all, too: who waits in a loop, as it must, sees no difference."""
-    _monitor(holder).notify_all()
+    try:
+        _monitor(holder).notify_all()
+    except RuntimeError:
+        raise IllegalMonitorStateException("current thread is not owner") from None
 
 
 def run(work: Any) -> Any:
-    """Call ``run`` or ``call`` of an object, or a function."""
-    for name in ("run", "call"):
+    """Call ``run``, ``call`` or ``get`` of an object, or a function."""
+    for name in ("run", "call", "get", "initialValue"):
         method = getattr(work, name, None)
         if method is not None:
             return method()
     return work()
+
+
+_INTERRUPTED = "_java_interrupted"
+
+
+def _interrupts(thread: threading.Thread) -> threading.Event:
+    """Return the event that stands for a thread's being interrupted."""
+    return thread.__dict__.setdefault(_INTERRUPTED, threading.Event())  # type: ignore[no-any-return]
+
+
+def sleep(ms: int) -> None:
+    """Sleep, until the thread is interrupted. Raises `InterruptedException`."""
+    if ms < 0:
+        raise IllegalArgumentException("timeout value is negative")
+    interrupted = _interrupts(threading.current_thread())
+    if interrupted.wait(ms / 1000):
+        interrupted.clear()
+        raise InterruptedException("sleep interrupted")
+
+
+def current_thread() -> Thread:
+    """Return the thread that runs this."""
+    return Thread.of(threading.current_thread())
+
+
+def was_interrupted() -> bool:
+    """Return whether this thread was interrupted, and forget it."""
+    interrupted = _interrupts(threading.current_thread())
+    found = interrupted.is_set()
+    interrupted.clear()
+    return found
 
 
 class Thread:
@@ -77,6 +142,38 @@ class Thread:
         self.__work = work
         self.__thread = threading.Thread(target=self.__run, name=name or f"Thread-{next(_UNNAMED)}")
 
+    @classmethod
+    def of(cls, thread: threading.Thread) -> Thread:
+        """Return the object for a thread that runs."""
+        made = Thread()
+        made.__thread = thread
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Thread) and self.__thread is other.__thread
+
+    def __hash__(self) -> int:
+        return hash(self.__thread)
+
+    def interrupt(self) -> None:
+        """End its `sleep`, the present one or the next."""
+        _interrupts(self.__thread).set()
+
+    def isInterrupted(self) -> bool:
+        """Return whether it was interrupted."""
+        return _interrupts(self.__thread).is_set()
+
+    def isDaemon(self) -> bool:
+        """Return whether it does not keep the program alive."""
+        return self.__thread.daemon
+
+    def getId(self) -> int:
+        """Return its number."""
+        return 1 if self.__thread is threading.main_thread() else self.__thread.ident or 0
+
+    def setPriority(self, priority: int) -> None:
+        """Take note of nothing: Python's threads have no priority."""
+
     def __run(self) -> None:
         self.run()
 
@@ -87,7 +184,10 @@ class Thread:
 
     def start(self) -> None:
         """Begin."""
-        self.__thread.start()
+        try:
+            self.__thread.start()
+        except RuntimeError:
+            raise IllegalThreadStateException from None
 
     def join(self, timeout_ms: int = 0) -> None:
         """Wait until the work is done; 0: without end."""
@@ -100,7 +200,7 @@ class Thread:
 
     def getName(self) -> str:
         """Return its name."""
-        return self.__thread.name
+        return "main" if self.__thread is threading.main_thread() else self.__thread.name
 
     def setName(self, name: str) -> None:
         """Set its name."""
@@ -156,6 +256,17 @@ class AtomicReference(Generic[T]):
             old, self._value = self._value, value
             return old
 
+    def compareAndSet(self, expected: T, value: T) -> bool:
+        """Set the value if it is `expected`, and return whether it was."""
+        with self._lock:
+            if not self._is(expected):
+                return False
+            self._value = value
+            return True
+
+    def _is(self, expected: T) -> bool:
+        return self._value is expected
+
     def toString(self) -> str:
         """Return the text of the value."""
         from pyjms.porting.java.strings import text
@@ -168,14 +279,6 @@ class AtomicBoolean(AtomicReference[bool]):
 
     def __init__(self, value: bool = False) -> None:
         super().__init__(value)
-
-    def compareAndSet(self, expected: bool, value: bool) -> bool:
-        """Set the value if it is `expected`, and return whether it was."""
-        with self._lock:
-            if self._value is not expected:
-                return False
-            self._value = value
-            return True
 
 
 class AtomicNumber(AtomicReference[int]):
@@ -211,17 +314,82 @@ class AtomicNumber(AtomicReference[int]):
         """Take one away, and return what was before."""
         return self.getAndAdd(-1)
 
-    def compareAndSet(self, expected: int, value: int) -> bool:
-        """Set the value if it is `expected`, and return whether it was."""
+    def _is(self, expected: int) -> bool:
+        return self._value == expected
+
+    def update(self, change: Any) -> int:
+        """Set what a function makes of the value, and return it."""
         with self._lock:
-            if self._value != expected:
+            self._value = self._cut(function_of(change)(self._value))
+            return self._value
+
+    def accumulate(self, other: int, combine: Any) -> int:
+        """Set what a function makes of the value and another one, and return it."""
+        return self.update(lambda value: function_of(combine)(value, other))
+
+
+class Future(Generic[T]):
+    """java.util.concurrent.Future, and CompletableFuture: what becomes of work."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._is_done = False
+        self._is_cancelled = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def complete(self, value: T | None) -> bool:
+        """Set the value, unless there is one, and return whether it was set."""
+        return self._finish(value, None)
+
+    def fail(self, error: BaseException) -> bool:
+        """Set what went wrong."""
+        return self._finish(None, error)
+
+    def _finish(self, value: T | None, error: BaseException | None) -> bool:
+        with self._changed:
+            if self._is_done:
                 return False
-            self._value = value
+            self._is_done, self._value, self._error = True, value, error
+            self._changed.notify_all()
+            return True
+
+    def get(self, seconds: float | None = None) -> T | None:
+        """Return the value, once it is there. Raises `ExecutionException`, `TimeoutException` or `CancellationException`."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._is_done, seconds):
+                raise TimeoutException
+            if self._is_cancelled:
+                raise CancellationException
+            if self._error is not None:
+                raise ExecutionException(self._error)
+            return self._value
+
+    def wait(self) -> None:
+        """Wait until the work is done."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_done)
+
+    def isDone(self) -> bool:
+        """Return whether the work is done."""
+        return self._is_done
+
+    def isCancelled(self) -> bool:
+        """Return whether it was cancelled before it was done."""
+        return self._is_cancelled
+
+    def cancel(self, interrupt: bool = False) -> bool:
+        """Have the work be left, unless it is done; what has begun goes on."""
+        with self._changed:
+            if self._is_done:
+                return False
+            self._is_done = self._is_cancelled = True
+            self._changed.notify_all()
             return True
 
 
 class ExecutorService:
-    """java.util.concurrent.ExecutorService with a fixed number of threads: ``execute``, ``submit`` without its result."""
+    """java.util.concurrent.ExecutorService with a fixed number of threads, also ScheduledExecutorService."""
 
     def __init__(self, threads: int) -> None:
         self._most = threads
@@ -230,18 +398,67 @@ class ExecutorService:
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._closed = False
+        self._stopped = threading.Event()
+        self._pool = next(_POOLS)
 
     def execute(self, work: Any) -> None:
         """Have a thread do the work, in the order of the calls."""
         with self._changed:
             if self._closed:
-                raise IllegalStateException("RejectedExecutionException: the executor was shut down")
+                raise RejectedExecutionException("the executor was shut down")
             self._waiting.append(work)
             if len(self._waiting) > self._idle and len(self._threads) < self._most:
-                thread = threading.Thread(target=self._work, name=f"pool-thread-{len(self._threads) + 1}")
+                name = f"pool-{self._pool}-thread-{len(self._threads) + 1}"
+                thread = threading.Thread(target=self._work, name=name)
                 self._threads.append(thread)
                 thread.start()
             self._changed.notify()
+
+    def submit(self, work: Any) -> Future[Any]:
+        """Have a thread do the work, and return its future."""
+        future: Future[Any] = Future()
+
+        def done() -> None:
+            if not future.isDone():
+                try:
+                    future.complete(run(work))
+                except Exception as error:
+                    future.fail(error)
+
+        self.execute(done)
+        return future
+
+    def invokeAll(self, works: Any) -> list[Future[Any]]:
+        """Do all work, and return the futures once it is done."""
+        futures = [self.submit(each) for each in works]
+        for each in futures:
+            each.wait()
+        return futures
+
+    def schedule(self, work: Any, seconds: float, again: float | None = None, rate: bool = False) -> Future[Any]:
+        """Have work be done after a while, once or again and again: after each end, or at a rate."""
+        future: Future[Any] = Future()
+
+        def done() -> None:
+            wait_s = seconds
+            while not self._stopped.wait(max(0.0, wait_s)) and not future.isDone():
+                begun = _monotonic()
+                try:
+                    value = run(work)
+                except Exception as error:
+                    future.fail(error)
+                    return
+                if again is None:
+                    future.complete(value)
+                    return
+                if self._closed:
+                    return
+                wait_s = again - (_monotonic() - begun if rate else 0)
+
+        thread = threading.Thread(target=done, name=f"pool-{self._pool}-scheduled")
+        self._threads.append(thread)
+        thread.start()
+        return future
 
     def _work(self) -> None:
         while True:
@@ -263,12 +480,158 @@ class ExecutorService:
             self._closed = True
             self._changed.notify_all()
 
+    def shutdownNow(self) -> list[Any]:
+        """Take no more work, interrupt what runs, and return what was not begun."""
+        with self._changed:
+            self._closed = True
+            left = list(self._waiting)
+            self._waiting.clear()
+            self._changed.notify_all()
+        self._stopped.set()
+        for thread in self._threads:
+            _interrupts(thread).set()
+        return left
+
     def isShutdown(self) -> bool:
         """Return whether `shutdown` was called."""
         return self._closed
 
+    def isTerminated(self) -> bool:
+        """Return whether it was shut down, and all is done."""
+        return self._closed and not any(thread.is_alive() for thread in self._threads)
+
     def awaitTermination(self, seconds: float) -> bool:
         """Wait until all is done after `shutdown`, at most so long, and return whether it is."""
+        end = _monotonic() + seconds
         for thread in self._threads:
-            thread.join(seconds / max(1, len(self._threads)))
-        return self._closed and not any(thread.is_alive() for thread in self._threads)
+            thread.join(max(0.0, min(end - _monotonic(), threading.TIMEOUT_MAX)))
+        return self.isTerminated()
+
+
+_POOLS = count(1)
+
+
+class Lock:
+    """java.util.concurrent.locks.ReentrantLock, with one condition."""
+
+    def __init__(self, fair: bool = False) -> None:
+        self._lock = threading.RLock()
+
+    def lock(self) -> None:
+        """Take the lock."""
+        self._lock.acquire()
+
+    def unlock(self) -> None:
+        """Give the lock back. Raises `IllegalMonitorStateException`."""
+        try:
+            self._lock.release()
+        except RuntimeError:
+            raise IllegalMonitorStateException from None
+
+    def tryLock(self, seconds: float = 0) -> bool:
+        """Take the lock, if that is possible in time."""
+        return self._lock.acquire(timeout=seconds) if seconds > 0 else self._lock.acquire(blocking=False)
+
+    def newCondition(self) -> Condition:
+        """Return a condition of this lock."""
+        return Condition(threading.Condition(self._lock))
+
+
+class Condition:
+    """java.util.concurrent.locks.Condition."""
+
+    def __init__(self, condition: threading.Condition) -> None:
+        self._condition = condition
+
+    def await_(self, seconds: float | None = None) -> bool:
+        """Wait for a signal."""
+        return self._condition.wait(seconds)
+
+    def signal(self) -> None:
+        """Wake one who waits."""
+        self._condition.notify()
+
+    def signalAll(self) -> None:
+        """Wake all who wait."""
+        self._condition.notify_all()
+
+
+class Semaphore:
+    """java.util.concurrent.Semaphore."""
+
+    def __init__(self, permits: int) -> None:
+        self._permits = permits
+        self._changed = threading.Condition()
+
+    def acquire(self, permits: int = 1) -> None:
+        """Take permits, once there are enough."""
+        self.tryAcquire(None, permits)
+
+    def tryAcquire(self, seconds: float | None = 0, permits: int = 1) -> bool:
+        """Take permits, if there are enough in time."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._permits >= permits, seconds):
+                return False
+            self._permits -= permits
+            return True
+
+    def release(self, permits: int = 1) -> None:
+        """Give permits back."""
+        with self._changed:
+            self._permits += permits
+            self._changed.notify_all()
+
+    def availablePermits(self) -> int:
+        """Return how many there are."""
+        return self._permits
+
+
+class Timer:
+    """java.util.Timer: tasks after a while, on one thread each."""
+
+    def __init__(self, daemon: bool = False) -> None:
+        self._executor = ExecutorService(1)
+
+    def schedule(self, task: Any, delay_ms: int, period_ms: int | None = None) -> None:
+        """Have a task run after a while, and again and again."""
+        self._executor.schedule(task, delay_ms / 1000, None if period_ms is None else period_ms / 1000)
+
+    def cancel(self) -> None:
+        """Have no task run any more."""
+        self._executor.shutdownNow()
+
+
+class ThreadLocal(Generic[T]):
+    """java.lang.ThreadLocal."""
+
+    def __init__(self, initial: Any = None) -> None:
+        self._initial = initial
+        self._values = threading.local()
+
+    def get(self) -> T | None:
+        """Return this thread's value."""
+        if not hasattr(self._values, "value"):
+            self._values.value = None if self._initial is None else run(self._initial)
+        return self._values.value  # type: ignore[no-any-return]
+
+    def set(self, value: T) -> None:
+        """Set this thread's value."""
+        self._values.value = value
+
+    def remove(self) -> None:
+        """Forget this thread's value."""
+        self._values.__dict__.clear()
+
+
+def add_shutdown_hook(thread: Thread) -> None:
+    """Have a thread run when the program ends, also by SIGTERM: ``Runtime.addShutdownHook``."""
+    import atexit
+    import signal
+
+    atexit.register(thread.run)
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _end)
+
+
+def _end(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)

@@ -31,7 +31,12 @@ NOT_PORTED = [
     ("Integer a = n, b = 5; if (a == b) n = 1;", "== between objects of java.lang.Integer"),
     ("outer: while (true) { while (true) { break outer; } }", "a label"),
     ("assert n > 0;", "assert"),
-    ("n = s.hashCode();", "String.hashCode()"),
+    ('s.split("[a-z&&[^b]]");', "the regular expression [a-z&&[^b]]"),
+    ('s.getBytes("x-nobody");', "the charset x-nobody"),
+    ('new java.text.SimpleDateFormat("w");', "the letter w in a format of dates"),
+    ("session.createProducer(null).setDeliveryDelay(5);", "MessageProducer.setDeliveryDelay(int), of JMS 2.0"),
+    ("new com.ibm.mq.jms.MQQueueConnectionFactory();", "new com.ibm.mq.jms.MQQueueConnectionFactory"),
+    ("int[][] a = new int[2][2]; int[] b = a[n]; Stack<?> c = null; c.frob();", "Stack.frob()"),
     ("List<Long> longs = new ArrayList<>(); n = longs.contains(5) ? 1 : 0;", "a comparison of java.lang.Long with int"),
     (
         "List<String> list = new ArrayList<>(); for (String each : list) { list.remove(each); }",
@@ -43,26 +48,25 @@ NOT_PORTED = [
     ("unknown.call(n);", "unknown.call(int)"),
     ("com.example.Tool.call(n);", "com.example.Tool"),
     ('System.out.println("\\uD83D\\uDE00");', "a character beyond U+FFFF"),
-    ("switch (n) { case 1: if (d > 1) break; n = 2; }", "break within a case"),
-    ("Runnable r = String::new;", "the method reference"),
     ("JMSContext context = null; context.createProducer();", "JMSContext.createProducer()"),
     ("session.createSharedConsumer(null, s);", "Session.createSharedConsumer("),
     ("new JmsTemplate().send(s);", "new JmsTemplate"),
-    ("session.createTextMessage(s).getBody(String.class);", "a class literal"),
-    ("o.hashCode();", "Object.hashCode()"),
-    ("Thread.currentThread().interrupt();", "Thread.currentThread()"),
-    ('n = "x".compareTo(null) + Boolean.compare(true, false);', "Boolean.compare(boolean, boolean)"),
-    ("do { if (n > 1) continue; n++; } while (n < 5);", "continue in do"),
+    ("session.createTextMessage(s).getBody(String.class);", "TextMessage.getBody(Class), of JMS 2.0"),
     (
         "for (int i = 0; i < n; i += 2) { try { if (i > 1) continue; } finally { n = i; } }",
         "continue in a for with a finally",
     ),
-    ("long[] a = {1, n}; a[n] += s.length(); Object b = a.clone();", "clone() of an array"),
     ("Object p = 1, q = 1; if (p == q) n = 1;", "== between objects of java.lang.Object"),
     ("Double p = d; if (p.equals(1.0)) n = 1;", "equals() of java.lang.Double"),
-    ("Comparator<String> c = (a, b) -> 1;", "a function as Comparator"),
 ]
 CHECK = [
+    ('session.createMessage().setStringProperty("order-id", s);', "the property name order-id"),
+    ("session.createMessage().setIntProperty(NAME, n);", "the property name a b"),
+    ('session.createMessage().setIntProperty("JMSXRcvTimestamp", n);', "the property name JMSXRcvTimestamp"),
+    ("s.split(s);", "a regular expression that is known when the program runs"),
+    ("new java.text.SimpleDateFormat(s);", "a format of dates that is known when the program runs"),
+    ("Thread.currentThread().interrupt();", "interrupt()"),
+    ("java.util.logging.Logger.getLogger(s);", "a logger"),
     ('new ActiveMQConnectionFactory("tcp://one:61616");', "the broker tcp://one:61616"),
     ("new ActiveMQConnectionFactory(s);", "the URL of the broker"),
     ('new ActiveMQConnectionFactory("vm://localhost");', "the broker vm://localhost"),
@@ -84,6 +88,7 @@ CHECK = [
 
 def method(body: str) -> str:
     return (
+        'static final String NAME = "a b";'
         "static class Order implements java.io.Serializable {}\n"
         f"static void run(Object o, Session session, int n, String s, double d) throws Exception {{ {body} }}"
     )
@@ -133,17 +138,12 @@ def test_a_statement_that_has_no_translation_leaves_the_others(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("members", "what"),
     [
-        ("enum Colour { RED { int f() { return 1; } }; int f() { return 0; } }", "the enum Colour"),
         ("record Pair(int a, int b) {}", "the record Pair"),
-        ("void f(int a) {}\nvoid f(String a) {}", "overloads of f"),
-        ("Case(int a) {}\nCase(String a) {}", "constructors of Case with 1 parameters"),
         ("static class A extends org.springframework.Base {}", "A extends or implements org.springframework.Base"),
         ("static final Object X = com.example.Tool.make();", "com.example.Tool"),
         ("final Object x = com.example.Tool.make();", "com.example.Tool"),
-        (
-            "static class A { void f(Object o) {} } static class B extends A { void f(String s) {} }",
-            "overloads of f that the number of arguments does not tell apart",
-        ),
+        ("@Inject Object x;", "the annotation @Inject"),
+        ("@Resource Object x;", "the annotation @Resource"),
         ("class Inner extends Case {}", "Inner extends the class around it"),
     ],
 )
@@ -157,6 +157,9 @@ def test_members_that_are_not_ported_are_told(members: str, what: str) -> None:
     ("members", "what"),
     [
         ("static { System.out.println(1); }", "a static initializer"),
+        ("@javax.ejb.MessageDriven static class Bean {}", "the message-driven bean Bean"),
+        ("@Stateless static class Bean {}", "the annotation @Stateless"),
+        ('@Resource(lookup = "jms/cf") static ConnectionFactory cf;', "names of JNDI"),
         ("static Case one = new Case();", "the static field one"),
         ('@JmsListener(destination = "x") void f(String s) {}', "the annotation @JmsListener"),
         ("void f(XAConnection c) throws JMSException { c.createXASession(); }", "a distributed transaction"),
@@ -214,3 +217,51 @@ def test_loop_variables_that_a_function_keeps_are_kept(tmp_path: Path) -> None:
 def test_what_has_too_many_levels_is_told(statement: str) -> None:
     made = ported(f"void run(int n, String s) {{ {statement} }}")
     assert any("many levels" in finding.what for finding in made.findings)
+
+
+def test_what_has_no_statement_counts_too() -> None:
+    made = ported("record Pair(int a, int b) {}")
+    assert (made.statements, made.translated) == (1, 0)
+
+
+def test_a_static_initializer_that_stops_the_import_is_told(tmp_path: Path) -> None:
+    made = ported("static int n; static { n = 1; assert n > 1; }")
+    told = {each.what: each.kind for each in made.findings}
+    assert told["a static initializer that stops the import"] == "check"
+    assert told["assert"] == "not ported"
+    with pytest.raises(java.NotPorted):
+        imported(tmp_path, "Case", made.python)
+
+
+def test_a_resource_is_looked_up_when_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = ported(
+        '@Resource(mappedName = "jms/cf") private static ConnectionFactory factory;\n'
+        '@Resource(name = PREFIX + "orders") private javax.jms.Queue queue;\nstatic final String PREFIX = "jms/";\n'
+        "static ConnectionFactory factory() { return factory; }\nString name() throws JMSException { return queue.getQueueName(); }"
+    )
+    assert {each.kind for each in made.findings} == {"check"}
+    case = imported(tmp_path, "Case", made.python).Case
+    (tmp_path / "jndi.properties").write_text("connectionfactory.jms/cf = vm://x\nqueue.jms/orders = shop.orders\n")
+    assert "vm" in repr(case.factory())
+    assert case.factory() is case.factory()
+    assert case().name() == "shop.orders"
+
+
+def test_a_field_that_a_container_would_fill_raises_until_it_is_set(tmp_path: Path) -> None:
+    made = ported("@Inject private Object tool;\nObject get() { return tool; }\nvoid set(Object o) { tool = o; }")
+    case = imported(tmp_path, "Case", made.python).Case()
+    with pytest.raises(java.NotPorted, match="@Inject"):
+        case.get()
+    case.set("x")
+    assert case.get() == "x"
+
+
+def test_the_advice_on_a_vendors_factory_names_what_to_use() -> None:
+    for name in (
+        "com.ibm.mq.jms.MQConnectionFactory",
+        "com.sun.messaging.ConnectionFactory",
+        "com.tibco.tibjms.TibjmsConnectionFactory",
+    ):
+        (found,) = [each for each in ported(method(f"new {name}();")).findings if each.kind == "not ported"]
+        assert "stomp://" in found.advice

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -218,12 +219,7 @@ def test_what_the_tables_call_of_java_is_there() -> None:
     from pyjms.porting import java
 
     templates = [each.template or "" for kind in LIBRARY_TYPES.values() for each in kind.members]
-    called = {
-        word.partition("(")[0].partition(")")[0]
-        for text in templates
-        for word in text.split("java.")[1:]
-        if not text.startswith('"')
-    }
+    called = {word for text in templates for word in re.findall(r"java\.(\w+)", re.sub(r'"[^"]*"', "", text))}
     assert called
     assert called <= set(java.__all__)
     assert [name for name in java.__all__ if not hasattr(java, name)] == []

@@ -1,0 +1,114 @@
+"""Texts that are known while a program is translated, and what in them would not do in Python."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tree_sitter import Node
+
+from pyjms.porting.classes import ClassInfo
+from pyjms.porting.java.dates import DATE_LETTERS
+from pyjms.porting.java.errors import PatternSyntaxException, UnsupportedEncodingException
+from pyjms.porting.java.patterns import compiled
+from pyjms.porting.java.strings import charset_named
+from pyjms.porting.literals import LITERALS
+from pyjms.porting.model import Unportable
+from pyjms.porting.syntax import child, needed, text_of
+from pyjms.porting.table import without_parentheses
+from pyjms.porting.unit import Unit
+
+__all__ = ["check_text", "constant_text", "tell_property_name"]
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_$][\w$]*")
+_RESERVED: Final = frozenset({"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"})
+_PATTERNS: Final = frozenset({"split", "matches", "replaceAll", "replaceFirst", "compile"})
+
+
+def constant_text(unit: Unit, node: Node) -> str | None:
+    """Return the text that a literal, or a constant of the program, stands for; None: it is none."""
+    node = without_parentheses(node)
+    if node.type == "string_literal":
+        made: str = _unquoted(LITERALS["string_literal"](unit, node).code)
+        return made
+    if node.type == "binary_expression" and text_of(needed(node, "operator")) == "+":
+        parts = [constant_text(unit, needed(node, side)) for side in ("left", "right")]
+        return None if None in parts else "".join(each or "" for each in parts)
+    info, name = _field_named(unit, node)
+    field = unit.find_field(info, name) if info is not None else None
+    value = child(field.declarator, "value") if field is not None and field.is_final else None
+    return constant_text(unit, value) if value is not None and value.type == "string_literal" else None
+
+
+def _unquoted(code: str) -> str:
+    import json
+
+    return str(json.loads(code))
+
+
+def _field_named(unit: Unit, node: Node) -> tuple[ClassInfo | None, str]:
+    if node.type == "identifier" and unit.scope is not None and unit.scope.find(text_of(node)) is None:
+        info: ClassInfo | None = unit.scope.info
+        while info is not None and unit.find_field(info, text_of(node)) is None:
+            info = info.outer
+        return info, text_of(node)
+    if node.type == "field_access" and needed(node, "object").type == "identifier":
+        owner = text_of(needed(node, "object"))
+        if unit.scope is None or unit.scope.find(owner) is None:
+            return unit.class_info(unit.find_class(owner, node)), text_of(needed(node, "field"))
+    return None, ""
+
+
+def check_text(unit: Unit, node: Node, argument: Node, kind: str, name: str) -> None:
+    """Refuse a pattern, a charset or a format of dates that does not do in Python; tell of one that is not known yet."""
+    found = constant_text(unit, argument)
+    if name in _PATTERNS:
+        _check_pattern(unit, node, found)
+    elif name in {"getBytes", "forName", "String", "toString", "InputStreamReader", "OutputStreamWriter"}:
+        try:
+            charset_named(found or "UTF-8")
+        except UnsupportedEncodingException:
+            raise Unportable(
+                node, f"the charset {found}", "Python has none of that name: see the codecs module"
+            ) from None
+    elif name == "SimpleDateFormat":
+        letters = [each[0] for each in re.findall(r"'[^']*'|[A-Za-z]", found or "") if each[0].isalpha()]
+        unknown = next((each for each in letters if each not in DATE_LETTERS), None)
+        if unknown is not None:
+            raise Unportable(node, f"the letter {unknown} in a format of dates", "use strftime of Python's datetime")
+        if found is None:
+            unit.check(
+                node, "a format of dates that is known when the program runs", f"its letters may be {DATE_LETTERS}"
+            )
+
+
+def _check_pattern(unit: Unit, node: Node, found: str | None) -> None:
+    if found is None:
+        unit.check(
+            node,
+            "a regular expression that is known when the program runs",
+            "Python has most of Java's syntax: see that it has this one",
+        )
+        return
+    try:
+        compiled(found)
+    except PatternSyntaxException as error:
+        reason = str(error).partition("\n")[0]
+        raise Unportable(node, f"the regular expression {found}: {reason}", "write it with Python's re") from None
+
+
+def tell_property_name(unit: Unit, node: Node, argument: Node) -> None:
+    """Tell of a name that no property of a message may have, which many providers for Java take."""
+    name = constant_text(unit, argument)
+    if name is None:
+        return
+    if not _IDENTIFIER.fullmatch(name) or name.upper() in _RESERVED:
+        unit.check(
+            node,
+            f"the property name {name}",
+            "pyjms refuses it, as JMS does (§3.5.1, §3.8.1.1): write _ in place of other characters, in all programs that use it",
+        )
+    elif name.startswith("JMS") and not name.startswith(("JMS_", "JMSXGroupID", "JMSXGroupSeq")):
+        unit.check(
+            node, f"the property name {name}", "names that begin with JMS are the provider's: choose another one"
+        )

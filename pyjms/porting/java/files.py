@@ -1,0 +1,477 @@
+"""Files and streams: java.io's readers, writers and streams, and java.io.File."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any, Self
+
+from pyjms.porting.java.errors import EOFException, FileNotFoundException, IOException, NoSuchFileException
+from pyjms.porting.java.formats import format
+from pyjms.porting.java.streams import read_byte
+from pyjms.porting.java.strings import charset_named, text
+
+__all__ = [
+    "ByteArrayOutputStream",
+    "File",
+    "InputStream",
+    "OutputStream",
+    "PrintWriter",
+    "Reader",
+    "StringWriter",
+    "Writer",
+    "bytes_of_file",
+    "file_input",
+    "file_output",
+    "file_reader",
+    "file_writer",
+    "lines_of_file",
+    "read_fully",
+    "stack_trace_to",
+    "standard_input",
+    "temporary_file",
+    "write_file",
+]
+
+
+@contextmanager
+def _io_errors(name: object = None) -> Iterator[None]:
+    try:
+        yield
+    except IOException:
+        raise
+    except OSError as error:
+        reason = f"{name} ({error.strerror})" if name is not None else str(error.strerror or error)
+        kind = FileNotFoundException if name is not None else IOException
+        raise kind(reason) from error
+    except ValueError as error:  # Python's word for a file that is closed
+        raise IOException("Stream closed") from error
+
+
+class _Closeable:
+    """What ``with`` closes at its end."""
+
+    def close(self) -> None:
+        """Close it; a second time does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class Reader(_Closeable):
+    """java.io.Reader, with the lines of a BufferedReader."""
+
+    def __init__(self, source: IO[str]) -> None:
+        self._source = source
+
+    def readLine(self) -> str | None:
+        """Return the next line without its end; None: there is none."""
+        if self._source is sys.stdin:
+            sys.stdout.flush()
+        with _io_errors():
+            line = self._source.readline()
+        return line.removesuffix("\n").removesuffix("\r") if line else None
+
+    def read(self) -> int:
+        """Return the next character as a number, or -1."""
+        if self._source is sys.stdin:
+            sys.stdout.flush()
+        with _io_errors():
+            letter = self._source.read(1)
+        return ord(letter) if letter else -1
+
+    def readInto(self, target: list[str]) -> int:
+        """Fill an array of characters, and return how many there were, or -1."""
+        with _io_errors():
+            found = self._source.read(len(target))
+        target[: len(found)] = list(found)
+        return len(found) or -1
+
+    def ready(self) -> bool:
+        """Return whether there is more to read."""
+        if not self._source.seekable():
+            return True
+        place = self._source.tell()
+        more = bool(self._source.read(1))
+        self._source.seek(place)
+        return more
+
+    def lines(self) -> list[str]:
+        """Return all lines that are left."""
+        return list(iter(self.readLine, None))
+
+    def close(self) -> None:
+        """Close it; a second time does nothing."""
+        if self._source is not sys.stdin:
+            self._source.close()
+
+
+class InputStream(_Closeable):
+    """java.io.InputStream."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+
+    def read(self) -> int:
+        """Return the next byte as a number, or -1."""
+        with _io_errors():
+            found = self._source.read(1)
+        return found[0] if found else -1
+
+    def readInto(self, target: bytearray, start: int = 0, count: int | None = None) -> int:
+        """Fill an array of bytes, and return how many there were, or -1."""
+        wanted = len(target) - start if count is None else count
+        with _io_errors():
+            found = self._source.read(wanted)
+        target[start : start + len(found)] = found
+        return len(found) if found or not wanted else -1
+
+    def readAllBytes(self) -> bytes:
+        """Return all that is left."""
+        with _io_errors():
+            return self._source.read()
+
+    def available(self) -> int:
+        """Return how many bytes are left."""
+        place = self._source.tell()
+        end = self._source.seek(0, os.SEEK_END)
+        self._source.seek(place)
+        return end - place
+
+    def reader(self, charset: str = "UTF-8") -> Reader:
+        """Return a reader of its text."""
+        return Reader(io.TextIOWrapper(self._source, charset_named(charset), "replace", newline=None))
+
+    def close(self) -> None:
+        """Close it; a second time does nothing."""
+        self._source.close()
+
+    @staticmethod
+    def of(value: bytes | bytearray) -> InputStream:
+        """Return a stream of the bytes of an array."""
+        return InputStream(io.BytesIO(bytes(value)))
+
+
+class _StandardInput(InputStream):
+    """System.in: what Python's ``sys.stdin`` reads."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+
+    def read(self) -> int:
+        """Return the next byte, or -1."""
+        return read_byte()
+
+    def reader(self, charset: str = "UTF-8") -> Reader:
+        """Return a reader of its text."""
+        return Reader(sys.stdin)
+
+    def available(self) -> int:
+        """Return 0: nobody knows."""
+        return 0
+
+
+def standard_input() -> InputStream:
+    """Return System.in."""
+    return _StandardInput()
+
+
+class OutputStream(_Closeable):
+    """java.io.OutputStream."""
+
+    def __init__(self, target: IO[bytes]) -> None:
+        self._target = target
+
+    def write(self, value: int | bytes | bytearray, start: int = 0, count: int | None = None) -> None:
+        """Write a byte, or those of an array."""
+        data = bytes([value & 0xFF]) if isinstance(value, int) else bytes(value)
+        with _io_errors():
+            self._target.write(data[start : len(data) if count is None else start + count])
+
+    def flush(self) -> None:
+        """Hand what was written to the system."""
+        with _io_errors():
+            self._target.flush()
+
+    def writer(self, charset: str = "UTF-8") -> Writer:
+        """Return a writer of text to it."""
+        return Writer(io.TextIOWrapper(self._target, charset_named(charset), "replace", newline=""))
+
+    def close(self) -> None:
+        """Close it; a second time does nothing."""
+        self._target.close()
+
+
+class ByteArrayOutputStream(OutputStream):
+    """java.io.ByteArrayOutputStream."""
+
+    def __init__(self) -> None:
+        self._bytes = io.BytesIO()
+        super().__init__(self._bytes)
+
+    def toByteArray(self) -> bytearray:
+        """Return what was written."""
+        return bytearray(self._bytes.getvalue())
+
+    def toString(self, charset: str = "UTF-8") -> str:
+        """Return what was written as a text."""
+        return self._bytes.getvalue().decode(charset_named(charset), "replace")
+
+    def size(self) -> int:
+        """Return how many bytes were written."""
+        return len(self._bytes.getvalue())
+
+    def reset(self) -> None:
+        """Forget what was written."""
+        self._bytes.seek(0)
+        self._bytes.truncate()
+
+    def close(self) -> None:
+        """Do nothing: what was written is still there."""
+
+
+class Writer(_Closeable):
+    """java.io.Writer, with the lines of a BufferedWriter."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def write(self, value: str | int) -> None:
+        """Write a text, or the character of a number."""
+        with _io_errors():
+            self._target.write(chr(value & 0xFFFF) if isinstance(value, int) else value)
+
+    def append(self, value: str) -> Self:
+        """Write a text."""
+        self.write(value)
+        return self
+
+    def newLine(self) -> None:
+        """Write the end of a line."""
+        self.write("\n")
+
+    def flush(self) -> None:
+        """Hand what was written to the system."""
+        with _io_errors():
+            self._target.flush()
+
+    def close(self) -> None:
+        """Close it; a second time does nothing, and what the whole program writes to stays open."""
+        if self._target is sys.stdout or self._target is sys.stderr:
+            self._target.flush()
+        else:
+            self._target.close()
+
+
+class PrintWriter(Writer):
+    """java.io.PrintWriter, and PrintStream: over a writer, a stream or one of Python's files."""
+
+    def __init__(self, target: Any) -> None:
+        super().__init__(target)
+
+    def print(self, value: object = "") -> None:
+        """Write the text of a value."""
+        self._put(text(value))
+
+    def println(self, value: object = "") -> None:
+        """Write the text of a value, and the end of the line."""
+        self._put(f"{text(value)}\n")
+
+    def printf(self, pattern: str, *values: object) -> Self:
+        """Write values as a pattern has them."""
+        self._put(format(pattern, *values))
+        return self
+
+    def write(self, value: str | int) -> None:
+        """Write a text, or the character of a number."""
+        self._put(chr(value & 0xFFFF) if isinstance(value, int) else value)
+
+    def _put(self, value: str) -> None:
+        self._target.write(value.encode() if isinstance(self._target, OutputStream) else value)
+
+
+class StringWriter(Writer):
+    """java.io.StringWriter."""
+
+    def __init__(self) -> None:
+        self._text = io.StringIO()
+        super().__init__(self._text)
+
+    def toString(self) -> str:
+        """Return what was written."""
+        return self._text.getvalue()
+
+    def close(self) -> None:
+        """Do nothing: what was written is still there."""
+
+
+class File:
+    """java.io.File, and java.nio.file.Path."""
+
+    def __init__(self, parent: str | File, name: str | None = None) -> None:
+        path: str = os.fspath(parent)
+        if name is not None:
+            path = f"{path}/{name}"
+        while "//" in path:
+            path = path.replace("//", "/")
+        self._path = path[:-1] if len(path) > 1 and path.endswith("/") else path
+
+    def __fspath__(self) -> str:
+        return self._path
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, File) and self._path == other._path
+
+    def __hash__(self) -> int:
+        return hash(self._path)
+
+    def toString(self) -> str:
+        """Return the path as it was given."""
+        return self._path
+
+    def getPath(self) -> str:
+        """Return the path as it was given."""
+        return self._path
+
+    def getAbsolutePath(self) -> str:
+        """Return the path from the root on."""
+        return self._path if self._path.startswith("/") else f"{os.getcwd()}/{self._path}"
+
+    def getName(self) -> str:
+        """Return the last part of the path."""
+        return self._path.rpartition("/")[2]
+
+    def getParent(self) -> str | None:
+        """Return the path without its last part, or None."""
+        before, slash, name = self._path.rpartition("/")
+        return before or (slash if slash and name else None)
+
+    def exists(self) -> bool:
+        """Return whether there is such a file or folder."""
+        return os.path.exists(self._path)
+
+    def isFile(self) -> bool:
+        """Return whether it is a file."""
+        return os.path.isfile(self._path)
+
+    def isDirectory(self) -> bool:
+        """Return whether it is a folder."""
+        return os.path.isdir(self._path)
+
+    def canRead(self) -> bool:
+        """Return whether this process may read it."""
+        return os.access(self._path, os.R_OK)
+
+    def length(self) -> int:
+        """Return how many bytes it has, 0 where there is none."""
+        return os.path.getsize(self._path) if self.exists() else 0
+
+    def delete(self) -> bool:
+        """Delete it, and return whether that was possible."""
+        return _is_done(lambda: os.rmdir(self._path) if self.isDirectory() else os.remove(self._path))
+
+    def mkdir(self) -> bool:
+        """Make the folder, and return whether that was possible."""
+        return _is_done(lambda: os.mkdir(self._path))
+
+    def mkdirs(self) -> bool:
+        """Make the folder, and those around it."""
+        return _is_done(lambda: os.makedirs(self._path))
+
+    def createNewFile(self) -> bool:
+        """Make an empty file, unless there is one, and return whether it was made."""
+        if self.exists():
+            return False
+        with _io_errors(), open(self._path, "xb"):
+            return True
+
+    def listFiles(self) -> list[File] | None:
+        """Return what is in the folder, in alphabetical order; None: it is none."""
+        return [File(self, name) for name in sorted(os.listdir(self._path))] if self.isDirectory() else None
+
+    def list(self) -> Any:
+        """Return the names of what is in the folder, in alphabetical order; None: it is none."""
+        return sorted(os.listdir(self._path)) if self.isDirectory() else None
+
+
+def _is_done(work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except OSError:
+        return False
+    return True
+
+
+def file_input(path: str | File) -> InputStream:
+    """Return a stream of a file's bytes: ``FileInputStream``."""
+    with _io_errors(os.fspath(path)):
+        return InputStream(open(path, "rb"))
+
+
+def file_output(path: str | File, append: bool = False) -> OutputStream:
+    """Return a stream that writes to a file: ``FileOutputStream``."""
+    with _io_errors(os.fspath(path)):
+        return OutputStream(open(path, "ab" if append else "wb"))
+
+
+def file_reader(path: str | File, charset: str = "UTF-8") -> Reader:
+    """Return a reader of a file: ``FileReader``."""
+    with _io_errors(os.fspath(path)):
+        return Reader(open(path, encoding=charset_named(charset), errors="replace"))
+
+
+def file_writer(path: str | File, append: bool = False) -> Writer:
+    """Return a writer to a file: ``FileWriter``."""
+    with _io_errors(os.fspath(path)):
+        return Writer(open(path, "a" if append else "w", encoding="utf-8", errors="replace", newline=""))
+
+
+def bytes_of_file(path: str | File) -> bytearray:
+    """Return a file's bytes: ``Files.readAllBytes``."""
+    try:
+        with open(path, "rb") as file:
+            return bytearray(file.read())
+    except FileNotFoundError as error:
+        raise NoSuchFileException(os.fspath(path)) from error
+
+
+def lines_of_file(path: str | File) -> list[str]:
+    """Return a file's lines: ``Files.readAllLines``."""
+    return bytes_of_file(path).decode("utf-8", "replace").splitlines()
+
+
+def write_file(path: str | File, data: bytes | bytearray) -> None:
+    """Write a file: ``Files.write``."""
+    with _io_errors(os.fspath(path)), open(path, "wb") as file:
+        file.write(data)
+
+
+def temporary_file(prefix: str, suffix: str | None) -> File:
+    """Return a new, empty file in the folder for such."""
+    handle, name = tempfile.mkstemp(suffix or ".tmp", prefix)
+    os.close(handle)
+    return File(name)
+
+
+def stack_trace_to(error: BaseException, target: Any) -> None:
+    """Write what Python shows of an exception to a writer or stream: ``printStackTrace(target)``."""
+    import traceback
+
+    lines = "".join(traceback.format_exception(error))
+    if isinstance(target, PrintWriter):
+        target.print(lines)
+    else:
+        target.write(lines)
+
+
+def read_fully(stream: InputStream, target: bytearray) -> None:
+    """Fill an array of bytes. Raises `EOFException`."""
+    if stream.readInto(target) < len(target):
+        raise EOFException
