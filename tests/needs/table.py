@@ -8,9 +8,7 @@ A test declares its need in one of three ways:
 - A fixture that a need lists below in ``fixtures``: a test that names it as an argument has declared the need.
 
 A new need is one more line of `NEEDS` (and a name in the Makefile's list of targets): a function that finds it, the
-Debian packages that have it, and the target of ``make`` that installs them. Maven, for example::
-
-    Need("maven", "Maven", find=lambda: program("mvn"), target="maven", packages=("maven",), includes=("java",))
+Debian packages that have it, and the target of ``make`` that installs them.
 
 The finders look along the PATH and below `packages_root`, so that a run can be given an environment without any of it
 (``python -m tests.needs without COMMAND``). This module runs on the standard library alone: ``make`` uses it before
@@ -78,6 +76,11 @@ def java() -> str | None:
     return path if found is not None and int(found[1]) >= _JAVA else None
 
 
+def maven() -> str | None:
+    """Return Maven, where there is a Java compiler, too."""
+    return program("mvn") if program("javac") else None
+
+
 def postgresql_programs() -> Path | None:
     """Return the directory of PostgreSQL's server; the tests of root run it as the user that its package makes."""
     if os.geteuid() == 0 and not _has_user("postgres"):
@@ -142,6 +145,7 @@ def _succeeds(name: str, *arguments: str) -> bool:
 NEEDS = {
     need.name: need
     for need in (
+        Need("maven", "Maven and a JDK", maven, "maven", ("maven", "default-jdk-headless"), includes=("java",)),
         Need("java", f"Java {_JAVA} or newer", java, "java", ("default-jre-headless",)),
         Need("spark", f"Java {_JAVA} or newer", java, "java", ("default-jre-headless",), ("spark",)),
         Need("postgresql", "PostgreSQL's server", postgresql_programs, "postgresql", ("postgresql",), ("postgresql",)),
