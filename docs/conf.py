@@ -61,8 +61,13 @@ def items_table() -> str:
     rows = ["| id | asks for | cited by |", "|---|---|---|"]
     for item in items:
         tests = ", ".join(f"`{name}`" for name in cited.get(item["id"], []))
-        excuse = f"belongs to {item['belongs_to']}: {item['why']}" if "why" in item else "none yet"
-        cells = (item["id"], f"`` {item['statement']} ``", tests or excuse)
+        said = [tests] if tests else []
+        if "why" in item and not tests:
+            is_declined = item["belongs_to"] == "declined"
+            said.append(f"{'declined' if is_declined else 'belongs to ' + item['belongs_to']}: {item['why']}")
+        if "taken_up" in item:
+            said.append(f"Taken up by {item['taken_up']}.")
+        cells = (item["id"], f"`` {item['statement']} ``", " ".join(said) or "none yet")
         rows.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
     return "\n".join(rows)
 
