@@ -1,4 +1,4 @@
-"""What hashing and comparing may cost while an object of unknown origin is decoded.
+"""What hashing and comparing may cost while an object of unknown origin is decoded, and making values of long arguments.
 
 Python hashes a key of a dictionary, and compares it with keys of the same hash, in C: by recursion without a limit, and
 with no other thread of the process running meanwhile. A tuple that holds another one twice, which holds another one
@@ -23,6 +23,9 @@ _COST_MIN = 4_000_000
 _COST_A_BYTE = 10
 """The budget: what an object without shared parts costs is less than one for each byte of its pickle."""
 
+_WHOLE_MAX = 16_384
+"""A whole number of more bits is no key beside a Decimal, which makes a Decimal of it to compare the two: in time by their square."""
+
 _FLAT_MAX = 16
 """A tuple without others in it, and not longer than this, is weighed again where it occurs: most are such."""
 
@@ -38,14 +41,15 @@ _Whole: TypeAlias = tuple[Any, ...] | frozenset[Any]
 class HashBudget:
     """Knows what each tuple and frozenset of one pickle costs, and how much is left. One thread."""
 
-    __slots__ = ("_alike", "_known", "_left", "_most")
+    __slots__ = ("_alike", "_has_decimal", "_has_large", "_known", "_left", "_most")
 
     def __init__(self, size: int) -> None:
         """`size`: of the pickle, in bytes."""
         self._most = self._left = _COST_MIN + _COST_A_BYTE * size
+        self._has_decimal = self._has_large = False
         # Both keep what they tell of: another object could get its id.
-        self._known: dict[int, tuple[_Whole, int, int]] = {}
-        self._alike: dict[int, tuple[object, dict[int, int]]] = {}
+        self._known: dict[int, tuple[object, int, int]] = {}
+        self._alike: dict[int, tuple[object, dict[int, tuple[int, int]]]] = {}
 
     def weigh(self, whole: _Whole) -> tuple[int, int]:
         """Return how deep `whole` goes, and what it costs: its parts, counted wherever they occur.
@@ -59,7 +63,7 @@ class HashBudget:
                 depth = max(depth, part_depth + 1)
                 cost += part_cost
             else:
-                cost += _cost(part)
+                cost += self._cost_of(part)
         if depth > DEPTH_MAX:
             raise MessageFormatException(f"the object holds tuples in tuples, more than {DEPTH_MAX} deep")
         if cost > self._most:
@@ -76,41 +80,71 @@ class HashBudget:
         for key in keys:
             kind = type(key)
             if kind is str or kind is bytes:
-                self._spend(_cost(key))
+                self.spend(_cost(key))
             elif kind is int and -_OWN_HASH < key < _OWN_HASH:
-                self._spend(1)
+                self.spend(1)
+                if id(holder) in self._alike:  # others may have been chosen to hash like it
+                    self.spend(self._comparing(holder, hash(key), 1))
             else:
-                cost = self._weight(key)[1] if isinstance(key, NESTING) else _cost(key)
-                self._spend(cost)
-                self._spend(cost * self._alike_in(holder, hash(key)))
+                cost = self._weight(key)[1] if isinstance(key, NESTING) else self._cost_of(key)
+                self.spend(cost)
+                self.spend(self._comparing(holder, hash(key), cost))
 
     def _weight(self, whole: _Whole) -> tuple[int, int]:
         known = self._known.get(id(whole))
         return self.weigh(whole) if known is None else known[1:]
 
-    def _alike_in(self, holder: object, hashed: int) -> int:
-        """Return how many keys with this hash `holder` was given before."""
-        held = self._alike.get(id(holder))
-        if held is None:
-            held = self._alike[id(holder)] = holder, {}
-        counts = held[1]
-        number = counts.get(hashed, 0)
-        counts[hashed] = number + 1
-        return number
+    def know(self, value: object, weight: int) -> None:
+        """Have `value`, no tuple, cost `weight` wherever it is hashed or compared."""
+        if weight > 1:
+            self._known[id(value)] = value, 1, weight
 
-    def _spend(self, cost: int) -> None:
+    def spend(self, cost: int) -> None:
+        """Take `cost` off what is left. Raises `MessageFormatException` when nothing is left."""
         self._left -= cost
         if self._left < 0:
             raise MessageFormatException(_TOO_MUCH)
 
+    def _cost_of(self, value: object) -> int:
+        known = self._known.get(id(value))
+        if known is not None:
+            return known[2]
+        if type(value) is int and value.bit_length() > _WHOLE_MAX:
+            self._has_large = True
+            self._check_decimals()
+        return _cost(value)
 
-_TOO_MUCH = "the object's keys, or its tuples, hold the same parts too often: hashing them would take too long"
+    def see_decimal(self) -> None:
+        """Note that the object holds a Decimal. Raises `MessageFormatException` if it also has a very large number among its keys."""
+        self._has_decimal = True
+        self._check_decimals()
+
+    def _check_decimals(self) -> None:
+        if self._has_large and self._has_decimal:
+            raise MessageFormatException(
+                f"the object holds a Decimal, and a number of more than {_WHOLE_MAX} bits as a key or in a tuple: comparing the two "
+                "could take too long"
+            )
+
+    def _comparing(self, holder: object, hashed: int, cost: int) -> int:
+        """Return what it costs to compare a key of this cost with those of the same hash that `holder` was given before."""
+        held = self._alike.get(id(holder))
+        if held is None:
+            held = self._alike[id(holder)] = holder, {}
+        alike = held[1]
+        number, costs = alike.get(hashed, (0, 0))
+        alike[hashed] = number + 1, costs + cost
+        return number * cost + costs
+
+
+_TOO_MUCH = "the object's keys, its tuples or its values hold the same parts too often: hashing or making them would take too long"
 
 
 def _cost(value: object) -> int:
     """Return what hashing `value` and comparing it once costs; 1 is about what that takes for a small one."""
     if type(value) is int:
-        return 1 + (value.bit_length() >> 10)
+        size = value.bit_length() >> 10
+        return 1 + size + min(size, _WHOLE_MAX >> 10) ** 2  # to compare it, a Decimal makes one of it
     if type(value) is str or type(value) is bytes:
         return 1 + (len(value) >> 8)
     return 1

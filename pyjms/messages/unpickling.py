@@ -1,6 +1,7 @@
-"""Decodes pickles of unknown origin: instances of trusted classes are built out of plain data, and nothing else is done.
+"""Decodes pickles of unknown origin: plain values and instances of trusted classes are built, and nothing else is done.
 
-What the pickle is made of decides how long that takes and how much memory it needs, not what it claims: no length is
+Plain values are those of Python's own types, and those of the standard library that `pyjms.messages.plain_values` makes, whose
+classes are not called with what the pickle says. What the pickle is made of decides how long that takes and how much memory it needs, not what it claims: no length is
 believed, and keys are hashed within a budget (`pyjms.messages.hash_budget`). What a trusted class does with what it is
 given is its own.
 """
@@ -18,6 +19,7 @@ from pyjms.errors import MessageFormatException
 from pyjms.messages.context import TrustedClasses
 from pyjms.messages.hash_budget import NESTING, HashBudget
 from pyjms.messages.java_text import shorten
+from pyjms.messages.plain_values import Build, make_uuid, plain_class, set_uuid
 
 __all__ = ["TrustingUnpickler"]
 
@@ -49,10 +51,14 @@ def _weighing(make: _Operation) -> _Operation:
     return make_and_weigh
 
 
+def _not_pickled_so(kind: type) -> MessageFormatException:
+    return MessageFormatException(f"the object would make a {kind.__name__} in a way in which none is pickled")
+
+
 class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose operations can be replaced
     """Decodes a pickle of unknown origin.
 
-    Globals are classes, trusted ones, under their own names: neither functions nor what a module happens to import.
+    Globals are classes, plain or trusted ones, under their own names: neither functions nor what a module happens to import.
     Two operations that would reach beyond new instances are refused: BUILD on a class, which would change the class
     itself, and the extension registry, which knows objects by number.
     """
@@ -69,8 +75,21 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         super().__init__(BytesIO(data))
         self._trusted = trusted
         self.budget = HashBudget(len(data))
+        self._plain: dict[type, Build] = {}
+        """The plain classes that the pickle has named."""
+        self._bare_uuids: dict[int, Any] = {}
+        """Those that have no number yet, by their id."""
+
+    def load(self) -> Any:
+        loaded = super().load()
+        if self._bare_uuids:
+            raise MessageFormatException("the object holds a UUID without a number")
+        return loaded
 
     def find_class(self, module_name: str, global_name: str) -> Any:
+        if (plain := plain_class(module_name, global_name)) is not None:
+            self._plain[plain[0]] = plain[1]
+            return plain[0]
         name = f"{module_name}.{global_name}"
         if name not in self._trusted and f"{module_name}.*" not in self._trusted:
             raise MessageFormatException(
@@ -86,10 +105,81 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
             )
         return found
 
+    # What calls: a plain class is never called with what the pickle says, and no other one with what has more elements than bytes.
+
+    def load_reduce(self) -> None:
+        args = self._checked_arguments(self.stack[-1])
+        if (build := self._build_of(self.stack[-2])) is None:
+            _dispatch[pickle.REDUCE[0]](self)
+            return
+        del self.stack[-1]
+        self.stack[-1] = build(self.stack[-1], args, self.budget)
+
+    def load_newobj(self) -> None:
+        args = self._checked_arguments(self.stack[-1])
+        if (build := self._build_of(self.stack[-2])) is None:
+            _dispatch[pickle.NEWOBJ[0]](self)
+            return
+        del self.stack[-1]
+        kind = self.stack[-1]
+        if build is not make_uuid:
+            raise _not_pickled_so(kind)
+        made = self.stack[-1] = build(kind, args, self.budget)
+        self._bare_uuids[id(made)] = made
+
+    def load_newobj_ex(self) -> None:
+        kind, args, keywords = self.stack[-3:]
+        if self._build_of(kind) is not None:
+            raise _not_pickled_so(kind)
+        self._checked_arguments(args)
+        self._checked_arguments(tuple(keywords.values()))
+        _dispatch[pickle.NEWOBJ_EX[0]](self)
+
+    def _instantiate(self, klass: Any, args: Any) -> None:
+        if self._build_of(klass) is not None:
+            raise _not_pickled_so(klass)
+        self._checked_arguments(tuple(args))
+        super()._instantiate(klass, args)  # type: ignore[misc]  # typeshed does not have it
+
     def load_build(self) -> None:
-        if isinstance(self.stack[-2], type):
+        made, state = self.stack[-2:]
+        if isinstance(made, type):
             raise MessageFormatException("the object would change a class, which no decoded object may")
-        _dispatch[pickle.BUILD[0]](self)
+        if type(made) not in self._plain:
+            _dispatch[pickle.BUILD[0]](self)
+            return
+        if self._bare_uuids.pop(id(made), None) is None:
+            raise MessageFormatException(
+                f"the object would change a {type(made).__name__}, which has no more to it than its value"
+            )
+        set_uuid(made, state, self.budget)
+        del self.stack[-1]
+
+    def _build_of(self, kind: Any) -> Build | None:
+        return self._plain.get(kind) if isinstance(kind, type) else None
+
+    def _checked_arguments(self, args: Any) -> tuple[Any, ...]:
+        """Return the arguments of a call. A range among them is paid for: a class below `list` takes all of its elements."""
+        if not isinstance(args, tuple):
+            raise MessageFormatException("the object would call a class with arguments that are no tuple")
+        for arg in args:
+            if type(arg) is range:
+                self.budget.spend(max(0, -((arg.start - arg.stop) // arg.step)))
+        return args
+
+    # What adds to an object, by calling its methods.
+
+    def load_append(self) -> None:
+        self._check_holder(self.stack[-2])
+        _dispatch[pickle.APPEND[0]](self)
+
+    def load_appends(self) -> None:
+        self._check_holder(self.metastack[-1][-1])
+        _dispatch[pickle.APPENDS[0]](self)
+
+    def _check_holder(self, holder: Any) -> None:
+        if isinstance(holder, type):
+            raise MessageFormatException("the object would add to a class, which no decoded object may")
 
     def refuse_extension(self) -> NoReturn:
         """Refuse an operation that names an object by its number in ``copyreg``."""
@@ -111,14 +201,17 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
     # What hashes: the keys lie on the stack, their holder below them.
 
     def load_setitem(self) -> None:
+        self._check_items(self.stack[-3])
         self.budget.pay(self.stack[-3], self.stack[-2:-1])
         _dispatch[pickle.SETITEM[0]](self)
 
     def load_setitems(self) -> None:
+        self._check_items(self.metastack[-1][-1])
         self.budget.pay(self.metastack[-1][-1], self.stack[::2])
         _dispatch[pickle.SETITEMS[0]](self)
 
     def load_additems(self) -> None:
+        self._check_holder(self.metastack[-1][-1])
         self.budget.pay(self.metastack[-1][-1], self.stack)
         _dispatch[pickle.ADDITEMS[0]](self)
 
@@ -130,7 +223,19 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         self.budget.pay(self.stack, self.stack)
         _dispatch[pickle.FROZENSET[0]](self)
 
+    def _check_items(self, holder: Any) -> None:
+        self._check_holder(holder)
+        if type(holder) in self._plain and not isinstance(holder, dict):
+            raise MessageFormatException(
+                f"the object would set items of a {type(holder).__name__}, which is not pickled so"
+            )
+
+    dispatch[pickle.REDUCE[0]] = load_reduce
+    dispatch[pickle.NEWOBJ[0]] = load_newobj
+    dispatch[pickle.NEWOBJ_EX[0]] = load_newobj_ex
     dispatch[pickle.BUILD[0]] = load_build
+    dispatch[pickle.APPEND[0]] = load_append
+    dispatch[pickle.APPENDS[0]] = load_appends
     dispatch[pickle.EXT1[0]] = refuse_extension
     dispatch[pickle.EXT2[0]] = refuse_extension
     dispatch[pickle.EXT4[0]] = refuse_extension
