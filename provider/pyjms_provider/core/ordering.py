@@ -44,6 +44,7 @@ from pyjms_provider.core.value_index import ValueIndex, ValueIndexes
 
 if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.sorted_turns import Place
     from pyjms_provider.core.value_index import Asked
 
 __all__ = ["BACKLOG", "Ordering"]
@@ -289,6 +290,10 @@ class Ordering:
     def holds(self, entry: QueueEntry) -> bool:
         """Return whether a message is available."""
         return self._lanes[self._levels[entry.reference.priority]].find(entry.sequence) >= 0
+
+    def place_of(self, entry: QueueEntry) -> Place:
+        """Return the place in the order of a message that has had one: lower places come first."""
+        return (0, -self._levels[entry.reference.priority], ""), entry.sequence
 
     def least(self) -> QueueEntry | None:
         """Return the oldest message of the lowest priority."""

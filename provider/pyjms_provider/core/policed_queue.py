@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.cursor import Cursor
     from pyjms_provider.core.dead_letters import DeadEntry
     from pyjms_provider.core.kept_queue import KeptQueue
+    from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.store import MessageStore
 
 __all__ = ["WITHOUT_LIMITS", "PolicedQueue", "QueueFullError"]
@@ -207,7 +208,7 @@ class PolicedQueue(BuryingQueue):
         if due_ms > self._clock.time_ms():
             self._state.delays.add(entry, due_ms)
             self._drop_surplus()
-            return ()
+            return self._wake_freed()
         self._state.place(entry)
         return self._announce(entry)
 
@@ -236,12 +237,14 @@ class PolicedQueue(BuryingQueue):
 
     def _announce(self, entry: QueueEntry) -> Sequence[Consumer]:
         """Drop what a message that has become available displaces; return whom to wake for it. The lock is held."""
-        if self._rules is not None:
-            self._supersede(entry)
-            self._drop_surplus()
-            if entry.state is MessageState.ABSENT:
-                return ()
-        return () if self._receivers else self._choose(entry)
+        if self._rules is None:
+            return () if self._receivers else self._choose(entry)
+        self._supersede(entry)
+        self._drop_surplus()
+        freed = self._wake_freed()
+        if entry.state is MessageState.ABSENT or self._receivers:
+            return freed
+        return [*freed, *self._choose(entry)]
 
     def _drop_surplus(self) -> None:
         """Drop what is too much for a ring. The lock is held."""
@@ -294,6 +297,7 @@ class PolicedQueue(BuryingQueue):
             self._bury()
         while self._place_some_due(now_ms):
             pass
+        self.wake_freed()  # what has expired may have been outstanding, or delayed
         with self._lock:
             delays_ms = self._state.delays.next_ms
         return min((at_ms for at_ms in (expiry_ms, delays_ms) if at_ms is not None), default=None)
@@ -311,7 +315,7 @@ class PolicedQueue(BuryingQueue):
                 try:
                     self._state.delays.take_due(now_ms, AT_ONCE, due)
                     self._state.place_all(due)
-                    woken = self._announce_all(due)
+                    woken = [*self._end_delays(due), *self._announce_all(due)]
                 except BaseException:  # an application's thread was interrupted, which has just committed
                     self._state.place_all([entry for entry in due if self._state.is_homeless(entry)])
                     self._announce_all([entry for entry in due if entry not in self._state.delays])
@@ -328,6 +332,11 @@ class PolicedQueue(BuryingQueue):
             raise
         return len(due) == AT_ONCE
 
+    def _end_delays(self, due: Iterable[QueueEntry]) -> list[Consumer]:
+        """Let those messages be taken that waited for others which are due; return whom to wake for them. The lock is held."""
+        rules = self._rules
+        return [] if rules is None else [each for entry in due for each in rules.due(entry, self._manager)]
+
     def _announce_all(self, placed: Iterable[QueueEntry]) -> list[Consumer]:
         """Do as `_announce` for several, of which one may supersede another. The lock is held."""
         woken: list[Consumer] = []
@@ -336,9 +345,27 @@ class PolicedQueue(BuryingQueue):
                 woken.extend(self._announce(entry))
         return woken
 
+    def wake_freed(self) -> None:
+        """Wake consumers for messages that only now anybody may take: an ownership has ended, or a delayed message has left. The lock is not held."""
+        if self._rules is None or not self._rules.has_freed:
+            return
+        with self._lock:
+            woken = self._wake_freed()
+        for consumer in woken:
+            consumer.notify_work()
+
+    def _wake_freed(self) -> Sequence[Consumer]:
+        """Do the same with the lock held; return whom to wake."""
+        rules = self._rules
+        return () if rules is None or not rules.has_freed else rules.freed_for(self._manager, self._ordering)
+
     @abstractmethod
     def _successors(self) -> Sequence[Consumer]:
         """Return whom to wake as there may be messages that nobody was woken for. The lock is held."""
+
+    def _set_aside(self, reference: MessageReference) -> None:
+        super()._set_aside(reference)
+        self.wake_freed()
 
     # For administrators
 
@@ -408,6 +435,7 @@ class PolicedQueue(BuryingQueue):
                 except BaseException:
                     self._end_taking(entry, taken, room)
                     raise
+            self.wake_freed()
         except BaseException:
             self._make_up()
             raise

@@ -110,6 +110,8 @@ class QueuePolicy:
     redelivery_multiplier: float = 1.0
     """By this the delay grows with each delivery."""
     max_redelivery_delay_ms: int = 0
+    non_blocking_redelivery: bool = False
+    """Whether an exclusive queue, or a group, goes on with later messages while one waits for its redelivery delay, out of order."""
     dead_letter: str = "DLQ"
     """The queue of this queue's dead letters."""
     expiry_queue: str | None = None
@@ -193,7 +195,7 @@ class QueuePolicy:
 
 
 _NAMES = frozenset(field.name for field in fields(QueuePolicy))
-_BOOLEANS = ("exclusive", "groups", "non_destructive", "paused")
+_BOOLEANS = ("exclusive", "groups", "non_destructive", "paused", "non_blocking_redelivery")
 _TEXTS = ("key", "dead_letter", "expiry_queue")
 _RANGES: Mapping[str, tuple[float, float]] = {
     "priorities": (1, _PRIORITIES),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer
     from pyjms_provider.core.limits import RoomRequest
     from pyjms_provider.core.reference import MessageReference, ReferenceId
+    from pyjms_provider.core.sorted_turns import Place
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
 __all__ = ["Queue"]
@@ -379,7 +380,7 @@ class Queue(RestorableQueue, SettlingQueue):
     def _choose(self, entry: QueueEntry) -> Sequence[Consumer]:
         manager = self._manager
         if self._rules is not None:
-            return self._rules.choose(entry, manager, self._ordering.note_mismatch)
+            return self._rules.choose(entry, manager, self._ordering)
         if not manager.interested_count:
             return manager.non_acquiring() if manager.non_acquiring_count else ()
         chosen = manager.choose(entry, self._ordering.note_mismatch)
@@ -432,7 +433,7 @@ class Queue(RestorableQueue, SettlingQueue):
         """Note whose message a pull has found; return whom to wake besides. The lock is held."""
         assert self._rules is not None
         if consumer.acquires:
-            return self._rules.took(consumer, entry, self._manager, self._ordering)
+            return self._rules.delivered(consumer, entry, self._manager, self._ordering)
         if self.policy.non_destructive:
             # Settled and given back like any other, and nothing comes of it.
             delivery.tag = QueueEntry(self, entry.reference, MessageState.ABSENT)  # type: ignore[misc]
@@ -501,11 +502,11 @@ class Queue(RestorableQueue, SettlingQueue):
         if not consumer.acquires:
             assert cursor is not None
             return self._ordering.look(cursor, _EVALUATIONS)
+        if rules is not None and (barrier := rules.barrier) is not None:
+            return self._take_before(barrier, cursor)
         rivals = [] if rules is not None and rules.is_exclusive else self._manager.rivals(consumer)
         if rules is not None and rules.has_groups:
-            return self._take_permitted(
-                consumer, rivals, partial(rules.may_take, consumer, rivals, self._ordering.is_wanted)
-            )
+            return self._take_permitted(consumer, rivals, partial(rules.may_take, consumer, rivals, self._ordering))
         if None in rivals:
             return None  # one of higher priority wants whatever there is
         if rivals:
@@ -516,6 +517,15 @@ class Queue(RestorableQueue, SettlingQueue):
         if cursor is None:
             return self._ordering.take_first()
         return self._ordering.take_matching(cursor, None, _EVALUATIONS)
+
+    def _take_before(self, barrier: Place, cursor: Cursor | None) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the next message for the active consumer of an exclusive queue, if it comes before that place."""
+        order = self._ordering
+        if not any(order.place_of(each) < barrier for each in order.first(1)):
+            return None
+        if cursor is None:
+            return order.take_first()
+        return order.take_matching(cursor, lambda entry: order.place_of(entry) < barrier, _EVALUATIONS)
 
     def _take_permitted(
         self, consumer: Consumer, rivals: Sequence[Cursor | None], permits: Callable[[QueueEntry], bool]

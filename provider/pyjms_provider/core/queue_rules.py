@@ -10,11 +10,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjms_provider.core.consumer_manager import ConsumerList
-from pyjms_provider.core.consumer_turns import ActiveConsumer, GroupOwners, group_place
+from pyjms_provider.core.exclusive_consumer import ExclusiveConsumer
 from pyjms_provider.core.last_values import LastValues, last_key
 from pyjms_provider.core.limits import Room
+from pyjms_provider.core.message_groups import MessageGroups, group_place
 from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
+from pyjms_provider.core.redelivery_barrier import RedeliveryBarrier
 from pyjms_provider.core.shelf import Shelf
 from pyjms_provider.core.sorted_ordering import sort_value
 from pyjms_provider.core.sorted_turns import SortValue
@@ -23,16 +25,17 @@ from pyjms_provider.core.store import NotInMemoryError
 if TYPE_CHECKING:
     from pyjms.spi.clock import Signal
     from pyjms.spi.envelope import Envelope
-    from pyjms_provider.core.consumer import Consumer
+    from pyjms_provider.core.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.consumer_manager import ConsumerManager
-    from pyjms_provider.core.consumer_turns import GroupPlace
     from pyjms_provider.core.cursor import Cursor
     from pyjms_provider.core.delays import DelayIndex
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.last_values import LastKey
     from pyjms_provider.core.limits import RoomRequest
+    from pyjms_provider.core.message_groups import GroupPlace
     from pyjms_provider.core.queue_types import MessageOrder
     from pyjms_provider.core.reference import MessageReference
+    from pyjms_provider.core.sorted_turns import Place
 
 __all__ = ["QueueRules", "needs_rules"]
 
@@ -60,7 +63,7 @@ class _Marks(NamedTuple):
 class QueueRules:
     """The rules of one queue."""
 
-    __slots__ = ("_active", "_groups", "_last_values", "_marks", "policy", "room", "shelf")
+    __slots__ = ("_exclusive", "_groups", "_last_values", "_marks", "policy", "room", "shelf")
 
     def __init__(self, policy: QueuePolicy) -> None:
         self.policy = policy
@@ -68,8 +71,8 @@ class QueueRules:
         self.shelf = _shelf(policy)
         """What is in memory, if the rest is to lie on the disk."""
         self._last_values = LastValues() if policy.type is QueueType.LAST_VALUE else None
-        self._groups = GroupOwners() if policy.groups else None
-        self._active = ActiveConsumer() if policy.exclusive else None
+        self._groups = MessageGroups() if policy.groups else None
+        self._exclusive = ExclusiveConsumer() if policy.exclusive else None
         self._marks: dict[QueueEntry, _Marks] = {}
 
     def change(
@@ -85,6 +88,8 @@ class QueueRules:
         signals = [] if self.room is None else self.room.all_signals()
         before, self.policy = self.room, policy
         self.shelf = _shelf(policy)
+        if policy.non_blocking_redelivery:
+            self._delay_none()
         self.room = Room(policy.max_messages, policy.max_bytes) if policy.is_limited else None
         if self.room is not None:
             if before is not None:
@@ -160,6 +165,8 @@ class QueueRules:
             if self._groups is not None:
                 self._groups.gone(entry)
             del self._marks[entry]
+        if self._exclusive is not None:
+            self._exclusive.gone(entry)
         if self.room is not None:
             self.room.remove(entry.reference.size)
             if self.shelf is not None:
@@ -177,34 +184,27 @@ class QueueRules:
     @property
     def weighs(self) -> bool:
         """Whether a pull must ask whose turn it is."""
-        return self.policy.paused or self._active is not None or self._groups is not None
+        return self.policy.paused or self._exclusive is not None or self._groups is not None
 
     @property
     def has_groups(self) -> bool:
         """Whether messages of a group go to one consumer."""
         return self._groups is not None
 
-    def tell_freed(self, look_again: Callable[[Iterable[QueueEntry]], None]) -> None:
-        """Tell of messages whose groups have become anybody's since this was called last."""
-        freed = () if self._groups is None else self._groups.freed
-        while freed:
-            look_again(freed[-1])
-            freed.pop()
-
     @property
     def is_exclusive(self) -> bool:
         """Whether one consumer gets all."""
-        return self._active is not None
+        return self._exclusive is not None
 
     def came(self, consumer: Consumer) -> None:
         """Note a consumer that takes messages."""
-        if self._active is not None and consumer.acquires:
-            self._active.came(consumer)
+        if self._exclusive is not None and consumer.acquires:
+            self._exclusive.came(consumer)
 
     def left(self, consumer: Consumer) -> None:
         """Note that a consumer has ended."""
-        if self._active is not None:
-            self._active.left(consumer)
+        if self._exclusive is not None:
+            self._exclusive.left(consumer)
         if self._groups is not None:
             self._groups.left(consumer)
 
@@ -212,68 +212,157 @@ class QueueRules:
         """Return whether `consumer` may take nothing at all now."""
         if self.policy.paused and (consumer.acquires or self.policy.non_destructive):
             return True
-        return self._active is not None and consumer.acquires and self._active.active is not consumer
+        return self._exclusive is not None and consumer.acquires and self._exclusive.active is not consumer
+
+    @property
+    def barrier(self) -> Place | None:
+        """The place in the order of an exclusive queue from which on messages wait for a delayed redelivery; None: none does."""
+        return None if self._exclusive is None or not self._exclusive.barrier else self._exclusive.barrier.first
 
     def may_take(
         self,
         consumer: Consumer,
         rivals: Sequence[Cursor | None],
-        is_wanted: Callable[[Cursor, QueueEntry], bool],
+        order: MessageOrder,
         entry: QueueEntry,
     ) -> bool:
         """Return whether `consumer` may take a message of a queue with groups.
 
-        `rivals`: the selectors of interested consumers of higher priority, which come first for what nobody owns; `is_wanted`
-        says whether one of them matches.
+        `rivals`: the selectors of interested consumers of higher priority, which come first for what nobody owns.
         """
         assert self._groups is not None
-        owner = self._groups.owner(entry)
-        if owner is not None:
-            return owner is consumer
-        return not any(rival is None or is_wanted(rival, entry) for rival in rivals)
-
-    def took(
-        self, consumer: Consumer, entry: QueueEntry, manager: ConsumerManager, order: MessageOrder
-    ) -> list[Consumer]:
-        """Note that `consumer` took a message; return whom to wake, as others may now take more than before."""
-        if self._groups is None:
-            return []
-        if manager.has_priorities and self._groups.is_unowned(entry):
-            order.forget_turn(consumer)  # it owns the group now, of which it may have left others some
-        if not self._groups.took(consumer, entry) or not order:
-            return []
-        if self._groups.owner(entry) is not consumer:
-            return self.successors(manager, order)  # the group was closed
-        return manager.notify_if_interested([consumer])
+        group = self._groups.group_of(entry)
+        if group is not None:
+            if group.is_blocked(entry, order.place_of):
+                return False
+            if not group.is_anybodys:
+                return group.lets(consumer)
+        return not any(rival is None or order.is_wanted(rival, entry) for rival in rivals)
 
     def choose(
-        self, entry: QueueEntry, manager: ConsumerManager, mismatch: Callable[[Cursor, QueueEntry], None]
+        self,
+        entry: QueueEntry,
+        manager: ConsumerManager,
+        order: MessageOrder,
     ) -> list[Consumer]:
         """Return whom to wake for a message that is available now."""
         looking = manager.non_acquiring() if manager.non_acquiring_count else []
         if self.policy.paused:
             return [] if self.policy.non_destructive else looking
-        owner = None if self._groups is None else self._groups.owner(entry)
-        if self._active is not None:
-            owner = self._active.active
-        elif owner is None:
-            chosen = manager.choose(entry, mismatch) if manager.interested_count else None
-            return looking if chosen is None else [chosen, *looking]
-        if owner is None or not _may_want(owner, entry):
-            return looking
-        return [*manager.notify_if_interested([owner]), *looking]
+        candidates: Iterable[Consumer]
+        if self._exclusive is not None:
+            active, barrier = self._exclusive.active, self._exclusive.barrier
+            is_blocked = active is None or (barrier and barrier.is_before(order.place_of(entry)))
+            candidates = () if active is None or is_blocked else (active,)
+        else:
+            group = None if self._groups is None else self._groups.group_of(entry)
+            if group is not None and group.is_blocked(entry, order.place_of):
+                candidates = ()
+            elif group is None or group.is_anybodys:
+                chosen = manager.choose(entry, order.note_mismatch) if manager.interested_count else None
+                return looking if chosen is None else [chosen, *looking]
+            elif group.owner is not None:
+                candidates = (group.owner,)
+            else:
+                candidates = (each for each in manager.members(ConsumerList.INTERESTED) if group.lets(each))
+        return [*manager.notify_if_interested([each for each in candidates if _may_want(each, entry)]), *looking]
 
     def successors(self, manager: ConsumerManager, order: MessageOrder) -> list[Consumer]:
         """Return whom to wake because one who was woken will not pull, or more may be taken than before."""
         if self.policy.paused:
             return []
-        if self._active is not None:
-            wanting = [] if self._active.active is None else [self._active.active]
+        if self._exclusive is not None:
+            wanting = [] if self._exclusive.active is None else [self._exclusive.active]
         elif self._groups is not None:
             wanting = manager.members(ConsumerList.INTERESTED)
         else:
             return manager.choose_successors(order.may_have)
         return manager.notify_if_interested([consumer for consumer in wanting if order.may_have(consumer.cursor)])
+
+    # Deliveries, of exclusive queues and of groups
+
+    def delivered(
+        self, consumer: Consumer, entry: QueueEntry, manager: ConsumerManager, order: MessageOrder
+    ) -> list[Consumer]:
+        """Note that `consumer` took a message; return whom to wake, as others may now take more than before."""
+        if self._exclusive is not None:
+            self._exclusive.delivered(entry)
+        if self._groups is None:
+            return []
+        if manager.has_priorities and self._is_unowned(entry):
+            order.forget_turn(consumer)  # it owns the group now, of which it may have left others some
+        if not self._groups.delivered(consumer, entry) or not order:
+            return []
+        return manager.notify_if_interested([consumer])
+
+    def _is_unowned(self, entry: QueueEntry) -> bool:
+        group = None if self._groups is None else self._groups.group_of(entry)
+        return group is not None and group.owner is None
+
+    def restored(self, entry: QueueEntry, holder: ConsumerSession) -> None:
+        """Note a message that `holder` had received before the broker was started."""
+        if self._exclusive is not None:
+            self._exclusive.restored(entry, holder)
+        if self._groups is not None:
+            self._groups.restored(entry, holder)
+
+    def released(self, entries: Iterable[QueueEntry]) -> None:
+        """Note that messages were given back, all of which are in their places, or delayed."""
+        for entry in entries:
+            if self._exclusive is not None:
+                self._exclusive.released(entry)
+            if self._groups is not None:
+                self._groups.released(entry)
+
+    def delayed(self, entries: Iterable[QueueEntry], order: MessageOrder) -> None:
+        """Note that messages that were delivered before are delayed: those behind them wait, unless the policy says otherwise."""
+        if self.policy.non_blocking_redelivery:
+            return
+        for entry in entries:
+            if self._exclusive is not None:
+                self._exclusive.barrier.add(entry, order.place_of(entry))
+            if self._groups is not None:
+                self._groups.delayed(entry, order.place_of(entry))
+
+    def due(self, entry: QueueEntry, manager: ConsumerManager) -> list[Consumer]:
+        """Note that a message is delayed no longer, and available; return whom to wake for those behind it."""
+        owner: Consumer | None = None
+        if self._exclusive is not None and self._exclusive.barrier.remove(entry):
+            owner = self._exclusive.active
+        group = None if self._groups is None else self._groups.due(entry)
+        if group is not None and self._groups is not None:
+            owner = group.owner
+            self._groups.is_freed = self._groups.is_freed or owner is None
+        return [] if owner is None else manager.notify_if_interested([owner])
+
+    def _delay_none(self) -> None:
+        if self._exclusive is not None:
+            self._exclusive.barrier = RedeliveryBarrier()
+        if self._groups is not None:
+            self._groups.delay_none()
+
+    @property
+    def has_freed(self) -> bool:
+        """Whether consumers may take messages that they could not take before, and nobody was woken for."""
+        if self._exclusive is not None:
+            return self._exclusive.is_freed
+        return self._groups is not None and self._groups.is_freed
+
+    def freed_for(self, manager: ConsumerManager, order: MessageOrder) -> list[Consumer]:
+        """Return whom to wake for such messages."""
+        if self._exclusive is not None:
+            self._exclusive.is_freed = False
+        if self._groups is not None:
+            self._groups.is_freed = False
+        return self.successors(manager, order)
+
+    def tell_freed(self, look_again: Callable[[Iterable[QueueEntry]], None]) -> None:
+        """Have consumers look again at messages that they passed over before they might take them."""
+        freed = {} if self._groups is None else self._groups.freed
+        while freed:
+            name = next(iter(freed))
+            look_again(freed[name])
+            freed.pop(name, None)
 
 
 def _shelf(policy: QueuePolicy) -> Shelf | None:

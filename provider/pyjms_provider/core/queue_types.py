@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.queue_rules import QueueRules
     from pyjms_provider.core.reference import MessageReference
+    from pyjms_provider.core.sorted_turns import Place
     from pyjms_provider.core.value_index import Asked
 
 __all__ = ["MessageOrder", "make_order", "priority_levels"]
@@ -78,6 +79,10 @@ class MessageOrder(Protocol):
 
     def holds(self, entry: QueueEntry) -> bool:
         """Return whether a message is available."""
+        ...
+
+    def place_of(self, entry: QueueEntry) -> Place:
+        """Return the place in the order of a message that has had one: lower places come first."""
         ...
 
     def clear(self) -> list[QueueEntry]:

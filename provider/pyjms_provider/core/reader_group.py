@@ -313,6 +313,7 @@ class Group:
             del self._held[: upto - self.low]
             self.low = upto
         self.queue.settle_committed([(held.entry, held.times) for held in gone], self._holder)
+        self.queue.wake_freed()
 
     def removals(self, gone: Sequence[Held]) -> list[Removal]:
         """Return what the journal is told of them."""

@@ -80,6 +80,8 @@ class RestorableQueue(PolicedQueue):
     def hold(self, entry: QueueEntry, unit: UnitOfWork, holder: ConsumerSession) -> None:
         super().hold(entry, unit, holder)
         with self._lock:
+            if self._rules is not None:
+                self._rules.restored(entry, holder)
             self._supersede(entry)  # which did not become available, and may be the older one when it is given back
 
     def bury_spent(self) -> None:
@@ -160,9 +162,11 @@ class RestorableQueue(PolicedQueue):
         if delay_ms:
             self._follow_clock()
             self._state.delays.add(entry, max(entry.reference.deliver_at_ms, self._clock.time_ms() + delay_ms))
+            if self._rules is not None:
+                self._rules.delayed([entry], self._ordering)
             self._supersede(entry)  # now, as a newer one may come and go before it is due
             self._drop_surplus()
-            return ()
+            return self._wake_freed()
         return self._place(entry)
 
     def _reader_for(self, reference: MessageReference) -> Callable[[MessageReference], Envelope] | None:

@@ -18,6 +18,7 @@ from pyjms_provider.core.stories import Happening
 if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.queue_rules import QueueRules
     from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
@@ -37,6 +38,7 @@ class SettlingQueue(PolicedQueue):
         """Take a pulled message out for good; return False if that delivery is no longer the session's."""
         reference: MessageReference | None = None
         shared: list[MessageReference] | None = None
+        rules: QueueRules | None = None
         try:
             with self._lock:
                 # As `_is_held`, which a call would double the price of.
@@ -70,6 +72,9 @@ class SettlingQueue(PolicedQueue):
                 else:
                     self._store.release_all(shared)
             raise
+        finally:
+            if rules is not None:
+                self.wake_freed()
         return True
 
     def _end_settling(self, entry: QueueEntry, room: int | None) -> None:
@@ -95,6 +100,7 @@ class SettlingQueue(PolicedQueue):
             except BaseException:
                 self._end_taking(entry, taken, room)
                 raise
+        self.wake_freed()
         return True
 
     def settle_in(
@@ -110,7 +116,7 @@ class SettlingQueue(PolicedQueue):
         return len(held) == len(deliveries)
 
     def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
-        """Take pulled messages out whose acknowledgements have been committed, and written."""
+        """Take pulled messages out whose acknowledgements have been committed, and written. The caller then calls `wake_freed`, without a lock."""
         with self._lock:
             gone: list[QueueEntry] = []
             room: int | None = None
@@ -196,6 +202,7 @@ class SettlingQueue(PolicedQueue):
             self._bury()
         for consumer in woken:
             consumer.notify_work()
+        self.wake_freed()
 
     def _cancel(self, entries: list[QueueEntry], reason: str | None, *, unseen: bool = False) -> Sequence[Consumer]:
         now_ms = self._clock.time_ms()
@@ -229,9 +236,14 @@ class SettlingQueue(PolicedQueue):
                 return now_ms + delay_ms if delay_ms else 0
 
             self._state.cancel(returned, due_ms)
-            returned = [entry for entry in returned if entry not in self._state.delays]
         else:
             self._state.cancel(returned)
+        delayed = [entry for entry in returned if entry in self._state.delays] if self._state.delays else []
+        if self._rules is not None:  # all of them are in their places before the next owner is chosen
+            self._rules.delayed(delayed, self._ordering)
+            self._rules.released(returned)
+        if delayed:
+            returned = [entry for entry in returned if entry not in self._state.delays]
         woken: list[Consumer] = []
         for entry in returned:
             if not self._manager.interested_count:

@@ -178,6 +178,10 @@ class SortedOrdering:
         """Return whether a message is available."""
         return self._entries.get(entry.sequence) is entry
 
+    def place_of(self, entry: QueueEntry) -> Place:
+        """Return the place in the order of a message that has had one: lower places come first."""
+        return self._value_of(entry), entry.sequence
+
     def least(self) -> QueueEntry | None:
         """Return the last message."""
         return self._entries[self._places[-1][1]] if self._entries else None

@@ -51,6 +51,7 @@ class UnitOfWork:
         "_sent",
         "_session",
         "_settled",
+        "_settled_in",
         "_state",
         "expired_rolls_back",
         "unit_id",
@@ -66,6 +67,8 @@ class UnitOfWork:
         self._sent: list[QueueEntry] = []
         self._settled: list[tuple[QueueEntry, int]] = []
         self._acknowledged: list[tuple[QueueEntry, ReceiverId]] = []
+        self._settled_in: Sequence[Queue] = ()
+        """Where its commit has settled messages, until consumers there have been woken."""
         self._duplicates: list[DuplicateClaim] = []
         self._in_doubt: UnitChanges | None = None
         """What may have been written, once that was begun."""
@@ -341,8 +344,11 @@ class UnitOfWork:
         with self._lock:
             if self._state is not UnitState.COMMITTED:
                 self._end(event)
+            settled_in, self._settled_in = self._settled_in, ()
         for queue, entries in entries_by_queue(sent).items():
             queue.commit(entries)  # in the order sent (§9.2); consumers are woken
+        for queue in settled_in:
+            queue.wake_freed()
 
     def _write(self, journal: Journal | JoinedTransaction, written: UnitChanges, *, force: bool) -> None:
         self._in_doubt = written  # first, as the thread may be interrupted, also when it is written and not yet true
@@ -391,7 +397,9 @@ class UnitOfWork:
         if after is UnitState.COMMITTED:
             # The state follows the effects: who closes the session meanwhile leaves alone what is COMMITTING, and would
             # give back what is COMMITTED and not yet settled.
-            for queue, settled in by_queue(self._settled).items():
+            settled_in = by_queue(self._settled)
+            self._settled_in = tuple(settled_in)
+            for queue, settled in settled_in.items():
                 queue.settle_committed(settled, self._session)
             for queue, acknowledged in by_queue(self._acknowledged).items():
                 queue.apply_acknowledgements(acknowledged)

@@ -67,6 +67,10 @@ class QueueAttributes(Attributes):
     )
     redelivery_multiplier: float = attribute("By this the delay grows with each delivery.", default=1.0)
     max_redelivery_delay_ms: int = attribute("The longest delay.", default=0, unit="ms")
+    non_blocking_redelivery: bool = attribute(
+        "An exclusive queue, or a group, goes on with later messages while one waits for its redelivery delay.",
+        default=False,
+    )
     dead_letter: str = attribute("The queue of its dead letters.", default="DLQ")
     expiry_queue: str | None = attribute("The queue of its expired messages; without one they go.", default=None)
     min_time_to_live_ms: int = attribute("The shortest life of a message.", default=0, unit="ms")

@@ -21,6 +21,7 @@ from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroups, ReservedMess
 from pyjms.spi.selector import compile_selector
 from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.reader_group import Group
+from pyjms_provider.queue_manager import QueueManager
 from tests.provider.clients.world import World, consume, drain, news, poll
 from tests.provider.helpers import NEWS, ORDERS, HandClock, make_envelope
 
@@ -503,3 +504,19 @@ def test_matching_messages_are_found_without_looking_at_the_others_again(reader:
     assert cursor.passed[4] == max(entry.sequence for entry in queue.waiting_entries())
     reader.groups.release("g")
     assert not ordering._cursors
+
+
+def test_what_a_group_holds_of_an_exclusive_queue_holds_back_the_rest_from_others(durable: Reader) -> None:
+    QueueManager.of(durable.world.name).create("orders", exclusive=True)
+    durable.send("a", "b", "c", "d", "e")
+    opened = durable.open()
+    assert durable.reserve(opened, 0, 2) == 2
+    assert durable.drain() == []
+    durable.restart()
+    opened = durable.open()
+    assert durable.drain() == []
+    assert durable.reserve(opened, 2, 1) == 3, "the group itself goes on"
+    durable.groups.acknowledge(opened, 2)
+    assert durable.drain() == []
+    durable.groups.acknowledge(opened, 3)
+    assert durable.drain() == ["d", "e"]

@@ -23,7 +23,8 @@ from tests.provider.policy_world import PolicyWorld, pulled
 FILES = (
     "core/consumer.py",
     "core/consumer_manager.py",
-    "core/consumer_turns.py",
+    "core/exclusive_consumer.py",
+    "core/message_groups.py",
     "core/cursor.py",
     "core/ordering.py",
     "core/passed_over.py",
@@ -227,5 +228,5 @@ def assert_nothing_is_left(world: PolicyWorld, interruption: Interruption) -> No
     if isinstance(order, Ordering):
         assert not order._indexed, interruption.where
         assert not any(index.is_used or index.ready for index in order._indexes.values()), interruption.where
-    if rules is not None and rules._active is not None:
-        assert rules._active.active is None, interruption.where
+    if rules is not None and rules._exclusive is not None:
+        assert rules._exclusive.active is None, interruption.where

@@ -27,7 +27,8 @@ from tests.provider.policy_world import PolicyWorld, address, pulled
 
 FILES = (
     "core/channel_state.py",
-    "core/consumer_turns.py",
+    "core/exclusive_consumer.py",
+    "core/message_groups.py",
     "core/expiry.py",
     "core/last_values.py",
     "core/limits.py",

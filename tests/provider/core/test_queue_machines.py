@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -15,21 +15,20 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.types import Int, Long
 from pyjms_provider.core.consumer import Consumer
-from pyjms_provider.core.consumer_turns import ActiveConsumer, GroupOwners, group_place
 from pyjms_provider.core.delays import DelayIndex, redelivery_delay_ms
 from pyjms_provider.core.duplicates import DuplicateWindow, Sighting, duplicate_id
 from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.exclusive_consumer import ExclusiveConsumer
 from pyjms_provider.core.journal import DuplicateMark
 from pyjms_provider.core.last_values import LastValues, last_key
 from pyjms_provider.core.limits import Room, RoomRequest
+from pyjms_provider.core.message_groups import MessageGroups, group_place
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.sent_headers import deliver_at_ms, with_overrides
 from tests.provider.helpers import QueueWorld, make_envelope
-
-if TYPE_CHECKING:
-    from pyjms_provider.core.consumer import Consumer
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
 
@@ -93,111 +92,189 @@ def test_a_message_says_which_group_it_is_in(properties: dict[str, Any], place: 
     assert group_place(properties) == place
 
 
-def permits(owners: GroupOwners, consumer: Consumer, message: QueueEntry) -> bool:
-    return owners.owner(message) in {None, consumer}
+def permits(groups: MessageGroups, consumer: Consumer, message: QueueEntry) -> bool:
+    group = groups.group_of(message)
+    if group is None or group.is_blocked(message, Ordering().place_of):
+        return group is None
+    return group.is_anybodys or group.lets(consumer)
 
 
-def groups_of(owners: GroupOwners, consumer: Consumer) -> set[str]:
-    return {name for name, group in owners._groups.items() if group.owner is consumer}
+def owner_of(groups: MessageGroups, message: QueueEntry) -> Consumer | None:
+    group = groups.group_of(message)
+    return None if group is None else group.owner
 
 
-def test_a_group_has_one_owner_until_it_ends_or_the_group_is_closed() -> None:
+def groups_of(groups: MessageGroups, consumer: Consumer) -> set[str]:
+    return {name for name, group in groups._groups.items() if group.owner is consumer}
+
+
+def arrivals(groups: MessageGroups, *sequences: int) -> list[QueueEntry]:
+    """Return messages of group `a` that have arrived, with these sequence numbers in it."""
+    messages = [entry(number) for number in range(len(sequences))]
+    for number, (message, sequence) in enumerate(zip(messages, sequences, strict=True), 1):
+        message.sequence = number
+        groups.arrived(message, ("a", sequence))
+    return messages
+
+
+def settle(groups: MessageGroups, *messages: QueueEntry) -> None:
+    for message in messages:
+        groups.gone(message)
+
+
+def test_a_group_has_one_owner_until_it_is_closed_and_holds_nothing() -> None:
     world = QueueWorld()
     one, other = world.reader("one").consumer, world.reader("other").consumer
-    owners, messages, last = GroupOwners(), [entry(number) for number in range(4)], entry(9)
-    for message in messages:
-        owners.arrived(message, ("a", 0))
-    owners.arrived(last, ("a", -1))
-    assert permits(owners, other, messages[0])
-    assert owners.took(one, messages[0])
-    assert not owners.took(one, messages[1])
-    assert (permits(owners, one, messages[2]), permits(owners, other, messages[2])) == (True, False)
-    assert owners.took(one, last), "the group is closed"
-    assert owners.took(other, messages[2])
-    assert groups_of(owners, other) == {"a"}
-    owners.left(other)
-    owners.left(one)
-    assert permits(owners, one, messages[3])
-    assert owners.owner(messages[3]) is None
+    groups = MessageGroups()
+    messages = arrivals(groups, 0, 0, 0, 0)
+    assert permits(groups, other, messages[0])
+    assert groups.delivered(one, messages[0])
+    assert not groups.delivered(one, messages[1])
+    assert (permits(groups, one, messages[2]), permits(groups, other, messages[2])) == (True, False)
+    groups.left(one)
+    assert not permits(groups, other, messages[2]), "what was delivered may yet come back before it"
+    settle(groups, messages[0])
+    assert (permits(groups, other, messages[2]), groups.is_freed) == (False, True)
+    groups.is_freed = False
+    groups.released(messages[1])
+    assert (permits(groups, other, messages[2]), groups.is_freed) == (True, True)
+    assert groups.delivered(other, messages[1])
+    assert groups_of(groups, other) == {"a"}
 
 
-def test_a_closed_group_without_owner_and_messages_without_group_concern_nobody() -> None:
+def test_a_consumer_of_the_owners_session_goes_on_while_deliveries_are_outstanding() -> None:
+    world = QueueWorld()
+    one, stranger = world.reader("one"), world.reader("stranger").consumer
+    sibling = Consumer(world.queue, one.session.add_target(lambda: None))
+    groups = MessageGroups()
+    messages = arrivals(groups, 0, 0, 0)
+    groups.delivered(one.consumer, messages[0])
+    groups.left(one.consumer)
+    assert (permits(groups, sibling, messages[1]), permits(groups, stranger, messages[1])) == (True, False)
+    assert groups.delivered(sibling, messages[1])
+    settle(groups, messages[0], messages[1])
+    assert not permits(groups, stranger, messages[2]), "the sibling is the owner, and open"
+    groups.left(sibling)
+    assert permits(groups, stranger, messages[2])
+
+
+def test_a_negative_sequence_number_closes_a_group_when_nothing_is_outstanding() -> None:
+    world = QueueWorld()
+    one, other = world.reader("one").consumer, world.reader("other").consumer
+    groups = MessageGroups()
+    messages = arrivals(groups, 1, -1, 1)
+    groups.delivered(one, messages[0])
+    groups.delivered(one, messages[1])
+    assert not permits(groups, one, messages[2])
+    settle(groups, messages[1])
+    assert not permits(groups, other, messages[2])
+    settle(groups, messages[0])
+    assert permits(groups, other, messages[2])
+    assert groups_of(groups, one) == set()
+
+
+def test_a_group_is_not_closed_by_a_message_that_is_given_back() -> None:
     consumer = QueueWorld().reader().consumer
-    owners, last, free = GroupOwners(), entry(1), entry(2)
-    owners.arrived(last, ("a", -1))
-    owners.arrived(free, None)
-    assert not owners.took(consumer, last)
-    assert not owners.took(consumer, free)
-    owners.gone(last)
-    owners.gone(free)
-    assert groups_of(owners, consumer) == set()
+    groups = MessageGroups()
+    messages = arrivals(groups, -1, 1)
+    assert not groups.delivered(consumer, messages[0]), "there is no more to be had of the group"
+    groups.released(messages[0])
+    assert owner_of(groups, messages[1]) is consumer
+    assert groups.is_freed
+    groups.delivered(consumer, messages[0])
+    settle(groups, messages[0])
+    assert owner_of(groups, messages[1]) is None
+
+
+def test_messages_behind_a_delayed_one_of_their_group_wait_for_it() -> None:
+    world = QueueWorld()
+    one, other = world.reader("one").consumer, world.reader("other").consumer
+    groups, order = MessageGroups(), Ordering()
+    messages = arrivals(groups, 0, 0, 0)
+    groups.delivered(one, messages[1])
+    groups.delayed(messages[1], order.place_of(messages[1]))
+    groups.released(messages[1])
+    assert [permits(groups, one, message) for message in messages] == [True, True, False]
+    groups.left(one)
+    assert [permits(groups, other, message) for message in messages] == [True, True, False]
+    assert groups.due(messages[1]) is groups.group_of(messages[1])
+    assert groups.due(messages[1]) is None
+    assert [permits(groups, other, message) for message in messages] == [True, True, True]
+
+
+def test_messages_without_group_concern_nobody() -> None:
+    consumer = QueueWorld().reader().consumer
+    groups, free = MessageGroups(), entry(2)
+    groups.arrived(free, None)
+    assert not groups.delivered(consumer, free)
+    groups.released(free)
+    settle(groups, free)
+    assert groups_of(groups, consumer) == set()
 
 
 def test_of_groups_without_messages_only_so_many_have_an_owner() -> None:
     world = QueueWorld()
     one, other = world.reader("one").consumer, world.reader("other").consumer
-    owners, held = GroupOwners(), entry(1)
-    owners.arrived(held, ("held", 0))
-    assert owners.took(one, held)
+    groups, held = MessageGroups(), entry(1)
+    groups.arrived(held, ("held", 0))
+    assert groups.delivered(one, held)
     for number in range(10_001):
         message = entry(number)
-        owners.arrived(message, (f"{number}", 0))
-        assert owners.took(one, message)
-        owners.gone(message)
-    assert len(groups_of(owners, one)) <= 10_001
-    assert groups_of(owners, one) == {"held", *(f"{number}" for number in range(100, 10_001))}
+        groups.arrived(message, (f"{number}", 0))
+        assert groups.delivered(one, message)
+        settle(groups, message)
+    assert len(groups_of(groups, one)) <= 10_001
+    assert groups_of(groups, one) == {"held", *(f"{number}" for number in range(100, 10_001))}
     again = [entry(), entry(), entry()]
     for message, group in zip(again, ("held", "99", "100"), strict=True):
-        owners.arrived(message, (group, 0))
-    assert [permits(owners, other, message) for message in again] == [False, True, False]
-    for message in again:
-        owners.gone(message)
-    owners.gone(held)
-    owners.left(one)
-    assert groups_of(owners, one) == set()
+        groups.arrived(message, (group, 0))
+    assert [permits(groups, other, message) for message in again] == [False, True, False]
+    settle(groups, *again, held)
+    groups.left(one)
+    assert groups_of(groups, one) == set()
+    assert not groups._groups
 
 
 def test_a_group_keeps_its_owner_while_one_of_its_messages_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyjms_provider.core.consumer_turns._IDLE_MAX", 0)
+    monkeypatch.setattr("pyjms_provider.core.message_groups._IDLE_MAX", 0)
     world = QueueWorld()
     one, other = world.reader("one").consumer, world.reader("other").consumer
-    owners, messages = GroupOwners(), [entry(number) for number in range(3)]
+    groups, messages = MessageGroups(), [entry(number) for number in range(3)]
     for message in messages[:2]:
-        owners.arrived(message, ("a", 0))
-        owners.arrived(message, ("a", 0))  # which is one, also when it is noted twice
-    assert owners.took(one, messages[0])
-    owners.gone(messages[0])
-    owners.gone(messages[0])
-    assert owners.owner(messages[1]) is one
-    owners.gone(messages[1])
-    owners.arrived(messages[2], ("a", 0))
-    assert owners.owner(messages[2]) is None
-    assert owners.took(other, messages[2])
-    owners.left(one)
-    assert owners.owner(messages[2]) is other
+        groups.arrived(message, ("a", 0))
+        groups.arrived(message, ("a", 0))  # which is one, also when it is noted twice
+    assert groups.delivered(one, messages[0])
+    settle(groups, messages[0], messages[0])
+    assert owner_of(groups, messages[1]) is one
+    settle(groups, messages[1])
+    groups.arrived(messages[2], ("a", 0))
+    assert owner_of(groups, messages[2]) is None
+    assert groups.delivered(other, messages[2])
+    groups.left(one)
+    assert owner_of(groups, messages[2]) is other
 
 
 def test_a_group_that_was_closed_while_it_counted_as_idle_is_forgotten_by_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pyjms_provider.core.consumer_turns._IDLE_MAX", 1)
+    monkeypatch.setattr("pyjms_provider.core.message_groups._IDLE_MAX", 1)
     world = QueueWorld()
     one, other = world.reader("one").consumer, world.reader("other").consumer
-    owners, messages = GroupOwners(), [entry(number) for number in range(5)]
+    groups, messages = MessageGroups(), [entry(number) for number in range(5)]
     for message, place in zip(messages[:2], (("a", 0), ("a", -1)), strict=True):
-        owners.arrived(message, place)
-        owners.took(one, message)
-        owners.gone(message)
-    owners.arrived(messages[2], ("a", 0))
-    assert owners.took(other, messages[2])
+        groups.arrived(message, place)
+        groups.delivered(one, message)
+        settle(groups, message)
+    groups.arrived(messages[2], ("a", 0))
+    assert groups.delivered(other, messages[2])
     for message in messages[3:]:
-        owners.arrived(message, (f"{message.reference.id}", 0))
-        assert owners.took(one, message)
-        owners.gone(message)
-    assert owners.owner(messages[2]) is other
+        groups.arrived(message, (f"{message.reference.id}", 0))
+        assert groups.delivered(one, message)
+        settle(groups, message)
+    assert owner_of(groups, messages[2]) is other
 
 
-# The active consumer
+# The exclusive consumer
 
 
 def test_the_active_consumer_stays_so_until_it_ends_and_the_highest_priority_follows() -> None:
@@ -206,18 +283,56 @@ def test_the_active_consumer_stays_so_until_it_ends_and_the_highest_priority_fol
         world.reader(name, priority=priority).consumer
         for name, priority in (("first", 0), ("low", 1), ("high", 5), ("late", 5))
     )
-    turns = ActiveConsumer()
+    exclusive = ExclusiveConsumer()
     for consumer in (first, low, high, late):
-        turns.came(consumer)
-    assert turns.active is first
-    turns.left(low)
-    assert turns.active is first
-    turns.left(first)
-    assert turns.active is high, "the first of those of the highest priority"
-    turns.left(high)
-    assert turns.active is late
-    turns.left(late)
-    assert turns.active is None
+        exclusive.came(consumer)
+    assert exclusive.active is first
+    exclusive.left(low)
+    assert exclusive.active is first
+    exclusive.left(first)
+    assert exclusive.active is high, "the first of those of the highest priority"
+    exclusive.left(high)
+    assert exclusive.active is late
+    exclusive.left(late)
+    assert exclusive.active is None
+
+
+def test_the_next_consumer_is_active_when_no_delivery_is_outstanding() -> None:
+    world = QueueWorld()
+    first, second, late = (world.reader(name) for name in ("first", "second", "late"))
+    exclusive, messages = ExclusiveConsumer(), [entry(number) for number in range(2)]
+    exclusive.came(first.consumer)
+    exclusive.came(second.consumer)
+    for message in messages:
+        exclusive.delivered(message)
+    exclusive.left(first.consumer)
+    exclusive.came(late.consumer)
+    exclusive.gone(messages[0])
+    assert (exclusive.active, exclusive.is_freed) == (None, False)
+    exclusive.released(messages[1])
+    exclusive.released(messages[1])
+    assert (exclusive.active, exclusive.is_freed) == (second.consumer, True)
+
+
+@pytest.mark.parametrize("comes_later", [True, False])
+def test_another_consumer_of_its_session_takes_the_place_of_the_active_one_at_once(*, comes_later: bool) -> None:
+    world = QueueWorld()
+    first, second = world.reader("first"), world.reader("second", priority=9)
+    sibling = Consumer(world.queue, first.session.add_target(lambda: None))
+    exclusive, message = ExclusiveConsumer(), entry()
+    exclusive.came(first.consumer)
+    exclusive.came(second.consumer)
+    if not comes_later:
+        exclusive.came(sibling)
+    exclusive.delivered(message)
+    exclusive.left(first.consumer)
+    if comes_later:
+        exclusive.came(sibling)
+    assert exclusive.active is sibling
+    exclusive.gone(message)
+    assert exclusive.active is sibling
+    exclusive.left(sibling)
+    assert exclusive.active is second.consumer
 
 
 @dataclass(eq=False)
@@ -225,6 +340,7 @@ class Waiting:
     """A consumer that counts who asks for its priority."""
 
     number: int
+    session: object = None
     reads: int = 0
 
     @property
@@ -235,15 +351,15 @@ class Waiting:
 
 def test_consumers_follow_each_other_without_a_look_at_all_that_wait() -> None:
     consumers = [Waiting(number) for number in range(100)]
-    turns = ActiveConsumer()
+    exclusive = ExclusiveConsumer()
     for consumer in consumers:
-        turns.came(cast("Consumer", consumer))
+        exclusive.came(cast("Consumer", consumer))
     for consumer in consumers[:-1]:
-        assert cast("object", turns.active) is consumer
-        turns.left(cast("Consumer", consumer))
+        assert cast("object", exclusive.active) is consumer
+        exclusive.left(cast("Consumer", consumer))
     assert max(consumer.reads for consumer in consumers) <= 3, "when it comes, when it is active, when it goes"
-    turns.left(cast("Consumer", consumers[-1]))
-    assert turns.active is None
+    exclusive.left(cast("Consumer", consumers[-1]))
+    assert exclusive.active is None
 
 
 # Room

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
 from tests.provider.helpers import HookedLock, Reader, entry_of, text_of
 from tests.provider.policy_world import PolicyWorld, pulled
 
@@ -57,9 +58,155 @@ def test_a_negative_sequence_number_closes_the_group() -> None:
     assert other.pull() is None
     for text, sequence in (("a1", 1), ("a2", -1), ("a3", 1)):
         world.send(text, **group("a", sequence))
-    assert [text_of(pulled(one)) for _ in range(2)] == ["a1", "a2"]
+    deliveries = [pulled(one), pulled(one)]
+    assert [text_of(delivery) for delivery in deliveries] == ["a1", "a2"]
+    assert one.pull() is None
+    assert other.pull() is None, "a1 and a2 may yet come back before it"
+    wake_ups = other.wake_ups
+    assert one.settle(deliveries[1])
+    assert other.pull() is None
+    assert one.settle(deliveries[0])
+    assert other.wake_ups > wake_ups
     assert other.texts() == ["a3"]
     assert one.pull() is None
+
+
+def test_a_group_goes_on_when_the_message_that_closes_it_is_given_back() -> None:
+    world, one, other = grouped()
+    one.consumer.set_interested(True)
+    for text, sequence in (("a1", -1), ("a2", 1)):
+        world.send(text, **group("a", sequence))
+    delivery = pulled(one)
+    assert one.pull() is None
+    one.give_back(delivery)
+    assert other.pull() is None
+    assert text_of(pulled(one)) == "a1"
+
+
+@pytest.mark.parametrize("policy", [{"groups": True}, {"exclusive": True}], ids=["groups", "exclusive"])
+def test_the_next_owner_gets_all_in_order_when_all_is_back(policy: dict[str, Any]) -> None:
+    """A consumer that is closed leaves what it has received with its session, which gives it back later."""
+    world = PolicyWorld(**policy)
+    one, other = (world.reader(name, interested=True) for name in ("one", "other"))
+    for number in range(5):
+        world.send(str(number), **group("a"))
+    deliveries = [pulled(one) for _ in range(3)]
+    one.session.remove_target(one.target)
+    assert other.pull() is None
+    one.settle(deliveries[0])
+    one.give_back(deliveries[2])
+    assert other.pull() is None
+    wake_ups = other.wake_ups
+    one.give_back(deliveries[1])
+    assert other.wake_ups == wake_ups + 1
+    assert other.texts() == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("policy", [{"groups": True}, {"exclusive": True}], ids=["groups", "exclusive"])
+def test_the_next_owner_is_woken_when_the_rest_is_settled_with_a_transaction(policy: dict[str, Any]) -> None:
+    world = PolicyWorld(**policy)
+    one, other = (world.reader(name, interested=True) for name in ("one", "other"))
+    for number in range(3):
+        world.send(str(number), **group("a"))
+    unit = UnitOfWork(UnitId("unit"), one.session)
+    deliveries = [pulled(one), pulled(one)]
+    world.queue.settle_in(unit, [(entry_of(each), each.count) for each in deliveries], one.session)
+    one.session.remove_target(one.target)
+    assert other.pull() is None
+    wake_ups = other.wake_ups
+    unit.commit(world.clock.time_ms())
+    assert other.wake_ups == wake_ups + 1
+    assert other.texts() == ["2"]
+
+
+@pytest.mark.parametrize("policy", [{"groups": True}, {"exclusive": True}], ids=["groups", "exclusive"])
+def test_the_next_owner_is_woken_when_what_was_delivered_expires(policy: dict[str, Any]) -> None:
+    world = PolicyWorld(**policy)
+    one, other = (world.reader(name, interested=True) for name in ("one", "other"))
+    world.send("0", ttl_ms=50, **group("a"))
+    world.send("1", **group("a"))
+    pulled(one)
+    one.session.remove_target(one.target)
+    assert other.pull() is None
+    wake_ups = other.wake_ups
+    world.pass_time(50)
+    assert other.wake_ups == wake_ups + 1
+    assert other.texts() == ["1"]
+
+
+# Delayed redeliveries
+
+
+@pytest.mark.parametrize("policy", [{"groups": True}, {"exclusive": True}], ids=["groups", "exclusive"])
+def test_a_delayed_message_holds_back_those_behind_it(policy: dict[str, Any]) -> None:
+    world = PolicyWorld(redelivery_delay_ms=100, **policy)
+    one, other = (world.reader(name, interested=True) for name in ("one", "other"))
+    for number in range(3):
+        world.send(str(number), **group("a"))
+    one.give_back(pulled(one))
+    assert one.pull() is None
+    world.send("before them", priority=9, **group("a"))
+    assert one.texts() == ["before them"]
+    wake_ups = one.wake_ups
+    world.pass_time(100)
+    assert one.wake_ups > wake_ups
+    assert one.texts() == ["0", "1", "2"]
+    assert other.pull() is None
+
+
+@pytest.mark.parametrize("policy", [{"groups": True}, {"exclusive": True}], ids=["groups", "exclusive"])
+def test_messages_behind_a_delayed_one_come_when_that_is_taken_away(policy: dict[str, Any]) -> None:
+    world = PolicyWorld(redelivery_delay_ms=100, **policy)
+    one = world.reader("one", interested=True)
+    for number in range(3):
+        world.send(str(number), **group("a"))
+    delivery = pulled(one)
+    one.give_back(delivery)
+    assert one.pull() is None
+    wake_ups = one.wake_ups
+    world.queue.take_out(entry_of(delivery), [])
+    assert one.wake_ups > wake_ups
+    assert one.texts() == ["1", "2"]
+
+
+@pytest.mark.parametrize("policy", [{"groups": True}, {"exclusive": True}], ids=["groups", "exclusive"])
+def test_a_queue_goes_on_with_later_messages_if_its_policy_says_so(policy: dict[str, Any]) -> None:
+    world = PolicyWorld(redelivery_delay_ms=100, non_blocking_redelivery=True, **policy)
+    one = world.reader("one", interested=True)
+    for number in range(3):
+        world.send(str(number), **group("a"))
+    one.give_back(pulled(one))
+    assert text_of(pulled(one)) == "1"
+    world.pass_time(100)
+    assert one.texts() == ["0", "2"]
+
+
+@pytest.mark.parametrize("policy", [{"groups": True}, {"exclusive": True}], ids=["groups", "exclusive"])
+def test_a_queue_that_is_altered_to_go_on_wakes_who_waits(policy: dict[str, Any]) -> None:
+    world = PolicyWorld(redelivery_delay_ms=100, **policy)
+    one = world.reader("one", interested=True)
+    for number in range(3):
+        world.send(str(number), **group("a"))
+    one.give_back(pulled(one))
+    assert one.pull() is None
+    wake_ups = one.wake_ups
+    world.manager.alter("orders", non_blocking_redelivery=True)
+    assert one.wake_ups > wake_ups
+    assert one.texts() == ["1", "2"]
+
+
+@pytest.mark.parametrize("policy", [{"groups": True}, {"exclusive": True}], ids=["groups", "exclusive"])
+def test_a_selector_does_not_pass_by_a_delayed_message(policy: dict[str, Any]) -> None:
+    world = PolicyWorld(redelivery_delay_ms=100, **policy)
+    one = world.reader("one", interested=True, selector="n = 1")
+    for number in range(3):
+        world.send(str(number), properties={"n": 1, "JMSXGroupID": "a"})
+    one.give_back(pulled(one))
+    assert one.pull() is None
+    world.send("9", properties={"n": 1, "JMSXGroupID": "a"}, priority=9)
+    assert one.texts() == ["9"]
+    world.pass_time(100)
+    assert one.texts() == ["0", "1", "2"]
 
 
 def test_the_owner_is_woken_and_nobody_else() -> None:
@@ -125,7 +272,10 @@ def test_one_consumer_gets_all_and_the_next_one_takes_its_place() -> None:
         world.send(text)
     assert (first.wake_ups, second.wake_ups, high.wake_ups) == (1, 0, 0)
     assert [second.pull(), high.pull()] == [None, None]
-    assert first.texts(2) == ["a", "b"]
+    for text in "ab":
+        delivery = pulled(first)
+        assert text_of(delivery) == text
+        first.settle(delivery)
     first.consumer.close()
     assert (second.wake_ups, high.wake_ups) == (0, 1)
     assert high.texts() == ["c", "d"]
