@@ -112,7 +112,7 @@ class Turns:
         self.name = name
         self.is_forgetful = is_forgetful
         self.random = Random(seed)
-        self.world = PolicyWorld(**POLICIES[name])
+        self.world = PolicyWorld(**POLICIES[name], max_deliveries=0)  # messages come again as often as it takes
         self.clients: list[Client] = []
         self.departed: list[Client] = []
         """Closed consumers whose sessions go on, and hold messages."""
