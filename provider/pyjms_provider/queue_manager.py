@@ -211,6 +211,10 @@ class QueueManager:
         queue = temporary if isinstance(temporary, Queue) else self._queue(name)
         return (envelope for _, envelope in self._matching(queue, selector))
 
+    def browse_counted(self, name: str, selector: str | None = None) -> Iterator[tuple[Envelope, int]]:
+        """Yield what `browse` does, each message with how often it was delivered. Raises as `browse`."""
+        return ((envelope, entry.delivery_count) for entry, envelope in self._matching(self._queue(name), selector))
+
     # Messages
 
     # `go_on` hears before each message with how many the work is done; when it returns False, the rest is left undone.

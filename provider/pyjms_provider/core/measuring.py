@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.queue import Queue
 
-__all__ = ["about_bytes", "is_there", "largest_message", "oldest_timestamp_ms"]
+__all__ = ["about_bytes", "is_there", "largest_message", "most_deliveries", "oldest_timestamp_ms"]
 
 _SAMPLE: Final = 32
 _LOOKED_THROUGH: Final = 500
@@ -44,6 +44,17 @@ def oldest_timestamp_ms(queue: Queue) -> int | None:
         entries = [*state.ordering.oldest(), *state.first_held(1)]
     found = (queue.message_of(entry.reference) for entry in entries)
     return min((each.timestamp_ms for each in found if each is not None and each.timestamp_ms), default=None)
+
+
+def most_deliveries(queue: Queue, looked_at: int = _SAMPLE) -> int:
+    """Return how often that message was delivered that was delivered most often, among those that leave first and those held for longest.
+
+    A message that was given back stands at its old place, so a poison message is among them. Waits for no disk.
+    """
+    with queue._lock:  # noqa: SLF001
+        state = queue._state  # noqa: SLF001
+        entries = [*state.ordering.first(looked_at), *state.first_held(looked_at)]
+    return max((entry.delivery_count for entry in entries), default=0)
 
 
 def largest_message(queue: Queue) -> tuple[QueueEntry, int] | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyjms.spi.version import installed_version
 from pyjms_provider.model.attributes import Attributes, attribute
 from pyjms_provider.model.errors import NotChangeableError
+from pyjms_provider.model.process import free_bytes, open_file_count, open_file_limit, resident_bytes
 from pyjms_provider.model.startable import Startable
 from pyjms_provider.model.statistics import StatisticKind, statistic
 
@@ -63,6 +65,26 @@ class Broker(Startable):
     def process_id(self) -> int:
         """The number of its process."""
         return os.getpid()
+
+    @statistic("Memory of its process that is in use.", unit="bytes")
+    def memory_bytes(self) -> int | None:
+        """How much of the machine's memory its process takes; None: this system does not tell."""
+        return resident_bytes()
+
+    @statistic("Files and connections that its process has open.", unit="files")
+    def open_files(self) -> int | None:
+        """How many there are; None: this system does not tell."""
+        return open_file_count()
+
+    @statistic("How many files and connections its process may have open.", unit="files")
+    def open_files_max(self) -> int | None:
+        """How many there may be; None: as many as it likes, or this system does not tell."""
+        return open_file_limit()
+
+    @statistic("Room that is left on the disk of its working directory.", unit="bytes")
+    def disk_free_bytes(self) -> int | None:
+        """How much is left; None: this system does not tell."""
+        return free_bytes(Path(self.variable("pyjms.work_dir") or os.curdir))
 
     def facts(self) -> dict[str, Any]:
         return {**super().facts(), "model_version": 1}

@@ -79,6 +79,8 @@ class MessageView(_Shown):
     """False: headers and properties are too long to be shown; what is beyond 100,000 characters is cut, or left out."""
     body: MessageBody | None
     """None: it was not asked for, or those of other messages were too long for one answer already."""
+    delivery_count: int | None = None
+    """How often it was delivered; None: it is a dead letter, which says that itself."""
 
 
 class LetterView(_Shown):

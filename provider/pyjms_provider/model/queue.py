@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import BaseModel, Field
 
 from pyjms.spi.selector import compile_selector, quote
-from pyjms_provider.core.measuring import oldest_timestamp_ms
+from pyjms_provider.core.measuring import most_deliveries, oldest_timestamp_ms
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.observing import counts_of, traffic_of
 from pyjms_provider.model.children import OFFSET_MAX
@@ -214,6 +214,13 @@ class ManagedQueue(ManagedObject):
         oldest_ms = oldest_timestamp_ms(self._running())
         return None if oldest_ms is None else max(0, self.clock.time_ms() - oldest_ms)
 
+    @statistic(
+        "The most deliveries of one message, among those that leave first and those held for longest.", costly=True
+    )
+    def most_deliveries(self) -> int:
+        """How often the message was delivered that was delivered most often, of those that can be told at once."""
+        return most_deliveries(self._running())
+
     # Operations
 
     @operation(
@@ -236,9 +243,9 @@ class ManagedQueue(ManagedObject):
         with_bodies: Annotated[bool, Field(description="Whether bodies are wanted.")] = True,
     ) -> MessagePage:
         """Return a page of messages. Raises `InvalidSelectorError`, `ResourceError`."""
-        found = self._source.manager.browse(self.name, chosen(selector, message_ids))
+        found = self._source.manager.browse_counted(self.name, chosen(selector, message_ids))
         showing = Showing(with_bodies=with_bodies)
-        shown, has_more = showing.page(found, showing.message, offset, limit)
+        shown, has_more = showing.page(found, showing.counted, offset, limit)
         return MessagePage(messages=shown, has_more=has_more)
 
     @operation(

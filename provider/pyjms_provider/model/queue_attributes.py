@@ -50,10 +50,12 @@ class QueueAttributes(Attributes):
     )
     priorities: int = attribute("Levels of a priority queue.", default=10)
     key: str | None = attribute("The property that a last-value or sorted queue goes by.", default=None)
-    max_messages: int = attribute("How many messages it may hold.", default=0, unit="messages")
-    max_bytes: ByteCount = attribute("How many bytes they may take.", default=0, unit="bytes")
+    max_messages: int = attribute("How many messages it may hold; 0: any number.", default=0, unit="messages")
+    max_bytes: ByteCount = attribute("How many bytes they may take; 0: any number.", default=0, unit="bytes")
     overflow: Overflow = attribute("What happens when it is full.", default="reject")
-    block_timeout_ms: int = attribute("How long a sender waits for room, with block.", default=0, unit="ms")
+    block_timeout_ms: int = attribute(
+        "How long a sender waits for room, with overflow block; 0: for as long as it takes.", default=0, unit="ms"
+    )
     exclusive: bool = attribute("One consumer gets all messages; the next takes its place.", default=False)
     groups: bool = attribute("Messages of one JMSXGroupID go to one consumer.", default=False)
     non_destructive: bool = attribute("Consumers see every message and take none.", default=False)
@@ -61,27 +63,29 @@ class QueueAttributes(Attributes):
     max_deliveries: int = attribute(
         "So often is a message delivered before it is a dead letter; 0: without limit.", default=MAXIMUM_DELIVERIES
     )
-    max_failures: int = attribute("The same for one whose listener fails.", default=MAXIMUM_FAILURES)
+    max_failures: int = attribute("The same for one whose listener fails; 0: any number.", default=MAXIMUM_FAILURES)
     redelivery_delay_ms: int = attribute(
         "How long a message stays away that was given back; 0: as its host says.", default=0, unit="ms"
     )
     redelivery_multiplier: float = attribute("By this the delay grows with each delivery.", default=1.0)
-    max_redelivery_delay_ms: int = attribute("The longest delay.", default=0, unit="ms")
+    max_redelivery_delay_ms: int = attribute("The longest delay; 0: it grows without end.", default=0, unit="ms")
     non_blocking_redelivery: bool = attribute(
         "An exclusive queue, or a group, goes on with later messages while one waits for its redelivery delay.",
         default=False,
     )
     dead_letter: str = attribute("The queue of its dead letters.", default="DLQ")
     expiry_queue: str | None = attribute("The queue of its expired messages; without one they go.", default=None)
-    min_time_to_live_ms: int = attribute("The shortest life of a message.", default=0, unit="ms")
-    max_time_to_live_ms: int = attribute("The longest life of a message.", default=0, unit="ms")
+    min_time_to_live_ms: int = attribute("The shortest life of a message; 0: as its sender says.", default=0, unit="ms")
+    max_time_to_live_ms: int = attribute("The longest life of a message; 0: as its sender says.", default=0, unit="ms")
     delivery_mode: int | None = attribute("1 or 2, in place of what the sender says.", default=None)
     priority: int | None = attribute("0 to 9, in place of what the sender says.", default=None)
-    time_to_live_ms: int | None = attribute("In place of what the sender says.", default=None, unit="ms")
+    time_to_live_ms: int | None = attribute("In place of what the sender says; 0: for ever.", default=None, unit="ms")
     duplicate_window_ms: int = attribute(
         "How long a producer's duplicate id is remembered.", default=300_000, unit="ms"
     )
-    duplicate_count: int = attribute("How many of them are remembered.", default=20_000)
+    duplicate_count: int = attribute(
+        "How many of them are remembered; 0: duplicates are not looked for.", default=20_000
+    )
     alert_messages: int | None = attribute(
         "So many messages raise an alert; 0: none do; none: as the virtual host says.",
         default=None,

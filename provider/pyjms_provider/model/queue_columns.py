@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pyjms_provider.core.measuring import most_deliveries
 from pyjms_provider.core.observing import counts_of
 from pyjms_provider.model.attributes import plain
 from pyjms_provider.model.life_cycle import State
@@ -46,6 +47,10 @@ def _alerts(host: VirtualHost) -> Mapping[str, Any]:
     return {name: len(holding.get(name, ())) for name, _ in _running(host)}
 
 
+def _most_deliveries(host: VirtualHost) -> Mapping[str, Any]:
+    return {name: most_deliveries(queue) for name, queue in _running(host)}
+
+
 def _running(host: VirtualHost) -> list[tuple[str, Queue]]:
     return host.embedded.virtual_host.queues() if host.is_running else []
 
@@ -64,6 +69,7 @@ _COLUMNS: Final[Mapping[str, Column]] = {
     "state": _state,
     "consumers": _consumers,
     "alert_count": _alerts,
+    "most_deliveries": _most_deliveries,
 }
 KNOWN: Final = frozenset({*_COUNTED, *_COLUMNS})
 """The fields that `queue_columns` knows."""

@@ -18,6 +18,7 @@ from pyjms_provider.model.messages import LetterView, MessageBody, MessageView, 
 __all__ = ["Showing", "view_value"]
 
 _V = TypeVar("_V")
+_M = TypeVar("_M")
 
 _LONGEST: Final = 100_000
 """So many characters, or bytes, of a body are shown, and of all the rest of a message."""
@@ -42,21 +43,24 @@ class Showing:
         """Whether the answer is so long that no more messages belong into it."""
         return self._taken >= _LONGEST_PAGE
 
-    def page(
-        self, found: Iterable[Envelope], view: Callable[[Envelope], _V], offset: int, limit: int
-    ) -> tuple[list[_V], bool]:
+    def page(self, found: Iterable[_M], view: Callable[[_M], _V], offset: int, limit: int) -> tuple[list[_V], bool]:
         """Return the messages from `offset` on as `view` shows them, `limit` or fewer, and whether there are more.
 
         One by one, so that one whole message at a time is in memory.
         """
         shown: list[_V] = []
-        for envelope in islice(found, offset, None):
+        for message in islice(found, offset, None):
             if len(shown) == limit or self.is_full:
                 return shown, True
-            shown.append(view(envelope))
+            shown.append(view(message))
         return shown, False
 
-    def message(self, envelope: Envelope) -> MessageView:
+    def counted(self, message: tuple[Envelope, int]) -> MessageView:
+        """Return a message, with how often it was delivered, as it is shown."""
+        envelope, delivery_count = message
+        return self.message(envelope, delivery_count)
+
+    def message(self, envelope: Envelope, delivery_count: int | None = None) -> MessageView:
         """Return a message as it is shown."""
         cutter = _Cutter(0 if self.is_full else _LONGEST)
         correlation = envelope.correlation_id
@@ -75,6 +79,7 @@ class Showing:
             properties=cutter.values(envelope.properties),
             is_whole=cutter.is_whole,
             body=self._body(envelope) if self._with_bodies and not self.is_full else None,
+            delivery_count=delivery_count,
         )
         # These are whole: what is named by them could not be found by less.
         self._taken += (

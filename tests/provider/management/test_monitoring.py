@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -212,3 +214,34 @@ def test_writes_that_fail_are_counted(site: Site, tmp_path: Path, monkeypatch: p
 def test_a_host_that_does_not_run_takes_no_messages(site: Site) -> None:
     site.host.invoke("stop", {})
     assert samples(scraped(site), "pyjms_virtual_host_takes_messages") == {("main", "shop"): 0.0}
+
+
+DASHBOARD = Path(__file__).parents[3] / "docs" / "how-to" / "files" / "grafana-dashboard.json"
+
+
+def test_the_dashboard_for_grafana_asks_for_metrics_that_there_are(site: Site) -> None:
+    site.queue()
+    site.publish("orders", "one")
+    families = list(text_string_to_metric_families(scraped(site)))
+    known = {sample.name for family in families for sample in family.samples}
+    known |= {f"{family.name}{'_total' if family.type == 'counter' else ''}" for family in families}
+    dashboard = json.loads(DASHBOARD.read_text())
+    texts = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    texts += [each["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    asked = {name for text in texts for name in re.findall(r"\b(?:pyjms|process|python)_\w+", text)}
+    assert len(asked) > 15
+    assert asked <= known
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
+    assert len(set(places)) == len({panel["id"] for panel in dashboard["panels"]}) == len(places)
+
+
+def test_the_broker_tells_what_its_process_takes(site: Site) -> None:
+    with site.client() as client:
+        told = ok(
+            client.get(
+                "/api/latest/broker", params={"fields": "memory_bytes,open_files,open_files_max,disk_free_bytes"}
+            )
+        )
+    assert told["memory_bytes"] > 1_000_000
+    assert 0 < told["open_files"] <= told["open_files_max"]
+    assert told["disk_free_bytes"] > 0

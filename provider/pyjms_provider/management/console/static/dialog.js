@@ -24,6 +24,16 @@ export function noteError(error) {
   note(`${error.message} (${error.code})`, "bad");
 }
 
+// A dialog belongs to the page that asked: it closes when another one is shown, and ends what it was doing.
+function closeWithPage(dialog, control) {
+  const leave = () => {
+    control.abort();
+    dialog.close();
+  };
+  addEventListener("hashchange", leave, {once: true});
+  dialog.addEventListener("close", () => removeEventListener("hashchange", leave));
+}
+
 // A dialog whose `act` does the thing; it stays open, with the reason, if that fails. Resolves to what `act` returned, or
 // to undefined when the person thought better of it.
 export function ask({title, body, confirm, danger = false, act, wide = false, typed = null}) {
@@ -77,6 +87,7 @@ export function ask({title, body, confirm, danger = false, act, wide = false, ty
         go.disabled = again !== null && again.value !== typed;
       }
     });
+    closeWithPage(dialog, control);
     dialog.showModal();
     const first = dialog.querySelector(".dialog-body [name=name]") ?? dialog.querySelector(".dialog-body :is(input, select, textarea)");
     (first ?? (danger ? stop : go)).focus();

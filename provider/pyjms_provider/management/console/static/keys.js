@@ -45,7 +45,7 @@ export function showKeys(views) {
     ...Object.values(views).map((view) => [["g", view.key], view.title]),
     [["/"], "Go to the filter"],
     [["n"], "Make something new here"],
-    [["r"], "Look again"],
+    [["r"], "Refresh"],
     [["↑", "↓"], "The row above, the row below"],
     [["Esc"], "Leave a dialog"],
     [["?"], "These keys"],
@@ -59,7 +59,12 @@ export function showKeys(views) {
       h("dl", {class: "keys"}, rows.map(([keys, text]) => [h("dt", {}, keys.map((key) => h("kbd", {}, key))), h("dd", {}, text)])),
       h("label", {}, off, " Keys of one letter are off"),
       h("div", {class: "buttons"}, close)));
-  dialog.addEventListener("close", () => dialog.remove());
+  const leave = () => dialog.close();
+  addEventListener("hashchange", leave, {once: true});
+  dialog.addEventListener("close", () => {
+    removeEventListener("hashchange", leave);
+    dialog.remove();
+  });
   document.body.append(dialog);
   dialog.showModal();
   close.focus();

@@ -9,6 +9,7 @@ import {askWho, logInPage} from "./login.js";
 import * as model from "./model.js";
 import {applyTheme, nextTheme, themeNow} from "./theme.js";
 import {connectionsView} from "./views/connections.js";
+import {consumersView, subscriptionsView, topicsView, usersView} from "./views/lists.js";
 import {deadLetterView, deadLettersView} from "./views/dead_letters.js";
 import {instanceView} from "./views/instance.js";
 import {overviewView} from "./views/overview.js";
@@ -24,10 +25,14 @@ const VIEWS = {
   overview: {title: "Overview", key: "o", show: overviewView},
   queues: {title: "Queues", key: "q", show: queuesView},
   dead: {title: "Dead letters", key: "d", show: deadLettersView},
+  topics: {title: "Topics", key: "p", show: topicsView},
+  subscriptions: {title: "Subscriptions", key: "s", show: subscriptionsView},
   connections: {title: "Connections", key: "c", show: connectionsView},
+  consumers: {title: "Consumers", key: "m", show: consumersView},
   transactions: {title: "Transactions", key: "t", show: transactionsView},
   routes: {title: "Routes", key: "r", show: routesView},
   workflows: {title: "Workflows", key: "w", show: workflowsView},
+  users: {title: "Users", key: "u", show: usersView},
   tree: {title: "All objects", key: "a", show: treeView},
 };
 const INNER = {

@@ -5,6 +5,7 @@ import {ask, note, progressInto} from "./dialog.js";
 import {h} from "./dom.js";
 import {attributeField, makeForm, parameterFields} from "./forms.js";
 import * as format from "./format.js";
+import {groupsOf} from "./groups.js";
 import * as model from "./model.js";
 
 const PICKED_MAX = 50;
@@ -25,14 +26,16 @@ function ordered(fields) {
   return [...fields].sort((one, other) => rank(one) - rank(other));
 }
 
-function sections(fields, given, fallbacks) {
+function sections(category, fields, given, fallbacks) {
   const usual = fields.filter((field) => !SECOND.has(field.name));
   const rest = fields.filter((field) => SECOND.has(field.name));
-  const forms = [makeForm(usual, given, fallbacks), makeForm(rest, given, fallbacks)];
-  const more = rest.length === 0 ? null : h("details", {}, h("summary", {}, "Description, durability, variables"), forms[1].element);
+  const groups = groupsOf(category, usual).map(([title, own]) => ({title, form: makeForm(own, given, fallbacks)}));
+  const last = makeForm(rest, given, fallbacks);
+  const forms = [...groups.map((each) => each.form), last];
+  const more = rest.length === 0 ? null : h("details", {}, h("summary", {}, "Description, durability, variables"), last.element);
   return {
-    element: h("div", {}, forms[0].element, more),
-    read: () => ({...forms[0].read(), ...forms[1].read()}),
+    element: h("div", {}, groups.map(({title, form}) => (title === null ? form.element : h("fieldset", {class: "group"}, h("legend", {}, title), form.element))), more),
+    read: () => Object.assign({}, ...forms.map((form) => form.read())),
     mark: (error) => forms.forEach((form) => form.mark(error)),
   };
 }
@@ -58,7 +61,7 @@ export async function createObject(category, parents, {type = undefined} = {}) {
     const fields = kind.attributes.filter((each) => each.name !== "type").map(attributeField);
     // A secret of a new object is wanted, whatever stands for it later.
     const wanted = fields.map((field) => (category === "user" && field.is_secure ? {...field, is_mandatory: true} : field));
-    form = sections(ordered(await withChoices(wanted)), {}, {});
+    form = sections(category, ordered(await withChoices(wanted)), {}, {});
     place.replaceChildren(form.element);
   }
 
@@ -88,7 +91,7 @@ export async function editObject(object) {
   const kind = model.kindOf(category, object.type);
   const fields = kind.attributes.filter((each) => each.is_mutable).map(attributeField);
   const seen = {actual, fields};
-  const form = sections(ordered(await withChoices(fields)), given(fields, actual, now), now);
+  const form = sections(category, ordered(await withChoices(fields)), given(fields, actual, now), now);
   const changed = await ask({
     title: `Change ${format.categoryName(category)} “${object.name}”`,
     body: form.element,

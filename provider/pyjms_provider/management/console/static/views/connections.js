@@ -44,7 +44,7 @@ export async function connectionsView({main, signal}) {
       {name: "user", label: "User", cell: (row) => format.name(row.user || "–")},
       {name: "client", label: "Client id", cell: (row) => format.name(row.client_id ?? "–")},
       {name: "address", label: "From", cell: (row) => row.address || "this process"},
-      {name: "protocol", label: "Speaks", narrow: true, cell: (row) => row.protocol},
+      {name: "protocol", label: "Protocol", narrow: true, cell: (row) => row.protocol},
       {name: "host", label: "Host", narrow: true, cell: (row) => format.name(row.names[1])},
       {name: "since", label: "Since", narrow: true, cell: (row) => h("span", {class: "time"}, format.time(row.since_ms))},
       {name: "sessions", label: "Sessions", number: true, cell: (row) => format.count(row.session_count)},
@@ -80,7 +80,7 @@ export async function connectionsView({main, signal}) {
     });
     replace(detail,
       h("div", {class: "title"}, h("h2", {}, "Connection"), h("div", {class: "actions"}, end, h("button", {type: "button", class: "quiet", on: {click: shut}}, "Close"))),
-      facts([["Name", row.name], ["User", userOf(row)], ["Client id", row.client_id], ["From", row.address || "this process"], ["Speaks", row.protocol], ["Since", format.time(row.since_ms)], ["Messages come", row.is_started ? "yes" : "no: it is not started"]]),
+      facts([["Name", row.name], ["User", userOf(row)], ["Client id", row.client_id], ["From", row.address || "this process"], ["Protocol", row.protocol], ["Since", format.time(row.since_ms)], ["Messages come", row.is_started ? "yes" : "no: it is not started"]]),
       h("h3", {}, `Sessions (${sessions.total})`),
       sessions.total === 0 ? h("p", {class: "empty"}, "It has none.") : h("ul", {class: "sessions"}, sessions.items.map((each) => sessionBox(each, consumers.items))));
     detail.hidden = false;

@@ -52,6 +52,7 @@ function browser(queue, signal, onCount) {
       {name: "takes", label: "Selector", cell: (row) => mark(row)},
       {name: "time", label: "Sent", narrow: true, cell: (row) => h("span", {class: "time"}, format.time(row.timestamp_ms))},
       {name: "priority", label: "Priority", number: true, narrow: true, cell: (row) => String(row.priority)},
+      {name: "deliveries", label: "Delivery count", number: true, cell: (row) => format.count(row.delivery_count)},
       {name: "type", label: "Body", narrow: true, cell: (row) => row.body?.kind ?? ""},
       {name: "preview", label: "Begins", cell: (row) => h("bdi", {class: "preview"}, preview(row.body))},
     ],
@@ -158,7 +159,7 @@ function browser(queue, signal, onCount) {
   });
   const element = h("div", {class: "browser"},
     h("section", {class: "card"},
-      h("div", {class: "title"}, h("h2", {}, "Messages"), h("div", {class: "actions"}, forPicked, button("Look again", look, {key: "refresh"}))),
+      h("div", {class: "title"}, h("h2", {}, "Messages"), h("div", {class: "actions"}, forPicked, button("Refresh", look, {key: "refresh"}))),
       form, problems, list.element, pages.element),
     detail);
   return {element, look};
