@@ -94,7 +94,7 @@ def test_who_may_only_look_is_offered_nothing_else(world: World, reader: Console
     reader.open("#/queue/main/shop/looked%20at")
     reader.one("tbody button.link")
     buttons = {each.text: each for each in reader.all(".title button")}
-    assert [text for text, each in buttons.items() if each.is_enabled()] == ["Look again"]
+    assert [text for text, each in buttons.items() if each.is_enabled()] == ["Refresh"]
     assert {"Send a message", "Pause", "Change…", "Purge…", "Delete…"} < set(buttons)
     assert "no permission to write this" in (buttons["Send a message"].get_attribute("title") or "")
     reader.go("#/tree/port/clients")
