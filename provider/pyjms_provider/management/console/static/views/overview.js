@@ -191,8 +191,7 @@ export async function overviewView({main, signal}) {
     tiles.uptime.set(format.duration(broker.uptime_ms));
     tiles.memory.set(format.bytes(broker.memory_bytes));
     tiles.disk.set(format.bytes(broker.disk_free_bytes));
-    tiles.files.set(broker.open_files_max === null ? format.count(broker.open_files) : `${format.count(broker.open_files)} of ${format.count(broker.open_files_max)}`,
-      broker.open_files_max !== null && broker.open_files > NEARLY * broker.open_files_max ? "warn" : "");
+    tiles.files.set(format.count(broker.open_files), broker.open_files_max !== null && broker.open_files > NEARLY * broker.open_files_max ? "warn" : "");
     const refusing = found.items.filter((each) => each.store_trouble);
     const told = {items: errors, hosts: refusing, queues, stores: stores.items, letters: letters.items.filter((each) => each.letters > 0), poison};
     const text = JSON.stringify(told);
