@@ -100,8 +100,8 @@ def test_the_form_of_a_queue_has_groups_and_says_what_0_means(world: World, cons
         if each.find_elements("css selector", "label") and each.find_elements("css selector", ".hint")
     }
     assert "0: any number" in shown["Max messages"]
-    assert "0: any number of times" in shown["Max deliveries"]
-    assert "0: it comes again at once" in shown["Redelivery delay"]
+    assert "0: without limit" in shown["Max deliveries"]
+    assert "0: as its host says" in shown["Redelivery delay"]
     console.fill("dialog[open] [name=name]", "grouped")
     console.fill("dialog[open] [name=max_messages]", "7")
     console.confirm()
