@@ -90,6 +90,7 @@ def test_a_dialog_closes_with_the_page_that_it_belongs_to(world: World, console:
 def test_the_form_of_a_queue_has_groups_and_says_what_0_means(world: World, console: Console) -> None:
     console.open("#/queues")
     console.click("button[data-key=new]")
+    console.one("dialog[open] fieldset.group > legend", "Order and consumers")
     legends = [each.text for each in console.all("dialog[open] fieldset.group > legend")]
     assert legends[:3] == ["Order and consumers", "Size", "Redelivery and dead letters"]
     shown = {
