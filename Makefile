@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test test-without check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-kills soak-closings soak-backlog soak-network soak-work java postgresql brokers browser unshare stomp-clients maven needs history-soak soak-spark clean
+.PHONY: help demo test distribution test-without check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-kills soak-closings soak-backlog soak-network soak-work java postgresql brokers browser unshare stomp-clients maven needs history-soak soak-spark clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -62,7 +62,7 @@ INSTALL := $(PIP) uninstall --yes pyjms 2>/dev/null; $(PIP) install --editable
 
 # What the demo needs: the command, and two brokers that other processes reach.
 $(VENV)/.run: $(VENV)/.made pyproject.toml
-	@$(INSTALL) '.[cli,broker,stomp]'
+	@$(INSTALL) '.[broker,stomp]'
 	@touch $@
 
 # What the targets for developers need.
@@ -77,6 +77,9 @@ demo: $(VENV)/.run ## a workflow over two sites with a real data set; one site i
 
 test: $(VENV)/.dev ## the whole test suite
 	@$(SUITE)
+
+distribution: $(VENV)/.dev ## builds the wheel and the sdist, installs them in empty environments, and tries them
+	@$(BIN)/python tools/check_distribution.py
 
 # The folders in which tests need something from outside Python. Those that do are left out; no other may fail.
 test-without: $(VENV)/.dev ## the tests that need more than Python, on a PATH without what they need: all are left out

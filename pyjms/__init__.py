@@ -1,4 +1,11 @@
-"""JMS 1.1 for Python: the public names, each under the name that it has in ``javax.jms``."""
+"""JMS 1.1 for Python: the public names, each under the name that it has in ``javax.jms``.
+
+The interfaces and errors are here at once; what works behind them is imported when its name is first asked for.
+"""
+
+import os as _os
+import typing as _typing
+from importlib import import_module as _import_module
 
 from pyjms.api.browser import QueueBrowser
 from pyjms.api.connection import (
@@ -56,11 +63,12 @@ from pyjms.errors import (
     TransactionRolledBackException,
     UnsupportedOperationException,
 )
-from pyjms.jndi import InitialContext
-from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
-from pyjms.runtime.requestor import QueueRequestor, TopicRequestor
-from pyjms.runtime.xa import XAConnectionFactory, XAQueueConnectionFactory, XATopicConnectionFactory
-from pyjms.telemetry import instrument_if_wanted as _instrument_if_wanted
+
+if _typing.TYPE_CHECKING:
+    from pyjms.jndi import InitialContext
+    from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
+    from pyjms.runtime.requestor import QueueRequestor, TopicRequestor
+    from pyjms.runtime.xa import XAConnectionFactory, XAQueueConnectionFactory, XATopicConnectionFactory
 
 __all__ = [
     # Connections and sessions
@@ -148,4 +156,35 @@ __all__ = [
     "UnsupportedOperationException",
 ]
 
-_instrument_if_wanted()
+_LATE = {
+    "ConnectionFactory": "pyjms.runtime.factory",
+    "InitialContext": "pyjms.jndi",
+    "QueueConnectionFactory": "pyjms.runtime.factory",
+    "QueueRequestor": "pyjms.runtime.requestor",
+    "TopicConnectionFactory": "pyjms.runtime.factory",
+    "TopicRequestor": "pyjms.runtime.requestor",
+    "XAConnectionFactory": "pyjms.runtime.xa",
+    "XAQueueConnectionFactory": "pyjms.runtime.xa",
+    "XATopicConnectionFactory": "pyjms.runtime.xa",
+}
+"""What takes long to import, and which programs that only name interfaces or errors never use: name -> module."""
+
+
+if not _typing.TYPE_CHECKING:  # a type checker would believe in any name
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found: object = getattr(_import_module(_LATE[name]), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if _os.environ.get("PYJMS_OTEL") == "1":
+    from pyjms.telemetry import instrument_if_wanted as _instrument_if_wanted
+
+    _instrument_if_wanted()

@@ -1,4 +1,4 @@
-"""The command ``pyjms``. It needs the extra `cli`, which brings typer and rich.
+"""The command ``pyjms``.
 
 Others add commands by entry points of the group ``pyjms.commands``: the name is that of the command, and the object a function
 without arguments that returns a `typer.Typer`.
@@ -7,19 +7,22 @@ without arguments that returns a `typer.Typer`.
 from __future__ import annotations
 
 import sys
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from pyjms.commands import COMMANDS, epilog_of
-from pyjms.spi.version import installed_version
+from pyjms.spi.entry_points import entry_points
+from pyjms.spi.version import DISTRIBUTION, installed_version
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     import typer
 
 __all__ = ["main"]
 
 GROUP: Final = "pyjms.commands"
-_HELP: Final = frozenset({"--help"})
+_VERSION: Final = "--version"
 _GROUP_MAKER: Final = "commands"
 _OWN: Final = {
     "demo": "pyjms.demo.command:demo",
@@ -28,19 +31,11 @@ _OWN: Final = {
     "pipeline": f"pyjms.spark.commands:{_GROUP_MAKER}",
 }
 
-MISSING_EXTRA = (
-    "The command pyjms needs the packages typer and rich, which are not installed ({missing} is missing). "
-    "Install them with: pip install 'pyjms[cli]'"
-)
-
 
 def main() -> None:
     """Run the command line of this process."""
-    try:
-        import rich  # noqa: F401  the first to know that it is missing
-        import typer
-    except ModuleNotFoundError as error:
-        sys.exit(MISSING_EXTRA.format(missing=error.name))
+    import typer
+
     from pyjms.commands.signals import interruptible
     from pyjms.spi.arguments import PlainlyTold
     from pyjms.spi.terminal import FAILED, end_output, flush_error, is_of_writing
@@ -61,15 +56,11 @@ def main() -> None:
 
     @app.callback()
     def root(
-        version: bool = typer.Option(
-            False, "--version", help="Print the version.", is_eager=True, callback=show_version
-        ),
+        version: bool = typer.Option(False, _VERSION, help="Print the version.", is_eager=True, callback=show_version),
     ) -> None:
         """The Java Message Service (JMS 1.1) for Python."""
 
-    _add_own_commands(app)
-    for entry_point in metadata.entry_points(group=GROUP):
-        _add_commands(app, entry_point)
+    _add_asked(app, sys.argv[1] if len(sys.argv) > 1 else "")
     try:
         with interruptible():
             app()
@@ -86,35 +77,48 @@ def main() -> None:
         sys.exit(ended.code or FAILED)
 
 
-def _add_own_commands(app: typer.Typer) -> None:
+def _add_asked(app: typer.Typer, asked: str) -> None:
     """Add the command that is asked for, or all, so that help shows them and a slip of the pen is told."""
+    if asked == _VERSION:
+        return
+    if asked in _OWN:
+        _add_own_command(app, asked)
+        return
+    others = {point.name: point for point in entry_points(group=GROUP)}  # once, should an older pyjms be there too
+    if asked in others:
+        _add_command_of_others(app, others[asked])
+        return
+    for name in _OWN:
+        _add_own_command(app, name)
+    if asked in {"", "--help"}:  # they may need much
+        for point in others.values():
+            _add_command_of_others(app, point)
+
+
+def _add_own_command(app: typer.Typer, name: str) -> None:
     from pyjms.spi.arguments import PlainlyTold
 
-    asked = sys.argv[1:2]
-    wanted = asked if asked and asked[0] in _OWN else list(_OWN)
-    for name in wanted:
-        module_name, _, attribute = _OWN[name].partition(":")
-        module = import_module(module_name)
-        if attribute == _GROUP_MAKER:
-            app.add_typer(module.commands(), name=name, cls=PlainlyTold)
-            continue
-        epilog = epilog_of(getattr(module, "EXAMPLES", ()))
-        app.command(name, epilog=epilog)(getattr(module, attribute))
+    module_name, _, attribute = _OWN[name].partition(":")
+    module = import_module(module_name)
+    if attribute == _GROUP_MAKER:
+        app.add_typer(module.commands(), name=name, cls=PlainlyTold)
+        return
+    epilog = epilog_of(getattr(module, "EXAMPLES", ()))
+    app.command(name, epilog=epilog)(getattr(module, attribute))
 
 
-def _add_commands(app: typer.Typer, entry_point: metadata.EntryPoint) -> None:
-    """Add the commands of a plug-in when they, or the list of all commands, are asked for: they may need much."""
+def _add_command_of_others(app: typer.Typer, entry_point: EntryPoint) -> None:
     import typer
 
     from pyjms.spi.arguments import PlainlyTold
 
-    name, asked = entry_point.name, sys.argv[1:2]
-    if asked and asked[0] not in {name, *_HELP}:
-        return
+    name = entry_point.name
     try:
         commands = entry_point.load()()
     except ModuleNotFoundError as error:
-        advice = f"it needs the package {error.name}; install it with: pip install 'pyjms[{name}]'"
+        of_others = entry_point.dist is not None and entry_point.dist.name != DISTRIBUTION
+        wanted = f"{entry_point.dist.name}[{name}]" if of_others and entry_point.dist else f"{DISTRIBUTION}[broker]"
+        advice = f"it needs the package {error.name}; install it with: pip install '{wanted}'"
         commands = typer.Typer(help=f"Cannot be used here: {advice}", invoke_without_command=True)
 
         @commands.callback(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -7,18 +7,15 @@ looked up, when its name is. Every error says where in the environment it comes 
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from pyjms.api.closing import Closeable
 from pyjms.api.destination import Destination
@@ -241,6 +238,8 @@ class InitialContext(Closeable):
             raise NamingException("the context is closed; make another one")
 
     def _not_found(self, name: str, plain: str) -> str:
+        import difflib
+
         environment = self._environment
         names = sorted(environment.entries)
         near = difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(plain, names, n=1)
@@ -316,6 +315,8 @@ def _load(given: Mapping[str, Any] | str | os.PathLike[str] | None) -> _Environm
         provider_url = next((url for key in _PROVIDER_URLS if isinstance(url := given.get(key), str)), "")
         is_file = provider_url.startswith("file:")
         if is_file:  # what is at this URL is no provider, but the rest of the environment
+            from urllib.request import url2pathname  # brings all of http.client and email
+
             path = Path(url2pathname(urlsplit(provider_url).path))
             environment.source = str(path)
             _add_file(environment, path)
@@ -350,6 +351,8 @@ def _add_file(environment: _Environment, path: Path) -> None:
         ) from error
     environment.advice = _advice_for_toml if path.suffix == ".toml" else _advice_for_properties
     if path.suffix == ".toml":
+        import tomllib
+
         try:
             tables = tomllib.loads(content.decode("utf-8"))
         except ValueError as error:

@@ -22,7 +22,7 @@ _USER, _PASSWORD = "judge", "conformance"
 def served_broker(folder: Path, *store: str) -> Iterator[int]:
     """Run `pyjms broker run` with one user, and yield its STOMP port. `store`: more options."""
     users, facts, port = folder / "users.json", folder / "broker.json", free_port()
-    subprocess.run(  # noqa: S603 - our own command
+    subprocess.run(
         [*PYJMS, "broker", "user", "add", str(users), _USER],
         env={**os.environ, "PYJMS_PASSWORD": _PASSWORD},
         check=True,
@@ -30,7 +30,7 @@ def served_broker(folder: Path, *store: str) -> Iterator[int]:
     )
     command = [*PYJMS, "broker", "run", "--listen", f"stomp://127.0.0.1:{port}", "--users", str(users), *store]
     with (folder / "broker.log").open("wb") as log:
-        started = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - the same
+        started = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
     assert started.stdout is not None
     line = started.stdout.readline()
     if not line.startswith("listening"):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.table import Table
 
 from pyjms import Connection, Message, Session
 from pyjms.commands.connecting import Login, queue
@@ -15,6 +14,9 @@ from pyjms.commands.reporting import errors_told, tables
 from pyjms.commands.showing import add_message, message_table, message_to_json, show_message
 from pyjms.spi.terminal import note, put_json
 from pyjms.spi.words import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["EXAMPLES", "browse", "show_queue"]
 

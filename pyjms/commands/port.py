@@ -69,7 +69,7 @@ def _ported(files: Sequence[Path]) -> list[PortedFile]:
         from pyjms.porting.program import port as translate
     except ModuleNotFoundError as error:
         raise CommandError(
-            f"it needs the package {error.name}; install it with: pip install -e '.[port]' in a checkout of pyjms"
+            f"it needs the package {error.name}; install it with: pip install 'pyjms-messaging[port]'"
         ) from error
     texts = {}
     for file in files:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from pyjms import (
     IllegalArgumentException,
@@ -25,6 +23,10 @@ from pyjms import (
 )
 from pyjms.spi.passwords import NoPasswordError
 from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, INTERRUPTED, complain, is_of_writing, on_one_line, results
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 __all__ = ["CommandError", "errors_told", "progress", "tables"]
 
@@ -81,6 +83,9 @@ def tables() -> Console:
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Progress]:
     """Show how far long work is, where a person looks on; the one task is number 0, and `total` None is unknown."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     columns = (
         SpinnerColumn(),

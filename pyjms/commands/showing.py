@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any, Final
-
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING, Any, Final
 
 from pyjms import DeliveryMode, Destination, Message, Queue, Topic
 from pyjms.commands.bodies import body_to_json, type_of
 from pyjms.commands.typed_values import to_json
 from pyjms.spi.terminal import escaped, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 __all__ = [
     "add_message",
@@ -84,6 +85,8 @@ def message_table() -> Table:
 
     Where it is too narrow, long cells go on beneath: an id that is cut off names no message.
     """
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     for title in ("#", "sent (UTC)", "id", "priority", "type", "properties", "body"):
         table.add_column(title, no_wrap=title not in {"id", "properties", "body"}, overflow="fold")
@@ -106,6 +109,8 @@ def add_message(table: Table, message: Message) -> None:
 
 def show_message(console: Console, message: Message) -> None:
     """Print all of a message for people."""
+    from rich.table import Table
+
     table = Table(box=None, show_header=False, pad_edge=False)
     data = message_to_json(message)
     properties, body = data.pop("properties"), data.pop("body")

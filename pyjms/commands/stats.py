@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 
 from pyjms import Connection, Session
 from pyjms.commands.connecting import Login, check_queue, queue, queue_name
@@ -100,6 +99,8 @@ def _queue(session: Session, name: str, selector: str | None) -> dict[str, Any]:
 
 
 def _show(data: dict[str, Any]) -> None:
+    from rich.table import Table
+
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_row("[cyan]broker[/]", escaped(f"{data['provider']} {data['provider_version']}"))
     table.add_row("[cyan]JMS[/]", escaped(data["jms_version"]))

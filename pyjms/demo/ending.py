@@ -12,7 +12,7 @@ __all__ = ["BROKE_OFF", "DOES_NOT_ADD_UP", "INSTALL", "complain", "failure"]
 
 DOES_NOT_ADD_UP: Final = 1
 BROKE_OFF: Final = terminal.FAILED
-INSTALL: Final = "pip install 'pyjms[cli,broker,stomp]'"
+INSTALL: Final = "pip install 'pyjms-messaging[broker,stomp]'"
 """What two sites need."""
 
 

@@ -108,6 +108,6 @@ def _sql_store() -> ModuleType:
         from pyjms.flows import sql_store
     except ImportError as error:
         raise FlowException(
-            f"the store of workflows needs SQLAlchemy ({error}); install it with: pip install 'pyjms[store]'"
+            f"the store of workflows needs SQLAlchemy ({error}); install it with: pip install 'pyjms-messaging[store]'"
         ) from error
     return sql_store

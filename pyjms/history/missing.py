@@ -15,6 +15,6 @@ def parquet() -> ModuleType:
         from pyjms.history import parquet as found
     except ImportError as error:
         raise MissingProviderError(
-            f"recorded histories need pyarrow ({error}); install it with: pip install 'pyjms[history]'"
+            f"recorded histories need pyarrow ({error}); install it with: pip install 'pyjms-messaging[history]'"
         ) from error
     return found

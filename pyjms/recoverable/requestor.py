@@ -76,7 +76,7 @@ class RecoverableRequestor(Closeable):
 
     factory: of a provider with transactions. client: the name of this persistent session, for one program at a time. queue: the name of
     the queue of requests. log: the client's log, or a database URL for it; None: ``sqlite:///CLIENT-log.db`` in the current
-    directory (needs ``pip install 'pyjms[store]'``). device: for handlers that cannot be repeated; its state tells whether
+    directory (needs ``pip install 'pyjms-messaging[store]'``). device: for handlers that cannot be repeated; its state tells whether
     they ran. replies: the name of this client's own queue of replies; None: ``pyjms.replies.CLIENT``. patience_ms: how long to
     wait for the register, which a dead predecessor's connection may still hold.
 
@@ -358,6 +358,6 @@ def _open_log(log: ClientLog | str) -> ClientLog:
         from pyjms.recoverable.sql_client_log import SqlClientLog
     except ImportError as error:
         raise ClientLogException(
-            f"a client's log in a database needs SQLAlchemy ({error}); install it with: pip install 'pyjms[store]'"
+            f"a client's log in a database needs SQLAlchemy ({error}); install it with: pip install 'pyjms-messaging[store]'"
         ) from error
     return SqlClientLog(log)

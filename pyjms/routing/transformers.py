@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from pyjms.spi.entry_points import entry_points
 from pyjms.spi.envelope import BodyKind, Envelope
 from pyjms.spi.reasons import reason_of
 from pyjms.spi.selector.headers import ATTRIBUTES, FUNCTIONS, read

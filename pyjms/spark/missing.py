@@ -32,7 +32,7 @@ def spark_sql() -> ModuleType:
         from pyspark import sql
     except ImportError as error:
         raise MissingProviderError(
-            f"this needs PySpark ({error}); install it with: pip install 'pyjms[spark]', and Java {LEAST_JAVA} or newer"
+            f"this needs PySpark ({error}); install it with: pip install 'pyjms-messaging[spark]', and Java {LEAST_JAVA} or newer"
         ) from error
     check_java()
     return sql

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import EntryPoint
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.reasons import reason_of
 
-__all__ = ["make"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
+
+__all__ = ["entry_points", "make"]
 
 _Made = TypeVar("_Made")
+
+
+def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
+    """Return the entry points of a group, or those of one name. Looks on the disk."""
+    from importlib import (
+        metadata,  # takes longer to import than most of pyjms, and is not needed before a first connection
+    )
+
+    return metadata.entry_points(group=group) if name is None else metadata.entry_points(group=group, name=name)
 
 
 def make(point: EntryPoint, kind: type[_Made], where: str, error: Callable[[str], ProviderError], advice: str) -> _Made:

@@ -5,10 +5,9 @@ A provider is imported when its scheme is first used, so that who never uses it 
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from threading import Lock
 
-from pyjms.spi.entry_points import make
+from pyjms.spi.entry_points import entry_points, make
 from pyjms.spi.errors import MissingProviderError
 from pyjms.spi.provider import Provider
 

@@ -10,10 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from importlib.metadata import entry_points
 
 from pyjms.spi.clock import Clock
-from pyjms.spi.entry_points import make
+from pyjms.spi.entry_points import entry_points, make
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
 
@@ -129,7 +128,7 @@ class RouteRunner(ABC):
 
 def runner_kinds() -> tuple[str, ...]:
     """Return the kinds of routes for which a runner is installed, sorted."""
-    return tuple(sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP)))
+    return tuple(sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)}))
 
 
 def find_runner(kind: str) -> RouteRunner:

@@ -14,12 +14,13 @@ import re
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+# rich takes a third of a command's time to import: only what is shown to people pays for it.
 
 from pyjms.spi.words import on_one_line
 
@@ -64,6 +65,8 @@ def escaped(text: str) -> str:
     A console that shows it has `emoji=False`: else a queue `key:x` is shown as one with the picture of a key. Of backslashes
     before a bracket, and at the end, rich may show one too few or too many; `rich.text.Text` of a `printable` text is exact.
     """
+    from rich.markup import escape
+
     return escape(printable(text))
 
 
@@ -72,23 +75,25 @@ def results() -> Console:
 
     In a pipe or a file tables are as wide as they need to be, so that who looks for a name there finds it, unless `COLUMNS` says otherwise.
     """
+    from rich.console import Console
+    from rich.table import Table
+
+    class Wide(Console):
+        """Prints for a pipe or a file."""
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            """Print; of tables no blanks behind the last word: `less` would show empty lines for them."""
+            if not isinstance(objects[0] if objects else None, Table):
+                super().print(*objects, **options)
+                return
+            with self.capture() as captured:
+                super().print(*objects, **options)
+            self.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().removesuffix("\n").split("\n")))
+
     console = Console(highlight=False, emoji=False)
     if console.is_terminal or os.environ.get("COLUMNS"):
         return console
-    return _Wide(width=_WIDEST, highlight=False, emoji=False)
-
-
-class _Wide(Console):
-    """Prints for a pipe or a file."""
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        """Print; of tables no blanks behind the last word: `less` would show empty lines for them."""
-        if not isinstance(objects[0] if objects else None, Table):
-            super().print(*objects, **options)
-            return
-        with self.capture() as captured:
-            super().print(*objects, **options)
-        self.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().removesuffix("\n").split("\n")))
+    return Wide(width=_WIDEST, highlight=False, emoji=False)
 
 
 def listing(*headings: str, whole: Collection[str] = ()) -> Table:
@@ -96,6 +101,8 @@ def listing(*headings: str, whole: Collection[str] = ()) -> Table:
 
     `whole`: the headings of columns that are not broken at all; their cells are short.
     """
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     for heading in headings:
         table.add_column(heading, overflow="fold", no_wrap=heading in whole)
@@ -104,11 +111,17 @@ def listing(*headings: str, whole: Collection[str] = ()) -> Table:
 
 def note(text: str, *, style: str = "") -> None:
     """Tell people something that is not the result, on standard error."""
+    from rich.console import Console
+    from rich.text import Text
+
     Console(stderr=True).print(Text(printable(text), style), soft_wrap=True)
 
 
 def complain(who: str, text: str) -> None:
     """Tell people on standard error why a command ends; `who`: its words, as ``pyjms send``."""
+    from rich.console import Console
+    from rich.text import Text
+
     Console(stderr=True).print(Text.assemble((f"{who}:", "red"), f" {printable(text)}"), soft_wrap=True)
 
 

@@ -10,11 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from importlib.metadata import entry_points
 from typing import Any
 
 from pyjms.spi.clock import Clock
-from pyjms.spi.entry_points import make
+from pyjms.spi.entry_points import entry_points, make
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
 
@@ -281,5 +280,5 @@ def find_opener(kind: str) -> WorkflowBookOpener:
     for point in entry_points(group=ENTRY_POINT_GROUP, name=kind):
         where = f"what opens stores of workflows of the kind {kind!r}"
         return make(point, WorkflowBookOpener, where, WorkflowError, "install what it needs")  # type: ignore[type-abstract]
-    known = ", ".join(sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP))) or "none"
+    known = ", ".join(sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)})) or "none"
     raise WorkflowError(f"there is no kind {kind!r} of stores of workflows; there are: {known}")

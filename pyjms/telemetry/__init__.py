@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 WANTED: Final = "PYJMS_OTEL"
 """The environment variable that is ``1`` where programs are to be traced that do not ask for it themselves."""
-_MISSING: Final = "opentelemetry-api is not installed: pip install 'pyjms[otel]'"
+_MISSING: Final = "opentelemetry-api is not installed: pip install 'pyjms-messaging[otel]'"
 
 
 def instrument(tracer_provider: TracerProvider | None = None) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import IntEnum
+from importlib.util import find_spec
 from pathlib import Path
 from signal import SIGTERM
 from typing import Annotated, NoReturn
@@ -30,6 +31,12 @@ from pyjms_tck.runner.progress import LiveProgress
 from pyjms_tck.selection import SelectionError, select
 
 __all__ = ["Exit", "app"]
+
+
+MISSING_EXTRA = (
+    "to judge a provider takes {missing}, which is not installed. Install it with: pip install 'pyjms-messaging[tck]'. "
+    "Without it, `run --list` and `diff` work"
+)
 
 
 class Exit(IntEnum):
@@ -151,6 +158,7 @@ def spi(
     """Check the provider behind URL against the contract of pyjms.spi, for its authors."""
     wanted = tuple(selected or ())
     if listed:
+        _check_can_judge()  # the contract tests are functions of pytest
         _list(contract_catalogue(), wanted)
         return
     task = Task(
@@ -198,6 +206,7 @@ def _judge(
     html_file: Path | None,
     junit_file: Path | None,
 ) -> None:
+    _check_can_judge()
     console = Console()
     for file in (json_file, html_file, junit_file):
         if file is not None:
@@ -224,6 +233,11 @@ def _judge(
         if file is not None:
             are_written &= _write(console, file, form(report))
     raise typer.Exit(_exit_code(report) if are_written else Exit.USAGE)
+
+
+def _check_can_judge() -> None:
+    if find_spec("pytest") is None:
+        _refuse(MISSING_EXTRA.format(missing="pytest"))
 
 
 def _write(console: Console, file: Path, text: str) -> bool:

@@ -10,11 +10,13 @@ import re
 import sys
 import sysconfig
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from pyjms_tck.checks import CheckError
 from pyjms_tck.results import Failure
+
+if TYPE_CHECKING:
+    import pytest
 
 __all__ = ["Comparisons", "describe", "without_places"]
 
@@ -57,6 +59,8 @@ def describe(
     error: pytest.ExceptionInfo[BaseException], report: pytest.TestReport, compared: tuple[str, str] | None
 ) -> Failure:
     """Return what to tell about `error`, which ended the phase of a test that `report` is about."""
+    import pytest  # only where tests run: the command lists and compares without it
+
     frames = [entry for entry in error.traceback if _is_ours(Path(str(entry.path)))] or [error.traceback[-1]]
     in_test = next((entry for entry in reversed(error.traceback) if _is_test_file(Path(str(entry.path)))), frames[-1])
     value = error.value

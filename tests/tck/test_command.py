@@ -204,11 +204,12 @@ def test_diff_compares_what_was_selected_for_both(tmp_path: Path) -> None:
     assert "no requirement in common" in result.output
 
 
-@pytest.mark.parametrize("missing", ["pytest", "rich", "typer"])
-def test_without_its_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(SystemExit, match=r"pip install 'pyjms\[tck\]'"):
-        cli.main()
+@pytest.mark.parametrize("arguments", [["run", "vm://x"], ["spi", "vm://x"], ["spi", "--list"]])
+def test_without_pytest_what_judges_says_what_to_install(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    monkeypatch.setattr("pyjms_tck.command.find_spec", lambda name: None)
+    result = call(*arguments)
+    assert result.exit_code == Exit.USAGE
+    assert "pip install 'pyjms-messaging[tck]'" in result.output
 
 
 def test_the_command_is_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,9 +62,9 @@ def test_the_other_commands_of_the_page_only_install_and_copy() -> None:
         "mkdir judge && cd judge",
         "python3 -m venv .venv",
         ". .venv/bin/activate",
-        "pip install '../pyjms[tck]'",
+        "pip install 'pyjms-messaging[tck]'",
         "cp ../pyjms/docs/provider-authors/*.py .",
-        "pip install '../pyjms[store]'",
+        "pip install 'pyjms-messaging[store]'",
         "cp ../pyjms/docs/conformance/stored_profile.py .",
     ]
 

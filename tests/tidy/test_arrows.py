@@ -24,7 +24,7 @@ COMMANDS = (
     BROKER_COMMANDS,
     *TCK,
 )
-# Where a dependency may be imported: `pip install pyjms` brings lark alone, the others come with an extra.
+# Where a dependency may be imported: `pip install pyjms-messaging` brings lark, rich and typer, the others come with an extra.
 THIRD_PARTY = {
     "opentelemetry": ("pyjms/telemetry/",),
     "kombu": ("pyjms/kombu/",),

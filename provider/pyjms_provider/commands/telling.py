@@ -29,7 +29,7 @@ def errors_told() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        stop(f"this needs the package {error.name}, which is not installed; install the extra `broker` of pyjms")
+        stop(f"this needs the package {error.name}; install it with: pip install 'pyjms-messaging[broker]'")
     except ProviderError as error:
         stop(on_one_line(error.reason))
     except OSError as error:

@@ -63,7 +63,7 @@ class AuthenticationKind(Generic[_Settings]):
     settings: type[_Settings]
     """A frozen dataclass; its fields are the attributes."""
     extra: str
-    """What has to be installed: ``pip install 'pyjms[EXTRA]'``."""
+    """What has to be installed: ``pip install 'pyjms-messaging[EXTRA]'``."""
     build: Callable[[str, _Settings, Clock], Authenticator]
 
     @property
@@ -92,7 +92,7 @@ class AuthenticationKind(Generic[_Settings]):
             return self.build(name, settings, clock)
         except ModuleNotFoundError as error:
             raise MissingProviderError(
-                f"the authentication {self.name} needs {error.name}; install it with: pip install 'pyjms[{self.extra}]'"
+                f"the authentication {self.name} needs {error.name}; install it with: pip install 'pyjms-messaging[{self.extra}]'"
             ) from error
         except ValueError as error:
             raise SettingError(f"the authentication {self.name}: {error}") from error

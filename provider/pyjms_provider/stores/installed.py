@@ -33,7 +33,7 @@ def find_opener(scheme: str) -> StoreOpener:
         if scheme.partition("+")[0] in _POSTGRESQL:
             raise UnsupportedStoreError(
                 f"the store's URL {'names no driver' if '+' not in scheme else 'names another driver'}, and pyjms speaks to PostgreSQL by psycopg: "
-                "write postgresql+psycopg://USER@HOST/DATABASE; the driver comes with: pip install 'pyjms[postgresql]'"
+                "write postgresql+psycopg://USER@HOST/DATABASE; the driver comes with: pip install 'pyjms-messaging[postgresql]'"
             )
         others = ", ".join(f"{name}://" for name in installed_schemes()) or "none"
         raise UnsupportedStoreError(

@@ -81,7 +81,9 @@ def _needing_an_extra() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise MissingProviderError(f"store= needs {error.name}; install it with: pip install 'pyjms[store]'") from error
+        raise MissingProviderError(
+            f"store= needs {error.name}; install it with: pip install 'pyjms-messaging[store]'"
+        ) from error
 
 
 def _asked(opener: StoreOpener, ask: Callable[[StoreOpener], _T], wanted: type[object]) -> _T:

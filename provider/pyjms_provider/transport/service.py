@@ -1,6 +1,6 @@
 """The network of a broker: one thread with an event loop, on which all its listeners live.
 
-The loop is uvloop's where that is installed (`pip install pyjms[fast]`), and asyncio's otherwise. Why one loop, and not
+The loop is uvloop's where that is installed (`pip install 'pyjms-messaging[fast]'`), and asyncio's otherwise. Why one loop, and not
 several, tells decision 0600.
 """
 
@@ -109,7 +109,7 @@ class NetworkService:
         """
         self._must_run()
         if settings.kind is ListenerKind.WEB_SOCKET and find_spec("websockets") is None:
-            raise ResourceError("WebSockets need the library websockets; pip install pyjms[broker]")
+            raise ResourceError("WebSockets need the library websockets; pip install 'pyjms-messaging[broker]'")
         listening = bind(settings)
         try:
             if self.scheduler.is_here():
@@ -261,12 +261,17 @@ class NetworkService:
     def _make_loop(self) -> tuple[asyncio.AbstractEventLoop, str]:
         has_uvloop = find_spec("uvloop") is not None
         if self._event_loop is EventLoop.UVLOOP and not has_uvloop:
-            raise ResourceError("uvloop is not installed; pip install pyjms[fast], or use the event loop of asyncio")
+            raise ResourceError(
+                "uvloop is not installed; pip install 'pyjms-messaging[fast]', or use the event loop of asyncio"
+            )
         if has_uvloop and self._event_loop is not EventLoop.ASYNCIO:
             import uvloop
 
             return uvloop.new_event_loop(), f"uvloop {version('uvloop')}"
-        return asyncio.SelectorEventLoop(), "the event loop of asyncio (pip install pyjms[fast] has a faster one)"
+        return (
+            asyncio.SelectorEventLoop(),
+            "the event loop of asyncio (pip install 'pyjms-messaging[fast]' has a faster one)",
+        )
 
     def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         Report.LOOP_FAILED.log("%s", context.get("message", ""), error=context.get("exception"))

@@ -30,7 +30,7 @@ _COMMANDS = "pyjms.commands"
 
 def main(name: str, port: str) -> None:
     """Serve until the standard input ends."""
-    (broker,) = metadata.entry_points(group=_COMMANDS, name="broker")
+    broker, *_ = metadata.entry_points(group=_COMMANDS, name="broker")
     try:
         commands = broker.load()
     except ModuleNotFoundError as error:

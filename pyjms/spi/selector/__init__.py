@@ -4,8 +4,26 @@ A text is parsed (`grammar.lark`, `parse`), checked (`check`) and compiled to a 
 uses selectors needs only the names below. Nothing here knows time, threads or sockets.
 """
 
-from pyjms.spi.selector.explain import Explanation
-from pyjms.spi.selector.literals import quote
+from typing import TYPE_CHECKING
+
 from pyjms.spi.selector.selector import Selector, compile_selector, is_same_text, selector_or_none
 
 __all__ = ["Explanation", "Selector", "compile_selector", "is_same_text", "quote", "selector_or_none"]
+
+if TYPE_CHECKING:
+    from pyjms.spi.selector.explain import Explanation
+    from pyjms.spi.selector.literals import quote
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import what few programs use when it is asked for."""
+        match name:
+            case "Explanation":
+                from pyjms.spi.selector.explain import Explanation
+
+                return Explanation
+            case "quote":
+                from pyjms.spi.selector.literals import quote
+
+                return quote
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,8 +8,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import InvalidSelectorError
-from pyjms.spi.selector.equalities import equalities_in
-from pyjms.spi.selector.nodes import Boolean, Node, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
     from pyjms.spi.selector.equalities import Equalities
     from pyjms.spi.selector.explain import Explanation
+    from pyjms.spi.selector.nodes import Node
 
 __all__ = ["Selector", "compile_selector", "is_same_text", "selector_or_none"]
 
@@ -87,9 +86,11 @@ def selector_or_none(text: str | None) -> Selector | None:
 
 
 def _compile(text: str) -> Selector:
-    # The parser library takes a tenth of a second to import: only who uses selectors pays for it.
+    # The parser library takes a tenth of a second to import, and the syntax tree a fifth of that: only selectors pay for it.
     from pyjms.spi.selector.check import check
     from pyjms.spi.selector.compile import compile_condition
+    from pyjms.spi.selector.equalities import equalities_in
+    from pyjms.spi.selector.nodes import Boolean, names_in
     from pyjms.spi.selector.parse import parse
 
     root: Node = Boolean(value=True, start=0, end=0)

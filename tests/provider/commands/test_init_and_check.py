@@ -286,4 +286,4 @@ def test_a_missing_extra_is_told_in_one_line(
     monkeypatch.setitem(sys.modules, module, None)
     code, out, err = run_pyjms("broker", *arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "install the extra `broker`" in err
+    assert "pip install 'pyjms-messaging[broker]'" in err

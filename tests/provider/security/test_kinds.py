@@ -87,7 +87,7 @@ def test_a_missing_user_file_is_named(tmp_path: Path) -> None:
 def test_what_is_not_installed_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jwt", None)
     with pytest.raises(
-        MissingProviderError, match=r"needs jwt; install it with: pip install 'pyjms\[oauth2\]'"
+        MissingProviderError, match=r"needs jwt; install it with: pip install 'pyjms-messaging\[oauth2\]'"
     ) as caught:
         AUTHENTICATION_KINDS["jwt"].make("p", JwtSettings(issuer="i", audience="a", keys_file="f"), CLOCK)
     assert isinstance(caught.value, ProviderError)

@@ -261,9 +261,9 @@ def test_a_package_that_a_bundled_store_needs_is_named(monkeypatch: pytest.Monke
     for name in ("pyjms_provider.stores.sql", "pyjms_provider.stores.sql.configuration"):
         monkeypatch.delitem(sys.modules, name, raising=False)
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingProviderError, match=r"store= needs .*pip install 'pyjms\[store\]'"):
+    with pytest.raises(MissingProviderError, match=r"store= needs .*pip install 'pyjms-messaging\[store\]'"):
         opened(f"sqlite:///{tmp_path}/a.db")
-    with pytest.raises(MissingProviderError, match=r"pip install 'pyjms\[store\]'"):
+    with pytest.raises(MissingProviderError, match=r"pip install 'pyjms-messaging\[store\]'"):
         opening.configuration_store(f"sqlite:///{tmp_path}/a.db", SystemClock())
 
 

@@ -168,7 +168,7 @@ except ProviderError as error:
     print(error.reason)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "pip install 'pyjms[" in done.stdout, done
+    assert "pip install 'pyjms-messaging[" in done.stdout, done
 
 
 def test_a_database_of_others_is_refused_unless_it_may_be_shared(url: str, change: Change) -> None:

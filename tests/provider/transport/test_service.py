@@ -53,9 +53,9 @@ def test_without_uvloop_the_loop_of_asyncio_serves(
     caplog.set_level("INFO")
     with NetworkService("test"):
         pass
-    assert "pip install pyjms[fast]" in caplog.text
+    assert "pip install 'pyjms-messaging[fast]'" in caplog.text
     service = NetworkService("test", event_loop=EventLoop.UVLOOP)
-    with pytest.raises(ResourceError, match=r"pip install pyjms\[fast\]"):
+    with pytest.raises(ResourceError, match=r"pip install 'pyjms-messaging\[fast\]'"):
         service.start()
     service.stop()
 
@@ -183,7 +183,7 @@ def test_opening_while_another_thread_stops_ends_one_way_or_the_other() -> None:
 
 def test_a_missing_library_is_named(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda _: None)
-    with pytest.raises(ResourceError, match=r"pip install pyjms\[broker\]"):
+    with pytest.raises(ResourceError, match=r"pip install 'pyjms-messaging\[broker\]'"):
         net.service.open(ListenerSettings(kind=ListenerKind.WEB_SOCKET), Engines())
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from importlib import metadata
 from typing import Any
 
 import pytest
 import typer
 
-from pyjms.cli import GROUP, _add_commands, _add_own_commands
+from pyjms.cli import _add_asked
 from pyjms.spi.spans import span_ms
 from pyjms.spi.words import rounded, span_text
 from tests.pyjms.demo.command_line import Run
@@ -28,15 +26,12 @@ def _commands(app: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 
 
 @pytest.fixture
-def every_command(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, ...], dict[str, Any]]:
+def every_command() -> dict[tuple[str, ...], dict[str, Any]]:
     """The options of each command of `pyjms` and `pyjms-tck`, by its words."""
     from pyjms_tck.command import app as tck
 
-    monkeypatch.setattr(sys, "argv", ["pyjms", "--help"])
     app = typer.Typer()
-    _add_own_commands(app)
-    for entry_point in metadata.entry_points(group=GROUP):
-        _add_commands(app, entry_point)
+    _add_asked(app, "--help")
     both = {**dict(_commands(typer.main.get_command(app))), **dict(_commands(typer.main.get_command(tck), ("tck",)))}
     return {
         words: {name: option for option in each.params for name in option.opts if name.startswith("--")}

@@ -145,4 +145,4 @@ def test_without_the_parser_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "pyjms.porting.program", None)
     code, _, err = runner(monkeypatch, capsys)("port", str(sources), "--check")
     assert code == 2
-    assert ".[port]" in err
+    assert "pip install 'pyjms-messaging[port]'" in err

@@ -284,7 +284,7 @@ def test_without_pyarrow_the_cure_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "pyjms.history.parquet")
     monkeypatch.delattr("pyjms.history.parquet")
-    with pytest.raises(MissingProviderError, match=r"pip install 'pyjms\[history\]'"):
+    with pytest.raises(MissingProviderError, match=r"pip install 'pyjms-messaging\[history\]'"):
         record(tmp_path)
 
 

@@ -49,7 +49,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
 
 def test_without_pyspark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(MissingProviderError, match=r"pip install 'pyjms\[spark\]', and Java 17 or newer"):
+    with pytest.raises(MissingProviderError, match=r"pip install 'pyjms-messaging\[spark\]', and Java 17 or newer"):
         spark_sql()
 
 

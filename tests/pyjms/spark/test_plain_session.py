@@ -16,7 +16,7 @@ from pyspark_jms import DefaultSource
 from pyspark_jms.driver_python import name_driver_python
 from tests.pyjms.spark.jvm import QUICK
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.requires("spark")
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """

@@ -33,7 +33,7 @@ try:
     from pyjms_provider.stores.sql.postgresql import HolderConnection, PostgresqlDatabase, UnloggedDatabase, understand
 except ModuleNotFoundError as error:
     raise UnsupportedStoreError(
-        f"PostgreSQL needs {error.name}; install it with: pip install 'pyjms[postgresql]'"
+        f"PostgreSQL needs {error.name}; install it with: pip install 'pyjms-messaging[postgresql]'"
     ) from error
 
 if TYPE_CHECKING:

@@ -152,5 +152,5 @@ def test_what_is_missing_for_two_sites_is_named(
     monkeypatch.setitem(sys.modules, "pyjms.demo.sites.command", None)
     code, _, err = run_pyjms("demo", str(file))
     assert code == 2
-    assert "pip install 'pyjms[cli,broker,stomp]'" in err
+    assert "pip install 'pyjms-messaging[broker,stomp]'" in err
     assert "--one-site" in err
