@@ -21,7 +21,14 @@ by_provider = pytest.mark.parametrize("judged", PROVIDERS, ids=lambda judged: ju
 by_provider_at_hand = pytest.mark.parametrize(
     "judged",
     [
-        pytest.param(judged, marks=pytest.mark.requires(judged.name) if judged.name in KINDS else ())
+        pytest.param(
+            judged,
+            marks=pytest.mark.requires("postgresql")
+            if "{postgresql}" in judged.url
+            else pytest.mark.requires(judged.name)
+            if judged.name in KINDS
+            else (),
+        )
         for judged in PROVIDERS
     ],
     ids=lambda judged: judged.name,
