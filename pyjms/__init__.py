@@ -69,6 +69,7 @@ if _typing.TYPE_CHECKING:
     from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
     from pyjms.runtime.requestor import QueueRequestor, TopicRequestor
     from pyjms.runtime.xa import XAConnectionFactory, XAQueueConnectionFactory, XATopicConnectionFactory
+    from pyjms.spi.interrupts import defer_signals
 
 __all__ = [
     # Connections and sessions
@@ -132,6 +133,8 @@ __all__ = [
     "XATopicConnectionFactory",
     "XATopicSession",
     "Xid",
+    # Signals
+    "defer_signals",
     # Errors
     "IllegalArgumentException",
     "IllegalStateException",
@@ -166,6 +169,7 @@ _LATE = {
     "XAConnectionFactory": "pyjms.runtime.xa",
     "XAQueueConnectionFactory": "pyjms.runtime.xa",
     "XATopicConnectionFactory": "pyjms.runtime.xa",
+    "defer_signals": "pyjms.spi.interrupts",
 }
 """What takes long to import, and which programs that only name interfaces or errors never use: name -> module."""
 

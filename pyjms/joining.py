@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from pyjms.api.session import Session
 from pyjms.errors import IllegalArgumentException, IllegalStateException, JMSException
 from pyjms.runtime.session import JmsSession
+from pyjms.spi.interrupts import defers_signals
 
 __all__ = ["SqlConnection", "joined"]
 
@@ -110,6 +111,7 @@ def _check_joined(connection: SqlConnection, transaction: object) -> None:
         )
 
 
+@defers_signals()
 def _roll_back(session: JmsSession, connection: SqlConnection) -> None:
     try:
         connection.rollback()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.errors import DestinationError, DestinationInUseError, ResourceError, UrlError
+from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.words import counted
@@ -126,6 +127,7 @@ class QueueManager:
 
     # Definition
 
+    @defers_signals()
     def create(self, name: str, policy: QueuePolicy | None = None, **choices: Any) -> None:
         """Make a queue with a policy of its own, given whole or by its fields; with neither, with that of the broker.
 
@@ -139,6 +141,7 @@ class QueueManager:
         if not self._host.create_queue(name, policy):
             raise QueueExistsError(f"there is a queue {name!r} already; alter it, or destroy it first")
 
+    @defers_signals()
     def alter(self, name: str, **changes: Any) -> None:
         """Change fields of a queue's policy; from now on it has one of its own. What others change meanwhile stays.
 
@@ -149,6 +152,7 @@ class QueueManager:
         if not self._host.alter_queue(name, **changes):
             raise _unknown(name)
 
+    @defers_signals()
     def destroy(self, name: str, *, if_empty: bool = False) -> None:
         """Delete a queue with its messages. Who names it again makes another.
 
@@ -173,10 +177,12 @@ class QueueManager:
         if not self._host.destroy_queue(name):
             raise _unknown(name)  # another thread was faster
 
+    @defers_signals()
     def pause(self, name: str) -> None:
         """Let no message out; senders and browsers go on. May be repeated. Raises `UnknownQueueError`."""
         self.alter(name, paused=True)
 
+    @defers_signals()
     def resume(self, name: str) -> None:
         """End a pause. May be repeated. Raises `UnknownQueueError`."""
         self.alter(name, paused=False)
@@ -219,6 +225,7 @@ class QueueManager:
 
     # `go_on` hears before each message with how many the work is done; when it returns False, the rest is left undone.
 
+    @defers_signals()
     def purge(self, name: str, selector: str | None = None, *, go_on: GoOn = _always) -> int:
         """Delete the messages that nobody holds and the selector matches; return how many when that survives the process.
 
@@ -237,6 +244,7 @@ class QueueManager:
                 run = []
         return deleted + self._host.office.delete(run)
 
+    @defers_signals()
     def move(
         self, name: str, target: str, selector: str | None = None, most: int | None = None, *, go_on: GoOn = _always
     ) -> int:
@@ -257,6 +265,7 @@ class QueueManager:
             moved += self._relocate(entry, there, target, Happening.MOVED)
         return moved
 
+    @defers_signals()
     def copy(
         self, name: str, target: str, selector: str | None = None, most: int | None = None, *, go_on: GoOn = _always
     ) -> int:
@@ -273,6 +282,7 @@ class QueueManager:
             copied += 1
         return copied
 
+    @defers_signals()
     def replay(
         self, name: str = "DLQ", selector: str | None = None, *, dry_run: bool = False, go_on: GoOn = _always
     ) -> Replay:

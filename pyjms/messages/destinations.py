@@ -12,6 +12,7 @@ from typing import NoReturn
 from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.interrupts import defers_signals
 
 __all__ = ["JmsDestination", "JmsQueue", "JmsTemporaryQueue", "JmsTemporaryTopic", "JmsTopic", "address_of"]
 
@@ -87,6 +88,7 @@ class _Temporary(JmsDestination):
         super().__init__(address)
         self._delete = delete
 
+    @defers_signals()
     def delete(self) -> None:
         """Remove the destination. Raises `JMSException` while it has consumers, or when another connection made it."""
         if self._delete is None:

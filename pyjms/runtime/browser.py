@@ -16,6 +16,7 @@ from pyjms.messages.freeze import thaw
 from pyjms.runtime.error_mapping import to_jms
 from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.reasons import reason_of
 from pyjms.spi.selector import Selector
 
@@ -47,6 +48,26 @@ class _Looking:
         self._session.check_open()
 
 
+class _Walk:
+    """One walk over the queue. A message that a call was about to return, as a signal ended it, comes with the next call."""
+
+    __slots__ = ("_found", "_interrupted")
+
+    def __init__(self, found: Iterator[Message]) -> None:
+        self._found = found
+        self._interrupted: list[Message] = []
+
+    def __iter__(self) -> Iterator[Message]:
+        return self
+
+    def __next__(self) -> Message:
+        return self._take()[1]
+
+    @defers_signals(undo=lambda found: found[0].append(found[1]))
+    def _take(self) -> tuple[list[Message], Message]:
+        return self._interrupted, self._interrupted.pop() if self._interrupted else next(self._found)
+
+
 class JmsQueueBrowser(QueueBrowser):
     """Each enumeration walks the queue anew, from its head, as it is while it walks."""
 
@@ -72,7 +93,7 @@ class JmsQueueBrowser(QueueBrowser):
     @property
     def enumeration(self) -> Enumeration[Message]:
         self._check_open()
-        return Enumeration(self._walk())
+        return Enumeration(_Walk(self._walk()))
 
     def __iter__(self) -> Iterator[Message]:
         return self.enumeration

@@ -26,11 +26,13 @@ from pyjms.runtime.session import JmsSession
 from pyjms.runtime.subscribing import check_durable, subscribe_request
 from pyjms.runtime.temporaries import Temporaries
 from pyjms.runtime.threads import EventThread
+from pyjms.runtime.undoing import close_made
 from pyjms.runtime.waiting import Turn
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import CapabilityError, ConnectionLostError, ProgramEndsError, ProviderError
+from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.provider import ConnectRequest, Provider, ProviderSession
 
 __all__ = ["JmsConnection"]
@@ -94,6 +96,7 @@ class JmsConnection(Connection):
         return self._client_id
 
     @client_id.setter
+    @defers_signals()
     def client_id(self, client_id: str) -> None:
         with self._lock:
             self._check_open()
@@ -141,6 +144,7 @@ class JmsConnection(Connection):
     ) -> JmsSession:
         return self.open_session(self.session_type, transacted, acknowledge_mode)
 
+    @defers_signals(undo=close_made)
     def open_session(self, kind: type[_Session], transacted: bool, acknowledge_mode: int) -> _Session:
         """Open a session of the class `kind`, started if the connection is."""
         self._use()
@@ -181,6 +185,7 @@ class JmsConnection(Connection):
         check_durable(self, topic, subscription_name, "a durable connection consumer")
         return self._connection_consumer(topic, message_selector, session_pool, max_messages, subscription_name)
 
+    @defers_signals(undo=close_made)
     def _connection_consumer(
         self,
         destination: Destination,
@@ -223,6 +228,7 @@ class JmsConnection(Connection):
 
     # Start, stop, close
 
+    @defers_signals()
     def start(self) -> None:
         self._use()
         with self._lock:
@@ -242,6 +248,7 @@ class JmsConnection(Connection):
             consumer.begin_delivery()
         note_start(self)
 
+    @defers_signals()
     def stop(self) -> None:
         self._use()
         self._refuse_in_listener("stop")
@@ -275,6 +282,7 @@ class JmsConnection(Connection):
             session.pause_delivery()
         return sessions
 
+    @defers_signals()
     def close(self) -> None:
         self._refuse_in_listener("close")
         with self._lock:

@@ -18,6 +18,7 @@ from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.listeners import message_callback
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.interrupts import deferred, defers_signals, getsignal
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class JmsMessageConsumer(MessageConsumer):
         return self._listener
 
     @message_listener.setter
+    @defers_signals()
     def message_listener(self, listener: MessageListenerLike | None) -> None:
         self._check_open()
         callback = None if listener is None else self._callback_of(listener)
@@ -112,36 +114,77 @@ class JmsMessageConsumer(MessageConsumer):
 
     def receive(self, timeout: int = 0) -> Message | None:
         """Return the next message, or None when `timeout` milliseconds passed (0: never) or the consumer was closed."""
+        is_main = get_ident() == deferred.main  # in place of `defers_signals`, as this is a hot call
+        if is_main:
+            if tuple(map(getsignal, deferred.numbers)) != deferred.found:
+                deferred.refresh()
+            deferred.depth += 1
         try:
-            is_over = timeout < 0
-        except TypeError as error:
-            raise JMSException(f"{timeout!r} is no timeout: use milliseconds, or 0 for no limit") from error
-        if is_over:
-            return self.receive_no_wait()
-        session = self._session
-        if self.is_closed or session.is_closed or session.has_listeners:
-            self._check_can_receive()
-        try:
-            message = session.take(self, or_enter=True)
-            if message is None:
-                message = self._wait(Deadline(session.clock, timeout).until_ms if timeout else None)
-            if message is None:
+            try:
+                is_over = timeout < 0
+            except TypeError as error:
+                raise JMSException(f"{timeout!r} is no timeout: use milliseconds, or 0 for no limit") from error
+            if is_over:
+                return self.receive_no_wait()
+            session = self._session
+            if self.is_closed or session.is_closed or session.has_listeners:
+                self._check_can_receive()
+            try:
+                message = session.take(self, or_enter=True)
+                if message is None:
+                    message = self._wait(Deadline(session.clock, timeout).until_ms if timeout else None)
+                if message is None:
+                    self.wait_no_more()
+            except BaseException:  # also when the thread was interrupted between the calls
                 self.wait_no_more()
-        except BaseException:  # also when the thread was interrupted between the calls
-            self.wait_no_more()
-            raise
-        return message
+                raise
+            return message
+        finally:
+            if is_main:
+                deferred.depth -= 1
+                if deferred.pending:
+                    self._end_interrupted_receive()
 
     def receive_no_wait(self) -> Message | None:
         """Return the next message if there is one now."""
-        self._check_can_receive()
-        with mapped_errors:
-            self.provider.catch_up()
-        message = self._session.take(self)
-        if message is None:
-            self._session.connection.check_not_lost()
-        return message
+        is_main = get_ident() == deferred.main
+        if is_main:
+            if tuple(map(getsignal, deferred.numbers)) != deferred.found:
+                deferred.refresh()
+            deferred.depth += 1
+        try:
+            self._check_can_receive()
+            with mapped_errors:
+                self.provider.catch_up()
+            message = self._session.take(self)
+            if message is None:
+                self._session.connection.check_not_lost()
+            return message
+        finally:
+            if is_main:
+                deferred.depth -= 1
+                if deferred.pending:
+                    self._end_interrupted_receive()
 
+    def _end_interrupted_receive(self) -> None:
+        """Run the handlers of signals that came during a receive; the next receive returns the message of one that they end."""
+        if deferred.depth:  # another call of pyjms gets the message
+            if not self.returns_later:
+                self.unreturned = None
+            return
+        deferred.depth += 1
+        try:
+            try:
+                deferred.run_handlers()
+            except BaseException:
+                self._session.keep(self)
+                raise
+            if not self.returns_later:
+                self.unreturned = None
+        finally:
+            deferred.depth -= 1
+
+    @defers_signals()
     def close(self) -> None:
         """Close; waits for a receive or a listener of this consumer that runs on another thread."""
         # Released by a call that came to its end: one that was interrupted is gone through again.
@@ -152,18 +195,26 @@ class JmsMessageConsumer(MessageConsumer):
         """Wait until then for a message (None: for ever). The calling thread is registered with the gate."""
         session = self._session
         connection = session.connection
-        # the inbox keeps the wake-up of one who closes from now on
-        while not (self.is_closed or session.is_closing):
-            if connection.lost is not None:
-                connection.check_not_lost()
-            if not self.inbox.wait(until_ms):
-                return None
-            message = session.take(self, or_enter=True)
-            if message is not None:
-                return message
-            if until_ms is not None and session.clock.monotonic_ms() >= until_ms:
-                return None  # who is woken in vain all the time would never see that its time is over
-        return None
+        is_main = get_ident() == deferred.main
+        wake = deferred.wake
+        if is_main:
+            deferred.wake = self.inbox.wake
+        try:
+            # the inbox keeps the wake-up of a close, and of a signal, from now on
+            while not (self.is_closed or session.is_closing or (is_main and deferred.pending)):
+                if connection.lost is not None:
+                    connection.check_not_lost()
+                if not self.inbox.wait(until_ms):
+                    return None
+                message = session.take(self, or_enter=True)
+                if message is not None:
+                    return message
+                if until_ms is not None and session.clock.monotonic_ms() >= until_ms:
+                    return None  # who is woken in vain all the time would never see that its time is over
+            return None
+        finally:
+            if is_main:
+                deferred.wake = wake
 
     # For a receive that waits elsewhere than on its thread (`pyjms.aio`)
 

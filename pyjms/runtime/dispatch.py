@@ -29,6 +29,7 @@ from pyjms.runtime.threads import WorkThread
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ConnectionLostError, GoneError, ProviderError, TooLateError
+from pyjms.spi.interrupts import deferred
 from pyjms.spi.reasons import reason_of
 
 if TYPE_CHECKING:
@@ -446,7 +447,13 @@ def give_back_failed(session: SettlingSession, delivery: Delivery, reason: str) 
 
 def _call(callback: Callable[[Message], Any], message: Message) -> BaseException | None:
     try:
-        callback(message)
+        if (
+            deferred.depth and get_ident() == deferred.main
+        ):  # `Session.run`, or `ServerSession.start`, in the main thread
+            with deferred.running_application_code():
+                callback(message)
+        else:
+            callback(message)
     except BaseException as error:
         return error
     return None

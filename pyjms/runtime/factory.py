@@ -22,7 +22,9 @@ from pyjms.errors import IllegalArgumentException
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.domains import JmsQueueConnection, JmsTopicConnection
 from pyjms.runtime.error_mapping import mapped_errors
+from pyjms.runtime.undoing import close_made
 from pyjms.spi.clock import Clock, SystemClock
+from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.provider import ConnectRequest, Provider
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
@@ -108,6 +110,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
         """Return a connection of the topic domain, stopped."""
         return self._connect(JmsTopicConnection, user_name, password)
 
+    @defers_signals(undo=close_made)
     def _connect(self, kind: type[_Connection], user_name: str | None, password: str | None) -> _Connection:
         with mapped_errors:
             provider = self._recorded(find_provider(self._url.scheme))

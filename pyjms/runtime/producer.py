@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyjms.api.destination import Destination, Queue, Topic
@@ -27,6 +28,7 @@ from pyjms.messages.text import JmsTextMessage
 from pyjms.runtime.error_mapping import to_jms
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.interrupts import deferred, getsignal
 from pyjms.types import Long
 
 if TYPE_CHECKING:
@@ -73,18 +75,32 @@ class JmsMessageProducer(MessageProducer):
 
     def send(self, *arguments: Any, **keywords: Any) -> None:
         """Send in any of the four argument orders of JMS 1.1 §4.6, with the producer's defaults for what is left out."""
-        if self._closed or self._session.is_closed:
-            self._check_open()
-        if len(arguments) == 1 and not keywords:
-            if self._address is None:
-                raise UnsupportedOperationException(_NO_DESTINATION)
-            mode, priority, time_to_live = self._defaults
-            self._send(self._address, self._destination, arguments[0], mode, priority, time_to_live)
-            return
-        if len(arguments) == 2 and not keywords and self._address is None:
-            # a reply, in most programs: no other overload has two arguments by position
-            self._send(self._address_of(arguments[0]), *arguments, *self._defaults)
-            return
+        is_main = get_ident() == deferred.main  # in place of `defers_signals`, as this is the hottest of all calls
+        if is_main:
+            if tuple(map(getsignal, deferred.numbers)) != deferred.found:
+                deferred.refresh()
+            deferred.depth += 1
+        try:
+            if self._closed or self._session.is_closed:
+                self._check_open()
+            if len(arguments) == 1 and not keywords:
+                if self._address is None:
+                    raise UnsupportedOperationException(_NO_DESTINATION)
+                mode, priority, time_to_live = self._defaults
+                self._send(self._address, self._destination, arguments[0], mode, priority, time_to_live)
+            elif len(arguments) == 2 and not keywords and self._address is None:
+                # a reply, in most programs: no other overload has two arguments by position
+                self._send(self._address_of(arguments[0]), *arguments, *self._defaults)
+            else:
+                self._send_sorted(arguments, keywords)
+        finally:
+            if is_main:
+                deferred.depth -= 1
+                if deferred.pending and not deferred.depth:
+                    deferred.run_handlers()
+
+    def _send_sorted(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """Send with arguments in any order that JMS has."""
         destination, message, options = _sort_arguments(arguments, keywords)
         mode = check_delivery_mode(options.get("delivery_mode", self._defaults[0]))
         priority = check_priority(options.get("priority", self._defaults[1]))

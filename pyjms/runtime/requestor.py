@@ -17,6 +17,7 @@ from pyjms.errors import IllegalStateException, InvalidDestinationException, JMS
 from pyjms.messages.destinations import address_of
 from pyjms.runtime.listeners import check_implementation
 from pyjms.runtime.producer import check_message
+from pyjms.spi.interrupts import defers_signals
 
 __all__ = ["QueueRequestor", "TopicRequestor"]
 
@@ -41,6 +42,7 @@ class QueueRequestor(Closeable, declares=True):
             self._replies = _Replies(session.create_temporary_queue, session.create_receiver)
             undoing.pop_all()
 
+    @defers_signals()
     def request(self, message: Message) -> Message | None:
         """Send `message` with the temporary queue as its JMSReplyTo; return the reply, or None if the session closes.
 
@@ -50,6 +52,7 @@ class QueueRequestor(Closeable, declares=True):
         message.jms_reply_to = self._replies.destination()
         return self._replies.receive_after(partial(self._sender.send, message))
 
+    @defers_signals()
     def close(self) -> None:
         """Delete the temporary queue and close the session, as JMS 1.1 asks."""
         try:
@@ -76,6 +79,7 @@ class TopicRequestor(Closeable, declares=True):
             self._replies = _Replies(session.create_temporary_topic, session.create_subscriber)
             undoing.pop_all()
 
+    @defers_signals()
     def request(self, message: Message) -> Message | None:
         """Publish `message` with the temporary topic as its JMSReplyTo; return the reply, or None if the session closes.
 
@@ -85,6 +89,7 @@ class TopicRequestor(Closeable, declares=True):
         message.jms_reply_to = self._replies.destination()
         return self._replies.receive_after(partial(self._publisher.publish, message))
 
+    @defers_signals()
     def close(self) -> None:
         """Delete the temporary topic and close the session, as JMS 1.1 asks."""
         try:

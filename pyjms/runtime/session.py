@@ -41,6 +41,7 @@ from pyjms.runtime.subscribing import (
     subscribe_request,
 )
 from pyjms.runtime.tracing import current_tracer
+from pyjms.runtime.undoing import close_made, delete_made
 from pyjms.runtime.waiting import Inbox, Turn
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
@@ -53,6 +54,7 @@ from pyjms.spi.errors import (
     ResourceError,
     TooLateError,
 )
+from pyjms.spi.interrupts import deferred, defers_signals
 from pyjms.spi.provider import ProviderSession
 from pyjms.spi.reasons import reason_of
 
@@ -134,11 +136,13 @@ class JmsSession(SettlingSession):
         self.connection.require(Capability.TOPICS, "topics")
         return JmsTopic(topic_name)
 
+    @defers_signals(undo=delete_made)
     def create_temporary_queue(self) -> TemporaryQueue:
         self.check_open()
         self.connection.require(Capability.TEMPORARY_DESTINATIONS, "temporary destinations")
         return self.connection.temporaries.create_queue()
 
+    @defers_signals(undo=delete_made)
     def create_temporary_topic(self) -> TemporaryTopic:
         self.check_open()
         self.connection.require(Capability.TEMPORARY_DESTINATIONS, "temporary destinations")
@@ -150,6 +154,7 @@ class JmsSession(SettlingSession):
         self.check_open()
         return self._add_producer(producer_class(destination), destination)
 
+    @defers_signals(undo=close_made)
     def _add_producer(self, kind: type[_Producer], destination: Destination | None) -> _Producer:
         """Make a producer of the class `kind`, or of the one that does the same and is traced."""
         if current_tracer() is not None:
@@ -173,6 +178,7 @@ class JmsSession(SettlingSession):
         # That it is one of a topic is not asserted: after a call that is not Python's own the thread may be interrupted, and nobody has it.
         return self._subscribe(topic, message_selector, no_local, name)  # type: ignore[return-value]
 
+    @defers_signals()
     def unsubscribe(self, name: str) -> None:
         """Delete a durable subscription of this connection's client (§6.11.1)."""
         self.check_open()
@@ -183,6 +189,7 @@ class JmsSession(SettlingSession):
         with mapped_errors:
             self.provider_session.unsubscribe(name)
 
+    @defers_signals(undo=close_made)
     def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
         self.check_open()
         self.connection.require(Capability.BROWSING, "queue browsers")
@@ -196,6 +203,7 @@ class JmsSession(SettlingSession):
         self._browsers.add(browser)
         return browser
 
+    @defers_signals(undo=close_made)
     def _subscribe(
         self, destination: Destination, selector: str | None, no_local: bool, durable_name: str | None
     ) -> JmsMessageConsumer:
@@ -274,7 +282,11 @@ class JmsSession(SettlingSession):
             except BaseException:  # interrupted: the consumer's next receive returns it, so nothing else may settle it
                 self._leave_taken(consumer, delivery, unsettled, is_kept=is_kept)
                 raise
-            if consumer.unreturned is delivery and not consumer.returns_later:
+            if (
+                consumer.unreturned is delivery
+                and not consumer.returns_later
+                and not (deferred.pending and me == deferred.main)
+            ):
                 consumer.unreturned = None  # no call from here on: Python looks for signals after those
             return message
 
@@ -401,6 +413,7 @@ class JmsSession(SettlingSession):
         return self._message_listener
 
     @message_listener.setter
+    @defers_signals()
     def message_listener(self, listener: MessageListenerLike | None) -> None:
         self.check_open()
         if listener is not None and self._dispatcher.is_active:
@@ -409,6 +422,7 @@ class JmsSession(SettlingSession):
         self._message_listener = listener
         self._note_listeners()
 
+    @defers_signals()
     def run(self) -> None:
         """Process the messages that a connection consumer loaded, by the session's listener (§8.2.4)."""
         self.check_open()
@@ -458,6 +472,7 @@ class JmsSession(SettlingSession):
             consumer.wake()
         self._dispatcher.look_at_all()
 
+    @defers_signals()
     def close(self) -> None:
         if self.gate.runs_listener_here():
             raise IllegalStateException("a listener cannot close its own session: it would wait for itself")

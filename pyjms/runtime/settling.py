@@ -29,6 +29,7 @@ from pyjms.spi.errors import (
     RolledBackError,
     TooLateError,
 )
+from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.provider import ProviderSession
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class SettlingSession(Session):
 
     # Acknowledgement (§4.4.11)
 
+    @defers_signals()
     def acknowledge(self, message: Message) -> None:
         """Acknowledge all that the session has delivered so far; in other modes than CLIENT_ACKNOWLEDGE, nothing."""
         self.check_open()
@@ -102,6 +104,7 @@ class SettlingSession(Session):
             raise
         self._dispatcher.wake()
 
+    @defers_signals()
     def recover(self) -> None:
         self.check_open()
         if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
@@ -157,6 +160,7 @@ class SettlingSession(Session):
 
     # Transactions (§4.4.7)
 
+    @defers_signals()
     def commit(self) -> None:
         self._check_transaction("commit")
         self._commit(self.provider_session.commit)
@@ -166,6 +170,7 @@ class SettlingSession(Session):
         self._check_transaction("join")
         self.connection.require(Capability.SHARED_TRANSACTIONS, "transactions that are shared with an application")
 
+    @defers_signals()
     def commit_with(self, transaction: object) -> None:
         """Commit together with a transaction of the application's; see `pyjms.joining.joined`."""
         self.check_joins()
@@ -227,6 +232,7 @@ class SettlingSession(Session):
         self._untold = None
         raise told from error
 
+    @defers_signals()
     def rollback(self) -> None:
         self._check_transaction("rollback")
         self._untold = None

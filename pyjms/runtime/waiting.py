@@ -12,6 +12,7 @@ from typing import Final
 
 from pyjms.errors import JMSException
 from pyjms.spi.clock import Signal
+from pyjms.spi.interrupts import deferred
 
 __all__ = ["DeliveryGate", "Inbox", "Turn"]
 
@@ -120,7 +121,7 @@ class DeliveryGate:
                     if is_so():
                         return
                     self._waiting.add(signal)
-                signal.wait(_AGAIN_S)
+                deferred.wait(_wait_a_moment, signal, None)
         finally:
             self._waiting.discard(signal)  # one call, and without the lock, for which an interrupted thread would wait
 
@@ -128,6 +129,10 @@ class DeliveryGate:
         """Have those look who wait. The lock is held."""
         for signal in tuple(self._waiting):
             signal.set()
+
+
+def _wait_a_moment(signal: Signal, _: float | None) -> bool:
+    return signal.wait(_AGAIN_S)
 
 
 class Turn:

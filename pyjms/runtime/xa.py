@@ -35,6 +35,7 @@ from pyjms.spi.errors import (
     ProviderError,
     RolledBackError,
 )
+from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.provider import ProviderSession
 
 __all__ = ["XAConnectionFactory", "XAQueueConnectionFactory", "XATopicConnectionFactory"]
@@ -62,6 +63,7 @@ class JmsXAResource(XAResource):
         """The connection that this resource works for."""
         return self._session.connection
 
+    @defers_signals()
     def start(self, xid: Xid, flags: int) -> None:
         _check_flags(flags, _START_FLAGS, "start")
         self._ended = None
@@ -71,6 +73,7 @@ class JmsXAResource(XAResource):
             self._working = branch
             self._session.refuses_sends = False
 
+    @defers_signals()
     def end(self, xid: Xid, flags: int) -> None:
         _check_flags(flags, _END_FLAGS, "end")
         with _xa_errors:
@@ -107,6 +110,7 @@ class JmsXAResource(XAResource):
             self._session.ledger.unsettled[:0] = deliveries
             raise
 
+    @defers_signals()
     def prepare(self, xid: Xid) -> int:
         try:
             changed = self._session.provider_session.xa_prepare(_fact(xid))
@@ -115,12 +119,14 @@ class JmsXAResource(XAResource):
         # No call from here on, after which an interrupt would hide the promise from the coordinator.
         return self.XA_OK if changed else self.XA_RDONLY
 
+    @defers_signals()
     def commit(self, xid: Xid, one_phase: bool) -> None:
         try:
             self._session.provider_session.xa_commit(_fact(xid), one_phase=bool(one_phase))
         except ProviderError as error:
             raise _xa_error(error) from error  # and no call behind it, as in `prepare`
 
+    @defers_signals()
     def rollback(self, xid: Xid) -> None:
         with _xa_errors:
             branch = _fact(xid)
@@ -128,6 +134,7 @@ class JmsXAResource(XAResource):
             if branch == self._working:  # its `end` was interrupted, and this comes in place of a second one
                 self._leave(branch)
 
+    @defers_signals()
     def recover(self, flag: int) -> Sequence[Xid]:
         _check_flags(flag, _SCAN_FLAGS, "recover")
         if not flag & self.TMSTARTRSCAN:
@@ -135,6 +142,7 @@ class JmsXAResource(XAResource):
         with _xa_errors:
             return [RecoveredXid(found) for found in self._session.provider_session.xa_recover()]
 
+    @defers_signals()
     def forget(self, xid: Xid) -> None:
         with _xa_errors:
             self._session.provider_session.xa_forget(_fact(xid))
@@ -145,10 +153,12 @@ class JmsXAResource(XAResource):
             and xa_resource.connection.resource_manager == self.connection.resource_manager
         )
 
+    @defers_signals()
     def get_transaction_timeout(self) -> int:
         with _xa_errors:
             return self._session.provider_session.xa_get_timeout()
 
+    @defers_signals()
     def set_transaction_timeout(self, seconds: int) -> bool:
         if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds < 0:
             raise XAException(f"{seconds!r} is no number of seconds: use 0 or more", XAException.XAER_INVAL)

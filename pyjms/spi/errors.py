@@ -25,6 +25,7 @@ __all__ = [
     "InDoubtError",
     "InvalidSelectorError",
     "MissingProviderError",
+    "ProgramEndsError",
     "ProviderError",
     "ResourceError",
     "RolledBackError",
@@ -165,6 +166,8 @@ class ConnectionLostError(ProviderError):
 
 class ProgramEndsError(ConnectionLostError):
     """The broker in this process is gone, as the program ends: what waits is woken, and the exception listener hears nothing of it."""
+
+    code = "PYJMS-PROGRAM-ENDS"
 
 
 class RolledBackError(ProviderError):

@@ -21,6 +21,7 @@ EXTRAS = {
     "NamingException": "javax.naming.NamingException: InitialContext cannot read its environment",
     "NoSuchElementException": "java.util.NoSuchElementException, which Enumeration.nextElement raises",
     "Runnable": "java.lang.Runnable, which Session is",
+    "defer_signals": "which signals wait for the end of a call, as Java has no handlers that raise in the midst of one",
     "XAException": "javax.transaction.xa.XAException, which XAResource raises",
     "XAResource": "javax.transaction.xa.XAResource, which XASession returns",
     "Xid": "javax.transaction.xa.Xid, which XAResource takes",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.errors import ClosedError, ResourceError
+from pyjms.spi.interrupts import deferred
 from pyjms.spi.words import counted
 from pyjms_provider.core.admission import Admission, DuplicateClaim, Patience
 from pyjms_provider.core.duplicates import DUPLICATE_ID, DuplicateWindow, Sighting, duplicate_id
@@ -186,7 +187,7 @@ class Doorkeeper:
                     raise _full(
                         queue, "this transaction alone takes that, so commit it, and send the rest in another one"
                     )
-                if not self._clock.wait(patience.signal, until_ms):
+                if not deferred.wait(self._clock.wait, patience.signal, until_ms):
                     if queue.claim_room(waiting):
                         return
                     raise _full(queue, f"there was no room within {timeout_ms} ms, so receive faster or wait longer")

@@ -34,6 +34,7 @@ EXPECTED = {
     "GoneError": "ResourceAllocationException",
     "GroupError": "JMSException",
     "MissingProviderError": "JMSException",
+    "ProgramEndsError": "JMSException",
     "ProviderError": "JMSException",
     "ResourceError": "ResourceAllocationException",
     "RolledBackError": "TransactionRolledBackException",

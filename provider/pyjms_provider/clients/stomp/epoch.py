@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Final, Protocol
 
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.errors import ConnectionLostError, InDoubtError, ProviderError, ResourceError, RolledBackError
+from pyjms.spi.interrupts import deferred
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.outbox import Said
 from pyjms_provider.clients.stomp.refusals import refusal
@@ -103,6 +104,8 @@ class EpochEvents(Protocol):
         ...
 
 
+_GRACE_MS: Final = 40.0
+"""So long a send that is interrupted still waits for its answer: nearly always it comes, and the send has been done."""
 _MESSAGES: Final = frozenset({"MESSAGE", "MESSAGES"})
 
 
@@ -221,8 +224,11 @@ class Epoch:
         needs_room: bool = True,
         late: Callable[[Frame], None] | None = None,
         said: Said | None = None,
+        may_last: bool = False,
     ) -> Frame:
         """Send `frames` and wait until the broker has done the last; return its RECEIPT. `needs_room`, `said`: see `post`.
+
+        `may_last`: whether the broker may answer as late as it likes, as a full queue makes a sender wait; a deferred signal ends the wait then.
 
         `late` is called with a RECEIPT that nobody gets: on the I/O thread when it comes after the wait, or at once when the thread that
         has just heard it is interrupted.
@@ -244,7 +250,11 @@ class Epoch:
             try:
                 self.post(*frames, needs_room=needs_room, said=said)
                 limit_ms = self._settings.timeout_ms if timeout_ms is None else timeout_ms
-                self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
+                until_ms = self._clock.monotonic_ms() + limit_ms
+                if may_last and get_ident() == deferred.main:
+                    self._wait_or_be_interrupted(answer, until_ms)
+                else:
+                    self.wire.wait(self._clock, answer.signal, until_ms, self._events.is_alone)
             finally:
                 with self._lock:
                     if self._answers.pop(receipt, None) is not None and late is not None and not answer.is_there:
@@ -258,6 +268,19 @@ class Epoch:
         if answer.frame is not None:  # without a call, in which an interrupt could hide it from `late`
             return answer.frame
         return self._heard(answer, frames[-1].command, limit_ms)
+
+    def _wait_or_be_interrupted(self, answer: _Answer, until_ms: float) -> None:
+        """Wait for an answer; a deferred signal ends that, unless the answer comes within `_GRACE_MS`. Raises what its handler raises."""
+        deferred.wake = answer.signal.set
+        try:
+            self.wire.wait(self._clock, answer.signal, until_ms, self._events.is_alone)
+            if deferred.pending and not answer.is_there:
+                grace_ms = min(until_ms, self._clock.monotonic_ms() + _GRACE_MS)
+                self.wire.wait(self._clock, answer.signal, grace_ms, self._events.is_alone)
+                if not answer.is_there:
+                    deferred.run_handlers()
+        finally:
+            deferred.wake = None
 
     def ask_once(self, question: Question, frame: Frame) -> Frame:
         """Ask as `ask` does, or wait for the answer if `question` has been asked. Not on the I/O thread. Raises as `ask`."""

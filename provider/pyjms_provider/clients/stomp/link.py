@@ -24,6 +24,7 @@ from pyjms.spi.errors import (
     ProviderError,
     ResourceError,
 )
+from pyjms.spi.interrupts import deferred
 from pyjms_provider.clients.stomp.advice import advice
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
@@ -201,7 +202,7 @@ class Link:
                     if self._state not in (LinkState.CONNECTED, LinkState.RECONNECTING):
                         raise self._over()
                     self._waiting.add(signal)
-                if not self._clock.wait(signal, until_ms):
+                if not deferred.wait(self._clock.wait, signal, until_ms):
                     raise ResourceError(
                         f"there has been no connection to {self._places()} for {self._settings.timeout_ms} ms; it is still tried"
                     )

@@ -16,6 +16,7 @@ from typing import Final
 
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import ResourceError
+from pyjms.spi.interrupts import deferred
 from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, FRAME_MESSAGES_MAX, LENGTH
 
 __all__ = ["Outbox", "OutboxClosedError", "Said"]
@@ -232,7 +233,11 @@ class Outbox:
             with self._lock:
                 self._waiting.add(signal)
             while not (self._is_closed or self._has_room(size)):
-                if not _CLOCK.wait(signal, until_ms) and not self._is_closed and not self._has_room(size):
+                if (
+                    not deferred.wait(_CLOCK.wait, signal, until_ms)
+                    and not self._is_closed
+                    and not self._has_room(size)
+                ):
                     raise ResourceError(
                         f"the broker has not read for {patience_s:.0f} s, and {self._size} bytes wait to be sent: "
                         "see what it is waiting for (full memory or disk), or raise timeout_ms"

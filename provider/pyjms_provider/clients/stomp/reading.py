@@ -19,6 +19,7 @@ from threading import Lock, RLock, get_ident
 from typing import Final
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
+from pyjms.spi.interrupts import deferred
 
 __all__ = ["TICK_S", "InterruptedReadError", "Reading", "Watch"]
 
@@ -237,7 +238,9 @@ class Reading:
 
     def _ring(self) -> None:
         """Have the reader look at its signal."""
-        if self.reader != get_ident():
+        if (
+            self.reader != get_ident() or deferred.pending
+        ):  # the handler of a signal runs in the reader's thread, while that polls
             with suppress(OSError):  # full: it is awake already; closed: it has ended
                 self._ringer.send(b"x")
 

@@ -153,9 +153,9 @@ class ProfiledSession(ProviderSession):
         """Send a message, and wait until the broker has it. Raises why it has not, and `InterruptedLinkError`."""
         connection = self.connection
         if epoch.is_packed:  # and packed now: a temporary destination is the epoch's
-            epoch.ask(PreparedSend(self.name, connection.pack(envelope)))
+            epoch.ask(PreparedSend(self.name, connection.pack(envelope)), may_last=True)
         else:
-            epoch.ask(connection.frame_of(envelope, self.name))
+            epoch.ask(connection.frame_of(envelope, self.name), may_last=True)
         address = envelope.destination
         if address.temporary and connection.owns(address):
             return  # it may be deleted here, and the next send must say so

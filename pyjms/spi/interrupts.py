@@ -1,0 +1,258 @@
+"""Signals that come while the main thread is inside a call of pyjms: their handlers run when the call ends.
+
+Python runs a signal's handler in the main thread, between any two of its instructions. A handler that raises, as that of Ctrl-C does,
+would leave a call half done. So a handler is deferred while a call of pyjms is under way in the main thread: the call ends first, and a
+call that waits is woken. Then, at the boundary of the outermost call, the handler runs, and what it raises is raised there.
+
+A second signal, `STUCK_AFTER_S` or more after the first, finds a call that does not end: on a disk, or a database, that does not
+answer. Its handler runs at once, in the midst of the call.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from _signal import getsignal  # type: ignore[import-not-found]  # `signal` makes an enum member of each answer
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from types import FrameType
+from typing import Any, Final, ParamSpec, TypeVar
+
+from pyjms.spi.clock import Signal
+
+__all__ = [
+    "DEFAULT_SIGNALS",
+    "STUCK_AFTER_S",
+    "DeferredSignals",
+    "defer_signals",
+    "deferred",
+    "defers_signals",
+    "getsignal",
+]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+STUCK_AFTER_S: Final = 0.1
+"""A call that goes on for so long after a signal, in seconds, is stuck: the next signal interrupts it."""
+DEFAULT_SIGNALS: Final = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGUSR1") if hasattr(signal, name)
+)
+"""Ctrl-C, the end of a server, time limits of tests and of tasks."""
+_NO_THREAD: Final = -1
+
+
+class _Handler:
+    """Stands in place of a handler of the program's, which it calls: at once, or when the main thread leaves its call of pyjms."""
+
+    __slots__ = ("_signals", "original")
+
+    def __init__(self, signals: DeferredSignals, original: Callable[[int, FrameType | None], Any]) -> None:
+        self._signals = signals
+        self.original = original
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self._signals.defers(self.original, number, frame):
+            return
+        if self.original is not signal.default_int_handler or not _cancels_main_task(number, frame):
+            self.original(number, frame)
+
+
+class DeferredSignals:
+    """Which call of pyjms the main thread is in, and the signals that wait for its end. One object for the process.
+
+    Public methods on a hot path use its fields directly: a function's call costs more than all that they do.
+    """
+
+    __slots__ = ("_since_s", "depth", "found", "main", "numbers", "pending", "wake")
+
+    def __init__(self) -> None:
+        self.main = threading.main_thread().ident or _NO_THREAD
+        """The identifier of the main thread."""
+        self.depth = 0
+        """How many calls of pyjms the main thread is in, one within another; 0: its handlers run at once."""
+        self.pending: tuple[tuple[Callable[[int, FrameType | None], Any], int, FrameType | None], ...] = ()
+        """The handlers that wait for the end of the call, with their arguments, in the order in which the signals came."""
+        self.numbers: tuple[int, ...] = DEFAULT_SIGNALS
+        """The signals that are deferred."""
+        self.found: tuple[object, ...] = ()
+        """Their handlers, as they were found last: with another one, the program has changed its handlers."""
+        self.wake: Callable[[], object] | None = None
+        """What ends the wait that the main thread is in, if it is in one that a signal may end. Any call; it must not block."""
+        self._since_s = 0.0
+
+    def choose(self, numbers: tuple[int, ...]) -> None:
+        """Defer these signals from now on; give all others their own handlers back. The main thread."""
+        for number in set(self.numbers) - set(numbers):
+            found = getsignal(number)
+            if isinstance(found, _Handler):
+                signal.signal(number, found.original)
+        self.numbers = numbers
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Put itself before each handler of the program's that is a Python function. The main thread."""
+        # An event loop that runs in this thread has a handler of its own, which raises nothing, and takes it away at its end.
+        if not _runs_loop():
+            for number in self.numbers:
+                found = getsignal(number)
+                if callable(found) and not isinstance(found, _Handler):
+                    try:
+                        signal.signal(number, _Handler(self, found))
+                    except ValueError:  # this is the main thread of a sub-interpreter, which gets no signals
+                        self.main = _NO_THREAD
+                        return
+        self.found = tuple(map(getsignal, self.numbers))
+
+    def defers(self, handler: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> bool:
+        """Return whether a handler has to wait for the end of a call, and have that call's wait end."""
+        if not self.depth:
+            return False
+        now_s = time.perf_counter()
+        if self.pending and now_s - self._since_s >= STUCK_AFTER_S:
+            self.pending = ()
+            return False
+        if not self.pending:
+            self._since_s = now_s
+        self.pending += ((handler, number, frame),)
+        if self.wake is not None:
+            self.wake()
+        return True
+
+    def run_handlers(self) -> None:
+        """Run the handlers that have waited, at the end of the outermost call. Raises what they raise."""
+        while self.pending:
+            (handler, number, frame), *rest = self.pending
+            self.pending = tuple(rest)
+            try:
+                handler(number, frame)
+            except BaseException:
+                self.pending = ()  # one interrupt is enough for the program
+                raise
+
+    def wait(self, wait: Callable[[Signal, float | None], bool], wake_up: Signal, until_ms: float | None) -> bool:
+        """Wait as `wait` does, which is `Clock.wait` or does the same; in the main thread a signal ends that, and its handler runs here.
+
+        For a call that waits for others and has nothing half done. It looks again what it waits for when this returns True, as it may
+        have been woken by a handler that raises nothing. Raises what the handler raises.
+        """
+        if threading.get_ident() != self.main:
+            return wait(wake_up, until_ms)
+        before, self.wake = self.wake, wake_up.set
+        try:
+            is_woken = bool(self.pending) or wait(wake_up, until_ms)
+            if self.pending:
+                self.run_handlers()
+            return is_woken
+        finally:
+            self.wake = before
+
+    @contextmanager
+    def running_application_code(self) -> Iterator[None]:
+        """Run handlers at once within the block: the application's own code runs there, such as a listener."""
+        if threading.get_ident() != self.main or not self.depth:
+            yield
+            return
+        depth, self.depth = self.depth, 0
+        try:
+            self.run_handlers()
+            yield
+        finally:
+            self.depth = depth
+
+    def forget(self) -> None:
+        """Begin anew in a child of this process, whose main thread is the one that has forked it."""
+        self.__init__()  # type: ignore[misc]
+
+
+deferred: Final = DeferredSignals()
+"""The signals of this process."""
+
+
+def defer_signals(*numbers: int) -> None:
+    """Choose for which signals handlers are deferred while the main thread is inside a call of pyjms.
+
+    Only handlers that are Python functions are; one that is set later is found by the next call. Without arguments none is
+    deferred: a handler that raises in the midst of a call may then leave its connection unusable.
+
+    Args:
+        numbers: signals, such as `signal.SIGINT`; at first those of `DEFAULT_SIGNALS`.
+
+    Raises:
+        ValueError: the caller is not the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise ValueError(
+            "defer_signals() may be called by the main thread alone, as may all that sets handlers of signals"
+        )
+    deferred.choose(tuple(numbers))
+
+
+def defers_signals(
+    undo: Callable[[Any], object] | None = None,
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Return a decorator for public methods: while one runs in the main thread, signals wait for its end.
+
+    Args:
+        undo: called with what the method has made when a handler raises, so that the program does not get it.
+    """
+
+    def decorate(method: Callable[_P, _R]) -> Callable[_P, _R]:
+        @wraps(method)
+        def call(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
+            if threading.get_ident() != deferred.main:
+                return method(*arguments, **keywords)
+            if tuple(map(getsignal, deferred.numbers)) != deferred.found:
+                deferred.refresh()
+            deferred.depth += 1
+            try:
+                result = method(*arguments, **keywords)
+            except BaseException:
+                deferred.depth -= 1
+                if deferred.pending and not deferred.depth:
+                    deferred.run_handlers()
+                raise
+            deferred.depth -= 1
+            if deferred.pending and not deferred.depth:
+                try:
+                    deferred.run_handlers()
+                except BaseException:
+                    if undo is not None:
+                        undo(result)
+                    raise
+            return result
+
+        return call
+
+    return decorate
+
+
+def _runs_loop() -> bool:
+    """Return whether an event loop runs in this thread; the module is not imported for that."""
+    events = sys.modules.get("asyncio.events")
+    return events is not None and events._get_running_loop() is not None  # noqa: SLF001 - the public function raises where none runs
+
+
+def _cancels_main_task(number: int, frame: FrameType | None) -> bool:
+    """Have Ctrl-C cancel the main task of `asyncio.run`, and return True; return False where none runs.
+
+    `asyncio.run` does so by a handler of its own, which it sets only where it finds Python's own in place. It found ours.
+    """
+    runners = sys.modules.get("asyncio.runners")
+    while frame is not None and runners is not None:
+        if frame.f_code is runners.Runner.run.__code__:
+            runner, task = frame.f_locals.get("self"), frame.f_locals.get("task")
+            if runner is None or task is None:
+                return False
+            runner._on_sigint(number, frame, task)  # noqa: SLF001 - its task and its count of interrupts are private
+            return True
+        frame = frame.f_back
+    return False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=deferred.forget)
