@@ -306,7 +306,9 @@ def xa(place: Place) -> None:
     place.expect("in doubt", len(resource.recover(XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN)), 0)
     place.signals.call(connection.close)
     place.expect("left", place.rest("xa-from"), [])
-    place.expect("moved", sorted(place.rest("xa-to")), texts)  # what is rolled back comes behind what a client had been sent
+    place.expect(
+        "moved", sorted(place.rest("xa-to")), texts
+    )  # what is rolled back comes behind what a client had been sent
 
 
 def join(place: Place, database: str) -> None:
@@ -382,7 +384,8 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=0)
     parser.add_argument("--database", default="")
     options = parser.parse_args()
-    signals, is_over, wrong = Signals(options.seed), threading.Event(), []
+    signals, is_over = Signals(options.seed), threading.Event()
+    wrong: list[str] = []
     beside = [
         threading.Thread(target=work_beside, args=(options.url, number, is_over, wrong), daemon=True)
         for number in range(options.others)

@@ -180,7 +180,7 @@ def test_ctrl_c_cancels_the_main_task_of_asyncio_after_calls_of_pyjms(connection
     async def wait_for_ctrl_c() -> None:
         asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGINT)
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             was_cancelled.append(True)
             raise

@@ -241,6 +241,7 @@ class Epoch:
             self.post(*frames, needs_room=needs_room, said=said)
             return Frame("RECEIPT", {})
         receipt, answer = f"r{next(self._receipts)}", _Answer()
+        is_main = may_last and get_ident() == deferred.main
         frames[-1].headers["receipt"] = receipt
         with self._lock:
             if self.has_ended:
@@ -251,11 +252,14 @@ class Epoch:
                 self.post(*frames, needs_room=needs_room, said=said)
                 limit_ms = self._settings.timeout_ms if timeout_ms is None else timeout_ms
                 until_ms = self._clock.monotonic_ms() + limit_ms
-                if may_last and get_ident() == deferred.main:
-                    self._wait_or_be_interrupted(answer, until_ms)
-                else:
-                    self.wire.wait(self._clock, answer.signal, until_ms, self._events.is_alone)
+                if is_main:
+                    deferred.wake = answer.signal.set
+                self.wire.wait(self._clock, answer.signal, until_ms, self._events.is_alone)
+                if is_main and deferred.pending and not answer.is_there:
+                    self._wait_a_moment(answer, until_ms)
             finally:
+                if is_main:
+                    deferred.wake = None
                 with self._lock:
                     if self._answers.pop(receipt, None) is not None and late is not None and not answer.is_there:
                         self._late[receipt] = late
@@ -269,18 +273,12 @@ class Epoch:
             return answer.frame
         return self._heard(answer, frames[-1].command, limit_ms)
 
-    def _wait_or_be_interrupted(self, answer: _Answer, until_ms: float) -> None:
-        """Wait for an answer; a deferred signal ends that, unless the answer comes within `_GRACE_MS`. Raises what its handler raises."""
-        deferred.wake = answer.signal.set
-        try:
-            self.wire.wait(self._clock, answer.signal, until_ms, self._events.is_alone)
-            if deferred.pending and not answer.is_there:
-                grace_ms = min(until_ms, self._clock.monotonic_ms() + _GRACE_MS)
-                self.wire.wait(self._clock, answer.signal, grace_ms, self._events.is_alone)
-                if not answer.is_there:
-                    deferred.run_handlers()
-        finally:
-            deferred.wake = None
+    def _wait_a_moment(self, answer: _Answer, until_ms: float) -> None:
+        """Wait for an answer that is nearly always about to come; run the handlers of deferred signals if it does not. Raises what they raise."""
+        grace_ms = min(until_ms, self._clock.monotonic_ms() + _GRACE_MS)
+        self.wire.wait(self._clock, answer.signal, grace_ms, self._events.is_alone)
+        if not answer.is_there:
+            deferred.run_handlers()
 
     def ask_once(self, question: Question, frame: Frame) -> Frame:
         """Ask as `ask` does, or wait for the answer if `question` has been asked. Not on the I/O thread. Raises as `ask`."""
