@@ -60,6 +60,8 @@ class Counts(NamedTuple):
     uncommitted: int
     accepted: int
     """Messages that have come since the queue was opened."""
+    delivered: int
+    """Deliveries to consumers since then: a message that comes again counts again."""
 
     @property
     def depth(self) -> int:
@@ -85,6 +87,7 @@ class ChannelState:
         "_uncommitted",
         "accepted",
         "delays",
+        "delivered",
         "ordering",
     )
 
@@ -106,6 +109,8 @@ class ChannelState:
         self._by_holder: defaultdict[ConsumerSession, dict[QueueEntry, None]] | None = None
         """Of DELIVERED ones those that each session has, in the order in which it got them. None: few are held, or nobody has asked; so most messages come and go without it."""
         self._pushed: dict[ReferenceId, QueueEntry] = {}
+        self.delivered = 0
+        """How many deliveries to consumers there were since the channel was made."""
         self.accepted = 0
         """How many messages have come since the channel was made, those among them that it had before a restart."""
 
@@ -141,7 +146,7 @@ class ChannelState:
         new = len(self.ordering) + delayed
         if self._pushed:
             new = self.count(MessageState.NEW)
-        return Counts(new, delayed, len(self._delivered), len(self._uncommitted), self.accepted)
+        return Counts(new, delayed, len(self._delivered), len(self._uncommitted), self.accepted, self.delivered)
 
     def entries(self, state: MessageState) -> list[QueueEntry]:
         """Return the messages in `state`: NEW ones in order, then those that wait; the others by age in that state."""
@@ -293,6 +298,7 @@ class ChannelState:
             self._by_holder[session][entry] = None
         entry.state = _PULLED
         entry.holder = session
+        self.delivered += 1
         entry.delivery_count = count = entry.delivery_count + 1
         return count
 
@@ -301,6 +307,7 @@ class ChannelState:
     ) -> QueueEntry:
         """Accept a message and hand it to `session` in one step: nothing is before it, and `consumer` waits for it."""
         self.accepted += 1
+        self.delivered += 1
         entry = QueueEntry(queue, reference, _PULLED)
         self.ordering.pass_by(entry)
         entry.holder = session

@@ -27,7 +27,7 @@ def held_by(queue: Queue, session: ConsumerSession) -> int:
         return len(queue._state.held_by(session))  # noqa: SLF001
 
 
-def traffic_of(queue: Queue) -> tuple[int, int]:
-    """Return how many messages have come to a queue since it was opened, and how many have left it."""
+def traffic_of(queue: Queue) -> tuple[int, int, int]:
+    """Return how many messages have come to a queue since it was opened, how many deliveries there were, and how many messages have left."""
     counts = counts_of(queue)
-    return counts.accepted, counts.departed
+    return counts.accepted, counts.delivered, counts.departed

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["HostWatch"]
 
-_QUEUE_COLUMNS: Final = ("depth", "arrival_rate", "departure_rate", "bytes", "consumers")
+_QUEUE_COLUMNS: Final = ("depth", "arrival_rate", "delivery_rate", "departure_rate", "bytes", "consumers")
 _HOST_COLUMNS: Final = (*_QUEUE_COLUMNS, "connections", "messages")
 _WHOLE: Final = ""
 _FADING: Final = 0.98  # of a queue's traffic with each step: what was half an hour ago counts little
 _IDLE: Final = 0.01
-_STILL: Final = (0.0, 0.0)
-_UNKNOWN: Final = (nan, nan)
+_STILL: Final = (0.0, 0.0, 0.0)
+_UNKNOWN: Final = (nan, nan, nan)
 _SAMPLE: Final = 32
 _STAYING: Final = 1.5  # by so much another queue must be busier to take the place of one that has a past
 
@@ -51,7 +51,7 @@ class HostWatch:
         self._whole = History(_HOST_COLUMNS)
         self._looked_ms: float | None = None
         """When it looked last, by the monotonic clock."""
-        self._before: dict[str, tuple[int, int]] = {}
+        self._before: dict[str, tuple[int, int, int]] = {}
         self._traffic: dict[str, float] = {}
         self._sizes: dict[str, int] = {}
         self._largest: dict[str, tuple[QueueEntry, int]] = {}
@@ -99,7 +99,7 @@ class HostWatch:
         self._book.end_round(now_ms, self._before.keys())
 
     def _note(
-        self, counted: Sequence[tuple[str, Queue, Counts]], before: Mapping[str, tuple[int, int]], now_ms: int
+        self, counted: Sequence[tuple[str, Queue, Counts]], before: Mapping[str, tuple[int, int, int]], now_ms: int
     ) -> None:
         rates = self._rates(counted)
         depths = {name: counts.depth for name, _, counts in counted}
@@ -117,7 +117,7 @@ class HostWatch:
         self._whole.note(now_ms, {_WHOLE: (sum(depths.values()), *flow, *totals)})
 
     def _measured_sizes(
-        self, counted: Sequence[tuple[str, Queue, Counts]], before: Mapping[str, tuple[int, int]], chosen: set[str]
+        self, counted: Sequence[tuple[str, Queue, Counts]], before: Mapping[str, tuple[int, int, int]], chosen: set[str]
     ) -> dict[str, int]:
         """Return about how many bytes the messages of each queue take; what has not moved is not measured again."""
         known, found = self._sizes, {}
@@ -129,25 +129,28 @@ class HostWatch:
             found[name] = size or about_bytes(queue, depth, _SAMPLE if name in chosen else 1)
         return found
 
-    def _rates(self, counted: Sequence[tuple[str, Queue, Counts]]) -> dict[str, tuple[float, float]]:
-        """Return how many messages a second came to each queue since the last look, and left it; none at the first look."""
+    def _rates(self, counted: Sequence[tuple[str, Queue, Counts]]) -> dict[str, tuple[float, float, float]]:
+        """Return how many messages a second came to each queue since the last look, were delivered, and left; none at the first look."""
         looked_ms, self._looked_ms = self._looked_ms, self._broker.clock.monotonic_ms()
         seconds = 0.0 if looked_ms is None else (self._looked_ms - looked_ms) / 1000
         is_first = seconds <= 0
         seconds = seconds or 1.0  # rates of no time are not told, and not divided by it
-        before, now = self._before, {name: (counts.accepted, counts.departed) for name, _, counts in counted}
+        before, now = (
+            self._before,
+            {name: (counts.accepted, counts.delivered, counts.departed) for name, _, counts in counted},
+        )
         self._before = now
         traffic = {name: value * _FADING for name, value in self._traffic.items() if name in now and value > _IDLE}
         rates = dict.fromkeys(now, _STILL)
         for name, counters in now.items():
-            old = before.get(name, counters if is_first else (0, 0))
+            old = before.get(name, counters if is_first else (0, 0, 0))
             if counters == old:
                 continue
-            came, left = (new - past for new, past in zip(counters, old, strict=True))
-            if came < 0 or left < 0:
-                came, left = counters  # it was made anew
+            came, delivered, left = (new - past for new, past in zip(counters, old, strict=True))
+            if came < 0 or delivered < 0 or left < 0:
+                came, delivered, left = counters  # it was made anew
             traffic[name] = traffic.get(name, 0.0) + came + left
-            rates[name] = came / seconds, left / seconds
+            rates[name] = came / seconds, delivered / seconds, left / seconds
         self._traffic = traffic
         return {} if is_first else rates
 

@@ -186,6 +186,11 @@ class ManagedQueue(ManagedObject):
     @statistic("Messages that have left since the broker started.", unit="messages", kind=StatisticKind.COUNTER)
     def departed(self) -> int:
         """How many messages have left, for whatever reason."""
+        return traffic_of(self._running())[2]
+
+    @statistic("Deliveries to consumers since the broker started.", unit="messages", kind=StatisticKind.COUNTER)
+    def delivered(self) -> int:
+        """How many deliveries to consumers there were; a message that comes again counts again."""
         return traffic_of(self._running())[1]
 
     @statistic("Messages that come, lately.", unit="messages/s", kind=StatisticKind.RATE)
@@ -196,6 +201,11 @@ class ManagedQueue(ManagedObject):
     @statistic("Messages that leave, lately.", unit="messages/s", kind=StatisticKind.RATE)
     def departure_rate(self) -> float | None:
         """How many messages a second leave; None: nobody has looked before."""
+        return self._rates()[2]
+
+    @statistic("Deliveries to consumers, lately.", unit="messages/s", kind=StatisticKind.RATE)
+    def delivery_rate(self) -> float | None:
+        """How many deliveries a second consumers get; None: nobody has looked before."""
         return self._rates()[1]
 
     @statistic("Its alerts that hold now: too many messages, too old ones, or too large ones.")

@@ -62,6 +62,7 @@ _COUNTED: Final[Mapping[str, Callable[[Counts], int]]] = {
     "uncommitted": lambda counts: counts.uncommitted,
     "depth": lambda counts: counts.depth,
     "arrived": lambda counts: counts.accepted,
+    "delivered": lambda counts: counts.delivered,
     "departed": lambda counts: counts.departed,
 }
 _COLUMNS: Final[Mapping[str, Column]] = {

@@ -32,7 +32,7 @@ def _served(store_url: str) -> Iterator[str]:
         served.broker.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
         served.broker.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
         node: Any = served.broker.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
-        node.create_child("virtual_host", {"name": "broker", "store_url": store_url})
+        node.create_child("virtual_host", {"name": "broker", "store_url": store_url, "redelivery_back_off_ms": 0})
         port = {"name": "stomp", "type": "stomp", "host": "127.0.0.1", "transports": ["tcp"], "port": 0}
         served.broker.create_child(
             "port", port | {"authentication_providers": ["anonymous"], "access_control": "access"}

@@ -298,15 +298,20 @@ def test_listeners_hear_of_queues(folder: Folder) -> None:
 def test_what_comes_and_goes_is_counted_and_has_a_rate(folder: Folder) -> None:
     clock = HandClock()
     folder.open(clock=clock)
-    queue = make(folder.host())
-    assert queue.statistic_values(["arrival_rate", "departure_rate"]) == {"arrival_rate": None, "departure_rate": None}
+    host = folder.host()
+    queue = make(host)
+    rates = ["arrival_rate", "delivery_rate", "departure_rate"]
+    assert queue.statistic_values(rates) == dict.fromkeys(rates)
     publish(queue, "a", "b", "c", "d")
     queue.invoke("delete_messages", {"message_ids": [queue.invoke("browse", {})["messages"][0]["id"]]})
+    hold(host, "q")
     clock.now_ms += 2_000
-    assert queue.statistic_values(["arrived", "departed", "arrival_rate", "departure_rate"]) == {
+    assert queue.statistic_values(["arrived", "delivered", "departed", *rates]) == {
         "arrived": 4,
+        "delivered": 1,
         "departed": 1,
         "arrival_rate": 2.0,
+        "delivery_rate": 0.5,
         "departure_rate": 0.5,
     }
 
@@ -325,7 +330,7 @@ def test_a_column_says_what_each_queue_says_of_itself(folder: Folder) -> None:
     publish(make(host, "a", type="priority", priorities=3, max_messages=7), "x", "y")
     make(host, "b", paused=True, dead_letter="bin")
     source = host.sources()["queue"]
-    moves = {"arrival_rate", "departure_rate", "oldest_age_ms"}
+    moves = {"arrival_rate", "delivery_rate", "departure_rate", "oldest_age_ms"}
     fields = [name for name in known_fields("queue") - moves if source.has_column(name)]
     assert {"depth", "consumers", "state", "type", "paused", "dead_letter"} <= set(fields)
     columns = source.columns(fields)

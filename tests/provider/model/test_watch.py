@@ -241,6 +241,7 @@ def test_the_last_hour_of_a_queue_and_of_its_host(host: VirtualHost, clock: Hand
     assert past["is_kept"]
     assert past["columns"]["depth"] == [0, 20, 0]
     assert past["columns"]["arrival_rate"] == [None, 2, 0]
+    assert past["columns"]["delivery_rate"] == [None, 0, 0]
     assert past["columns"]["departure_rate"] == [None, 0, 2]
     assert past["columns"]["consumers"] == [0, 0, 0]
     assert past["columns"]["bytes"][1] == pytest.approx(20 * 600, rel=0.2)

@@ -22,6 +22,7 @@ from pyjms import (
 )
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.queue_manager import QueueManager
+from tests.provider.protocols.stomp.server.bench import Bench
 from tests.system.network.proxy import Proxy
 from tests.system.network.served import anonymous_broker, port_of
 
@@ -153,3 +154,22 @@ def test_it_is_its_own_connections_after_a_reconnect_too() -> None:
             send(guesser, answers, "by its name")
             named = session.create_consumer(session.create_queue(temporary.queue_name))
             assert text_of(named.receive(10_000)) == "by its name"
+
+
+@pytest.mark.parametrize("prefix", ["/queue/", "/temp-queue/"])
+@pytest.mark.parametrize("headers", [{}, {"browser": "true"}], ids=["consumer", "browser"])
+def test_a_plain_stomp_client_that_guesses_its_name_gets_nothing(prefix: str, headers: dict[str, str]) -> None:
+    bench = Bench()
+    with ConnectionFactory(f"vm://{bench.broker.name}").create_connection() as own:
+        own.start()
+        session = session_of(own)
+        temporary = session.create_temporary_queue()
+        consumer = session.create_consumer(temporary)
+        plain = bench.connect()
+        plain.send("SUBSCRIBE", id="s", destination=prefix + temporary.queue_name, ack="auto", **headers)
+        plain.settle()
+        send(session, temporary, "for its owner")
+        frames = plain.all()
+        assert [frame.command for frame in frames] == ["ERROR"]
+        assert text_of(consumer.receive(5000)) == "for its owner"
+    bench.close()

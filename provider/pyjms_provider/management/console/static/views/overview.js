@@ -124,6 +124,7 @@ export async function overviewView({main, signal}) {
     doubts: tile("transactions in doubt", {href: "#/transactions"}),
     alerts: tile("queues with alerts", {href: `#/queues?filter=${encodeURIComponent("=alert_count > 0")}`}),
     published: tile("published a second"),
+    delivered: tile("delivered a second"),
     acknowledged: tile("acknowledged or gone a second"),
     memory: tile("memory"),
     disk: tile("free on the disk"),
@@ -175,6 +176,7 @@ export async function overviewView({main, signal}) {
       if (signal.aborted) return;
       poison = again;
       tiles.published.set(format.rate(newest(flows, "arrival_rate")));
+      tiles.delivered.set(format.rate(newest(flows, "delivery_rate")));
       tiles.acknowledged.set(format.rate(newest(flows, "departure_rate")));
     }
     looks += 1;
