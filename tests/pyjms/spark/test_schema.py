@@ -150,7 +150,6 @@ def test_one_column_decides_the_body(row: dict[str, Any], kind: BodyKind, body: 
         ({"kind": "letter", "text": "a"}, "write none, text, bytes, map, stream, object"),
         ({"text": "a", "priority": 12}, "JMS has 0 to 9"),
         ({"text": "a", "delivery_mode": "SAFE"}, "write PERSISTENT or NON_PERSISTENT"),
-        ({"text": "a", "destination": "orders"}, "write queue:NAME or topic:NAME"),
         ({"text": "a", "properties": {"JMS_pyjms_x_%ff": "1"}}, "no UTF-8, percent-encoded"),
         ({"text": "a", "properties": {"n": "x"}, "property_types": {"n": "I"}}, "is no 'I'"),
         ({"text": "a", "properties": {"n": "x"}, "property_types": {"n": "Q"}}, "properties have Z B S I J F D"),
@@ -246,6 +245,10 @@ def rows_of(sent: list[Envelope]) -> list[dict[str, Any]]:
 def test_a_row_needs_a_destination() -> None:
     with pytest.raises(RowError, match="fill the column destination, or give the option"):
         envelope_of({"text": "a"})
+
+
+def test_a_destination_without_a_kind_is_a_queue() -> None:
+    assert envelope_of({"text": "a", "destination": "orders"}).destination == QUEUE
 
 
 def test_the_option_stands_above_the_column() -> None:

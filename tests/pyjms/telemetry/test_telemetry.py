@@ -341,7 +341,7 @@ def test_nothing_of_opentelemetry_is_imported_unless_it_is_asked_for() -> None:
 
 def test_without_the_extra_it_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setitem(sys.modules, "pyjms.telemetry.tracer", None)
-    with pytest.raises(ImportError, match=r"pyjms\[otel\]"):
+    with pytest.raises(ImportError, match=r"pyjms-messaging\[otel\]"):
         instrument()
     with caplog.at_level(logging.WARNING):
         instrument_if_wanted({"PYJMS_OTEL": "1"})
