@@ -1,7 +1,7 @@
 """The rules by which a routing job makes its batches, kept in the folder of its checkpoint.
 
 A batch that was written, and that Spark does not know to be done, comes again when the job is started again. By other rules it would come out as
-other rows, which the sink refuses under that number (`pyjms.spark.contents`), again at each start. docs/decisions/0209 says how it is done.
+other rows, which the sink refuses under that number (`pyjms.spark.contents`), again at each start. docs/decisions/0208 says how it is done.
 """
 
 from __future__ import annotations
