@@ -1,4 +1,4 @@
-"""Delivery marks cover more while a queue is quick, and begin anew when it is not (decisions 0186 and 0190)."""
+"""Delivery marks cover more while a queue is quick, and begin anew when it is not (decision 0142)."""
 
 from __future__ import annotations
 

@@ -503,7 +503,7 @@ class SqlJournal(Journal):
 
 
 class LeasedJournal(SqlJournal):
-    """One whose database may get another holder while this one lives: it knows for a while only that it is held (decision 0216)."""
+    """One whose database may get another holder while this one lives: it knows for a while only that it is held (decision 0195)."""
 
     _lease: Lease
 
