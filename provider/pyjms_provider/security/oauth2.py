@@ -1,7 +1,7 @@
 """What signed tokens and tokens that a server is asked about have in common: from claims to a principal.
 
 A client of a protocol that knows bearer tokens offers `TokenCredentials`; one that knows only passwords, as STOMP, logs in as
-the user `oauth2` with the token as its password (docs/decisions/0161).
+the user `oauth2` with the token as its password (docs/decisions/0160).
 """
 
 from __future__ import annotations

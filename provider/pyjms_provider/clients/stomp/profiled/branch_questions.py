@@ -1,4 +1,4 @@
-"""What a session asks of the pyjms broker about branches of distributed transactions, each once however often it is called (decision 0153)."""
+"""What a session asks of the pyjms broker about branches of distributed transactions, each once however often it is called (decision 0603)."""
 
 from __future__ import annotations
 
