@@ -103,7 +103,7 @@ class Doorkeeper:
         return sighting is Sighting.NEW
 
     def mark(self, claim: DuplicateClaim, queue: QueueNumber | None) -> DuplicateMark:
-        """Return what a journal is about to write of a claim, for that queue: its id counts from now on (decision 0211)."""
+        """Return what a journal is about to write of a claim, for that queue: its id counts from now on (decision 0124)."""
         with self._lock:
             assert claim.window is not None, "it is claimed"
             if claim.mark is not None and not claim.window.is_claimed(claim.duplicate_id, claim):
