@@ -112,7 +112,7 @@ class DeliveryGate:
     def _wait_for(self, is_so: Callable[[], bool]) -> None:
         """Wait until `is_so` says so, which is asked under the lock at each change.
 
-        Without a `threading.Condition`: one whose wait is interrupted lets go of a lock that it does not have (decision 0206).
+        Without a `threading.Condition`: one whose wait is interrupted lets go of a lock that it does not have (decision 0104).
         """
         signal = Signal()
         try:
@@ -140,7 +140,7 @@ class Turn:
 
     Work that ends with an ordinary error is done; if it is interrupted (KeyboardInterrupt), the next one takes over.
 
-    Who does it holds a lock, entered by `with`, which a thread lets go of whatever interrupts it (decision 0206): it guards
+    Who does it holds a lock, entered by `with`, which a thread lets go of whatever interrupts it (decision 0104): it guards
     nothing, but is the right to do the work.
     """
 

@@ -17,7 +17,7 @@ class Ending:
     A broker that stops writes down, last of all, that it stopped in good order. So its `close` of a session that a client is
     just closing must wait for the client's thread, which gives back the session's messages.
 
-    Who ends it holds a lock, entered by `with`, which a thread lets go of whatever interrupts it (decision 0206): it guards nothing, but is the right to end.
+    Who ends it holds a lock, entered by `with`, which a thread lets go of whatever interrupts it (decision 0104): it guards nothing, but is the right to end.
     """
 
     __slots__ = ("_is_begun", "_is_done", "_right")

@@ -13,7 +13,7 @@ Invariants: a lane's `entries` and `sequences` are parallel and sorted from `hea
 unless the lane is empty, and before it there are gaps alone; bit P of the mask says that lane P is not empty.
 
 Python may interrupt the main thread at any call. So what belongs together is worked out before, and stored without a call in between; where that
-cannot be, who is interrupted mends the lane first: a message is in its place then, or was never given one (decision 0206).
+cannot be, who is interrupted mends the lane first: a message is in its place then, or was never given one (decision 0230).
 """
 
 from __future__ import annotations

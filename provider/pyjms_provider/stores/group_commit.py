@@ -3,7 +3,7 @@
 A thread that submits work while nobody commits does so at once, alone. The first who comes meanwhile leads the next group: it
 commits its own work and that of all who wait; when it is done, the first who came later leads the next one.
 
-Whoever commits holds `right` meanwhile, a lock that is entered by `with` (decision 0206). Python may raise `KeyboardInterrupt` in
+Whoever commits holds `right` meanwhile, a lock that is entered by `with` (decision 0104). Python may raise `KeyboardInterrupt` in
 the main thread at any call, also in a `finally`, but not between such a lock and its block. So the main thread lets go of the right
 whatever happens, and nobody else waits for anything that it does: it leads no group, wakes nobody, and what it does not come to write,
 nobody writes. It may wait for others: for who leads, and for who writes alone, which looks afterwards whether it is `awaited`.

@@ -3,7 +3,7 @@
 Who puts something in writes it, if nobody else is writing and the socket takes it at once; the rest is the I/O thread's. So
 a send costs no change of threads, and nobody holds a lock while bytes are written.
 
-A writer that is interrupted (docs/decisions/0206) leaves frames of which nobody knows how much was written: the outbox closes then,
+A writer that is interrupted (docs/decisions/0230) leaves frames of which nobody knows how much was written: the outbox closes then,
 so that the connection ends, and is made anew.
 """
 

@@ -141,7 +141,7 @@ class Reading:
             return True
         if self._may_read(clock):
             ended = None
-            try:  # before the right is asked for: an interrupt may come as soon as it is had (docs/decisions/0206)
+            try:  # before the right is asked for: an interrupt may come as soon as it is had (docs/decisions/0230)
                 if self._right.acquire(blocking=False):
                     ended = self._read_until(clock, signal, until_ms)
                     self._give_back(is_alone)

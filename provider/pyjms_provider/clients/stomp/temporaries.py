@@ -36,7 +36,7 @@ class StompTemporaries:
         self._prefix = f"{_PREFIX}{connection_id}."
         self._dialect = dialect
         self._right = Lock()
-        """The right to make one: held by `with`, which a thread lets go of whatever interrupts it (decision 0206)."""
+        """The right to make one: held by `with`, which a thread lets go of whatever interrupts it (decision 0104)."""
         self._numbers = count(1)
         self._own: set[Address] = set()
         self._gone: set[Address] = set()
