@@ -111,7 +111,7 @@ MUTANTS = (
         edit(
             _CONSUMER + "_wait",
             "message = session.take",
-            "self._check_open()\n        if session.is_closing: raise IllegalStateException('closed meanwhile')\n        message = session.take",
+            "self._check_open()\n            if session.is_closing: raise IllegalStateException('closed meanwhile')\n            message = session.take",
         ),
     ),
     mutant(

@@ -113,8 +113,8 @@ MUTANTS = (
         "a timeout does not go on while the connection is stopped",
         edit(
             "pyjms.runtime.consumer:JmsMessageConsumer._wait",
-            "if not self.inbox.wait(until_ms):\n            return None",
-            "if not self.inbox.wait(until_ms):\n            if connection.is_started:\n                return None\n            until_ms = None",
+            "if not self.inbox.wait(until_ms):\n                return None",
+            "if not self.inbox.wait(until_ms):\n                if connection.is_started:\n                    return None\n                until_ms = None",
         ),
     ),
     mutant(

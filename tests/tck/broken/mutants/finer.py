@@ -23,7 +23,7 @@ MUTANTS = (
         "a durable subscription stays when its topic changes",
         edit(
             "pyjms_provider.core.host_subscriptions:HostSubscriptions._subscribe_durably",
-            "subscription.terms == terms",
+            "subscription.terms.is_same(terms)",
             "(subscription.terms.selector_text, subscription.terms.no_local) == (terms.selector_text, terms.no_local)",
         ),
     ),

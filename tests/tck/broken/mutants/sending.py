@@ -18,19 +18,20 @@ MUTANTS = (
         edit(
             _P + "send",
             "self._send(self._address_of(arguments[0])",
-            "raise JMSException('no destination')\n        self._send(self._address_of(arguments[0])",
+            "raise JMSException('no destination')\n            self._send(self._address_of(arguments[0])",
         ),
     ),
     mutant(
         "4.6-b 5.7-l 6.10-d",
         "a send without destination raises JMSException",
         edit(_P + "send", _NO_NAME, "raise JMSException(_NO_DESTINATION)"),
+        edit(_P + "_send_sorted", _NO_NAME, "raise JMSException(_NO_DESTINATION)"),
     ),
     mutant(
         "4.6-c",
         "a producer with a destination sends elsewhere on request",
         edit(
-            _P + "send",
+            _P + "_send_sorted",
             "if destination is not None:\n            raise",
             "if destination is not None:\n            return self._send(self._address_of(destination), destination, message, mode, priority, time_to_live)\n            raise",
         ),
@@ -38,12 +39,16 @@ MUTANTS = (
     mutant(
         "4.6-d 5.7-j 6.10-a",
         "the priority of a send is ignored",
-        edit(_P + "send", 'check_priority(options.get("priority", self._defaults[1]))', "self._defaults[1]"),
+        edit(_P + "_send_sorted", 'check_priority(options.get("priority", self._defaults[1]))', "self._defaults[1]"),
     ),
     mutant(
         "4.6-d 5.7-j 6.10-a 5.7-k 6.10-b",
         "the time-to-live of a send is ignored",
-        edit(_P + "send", 'check_time_to_live(options.get("time_to_live", self._defaults[2]))', "self._defaults[2]"),
+        edit(
+            _P + "_send_sorted",
+            'check_time_to_live(options.get("time_to_live", self._defaults[2]))',
+            "self._defaults[2]",
+        ),
     ),
     mutant(
         "4.6-e",
@@ -105,7 +110,7 @@ MUTANTS = (
     mutant(
         "5.7-j 5.7-k",
         "a sender takes delivery modes for PERSISTENT",
-        edit(_P + "send", 'check_delivery_mode(options.get("delivery_mode", self._defaults[0]))', "2"),
+        edit(_P + "_send_sorted", 'check_delivery_mode(options.get("delivery_mode", self._defaults[0]))', "2"),
     ),
     mutant(
         "6.10-a 6.10-b",

@@ -102,7 +102,9 @@ MUTANTS = (
     mutant(
         "4.5.1-a",
         "receive leaves out every second message",
-        edit(_CONSUMER + "receive", "message = session.take(", "session.take(self)\n        message = session.take("),
+        edit(
+            _CONSUMER + "receive", "message = session.take(", "session.take(self)\n            message = session.take("
+        ),
     ),
     mutant(
         "4.5.1-b",
@@ -177,8 +179,8 @@ MUTANTS = (
         "each subscriber with a selector replaces its durable subscription",
         edit(
             "pyjms_provider.core.host_subscriptions:HostSubscriptions._subscribe_durably",
-            "subscription.terms == terms",
-            "subscription.terms == terms and terms.selector_text is None",
+            "subscription.terms.is_same(terms)",
+            "subscription.terms.is_same(terms) and terms.selector_text is None",
         ),
     ),
     mutant(
