@@ -30,9 +30,9 @@ def user_broker(
 
 
 @contextmanager
-def stored_broker(store_url: str, clock: Clock | None = None) -> Iterator[ServedBroker]:
-    """Let in everybody, to a virtual host with a store."""
-    with _broker({"type": "anonymous"}, {}, clock=clock, store_url=store_url) as served:
+def stored_broker(store_url: str, clock: Clock | None = None, **host: Any) -> Iterator[ServedBroker]:
+    """Let in everybody, to a virtual host with a store and these attributes."""
+    with _broker({"type": "anonymous"}, {}, clock=clock, store_url=store_url, **host) as served:
         yield served
 
 

@@ -17,8 +17,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.needs.declaring import needing
-from tests.provider.commands.served import BrokerProcess, environment
+from tests.provider.commands.served import environment
 from tests.provider.postgresql import PostgresqlServer
+from tests.system.network.served import port_of, stored_broker
 from tests.tidy.source import ROOT
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -26,6 +27,7 @@ SEEDS = int(os.environ.get("PYJMS_SIGNALS_SEEDS", "1"))
 PYTHON = os.environ.get("PYJMS_PYTHON", sys.executable)
 ITEMS = 60
 HANGS_AFTER_S = 150
+EMBEDDED = "vm://signals?max_deliveries=0"
 WORKS = ("auto", "client", "transacted", "browse", "life", "xa")
 
 
@@ -48,22 +50,18 @@ def run(work: str, url: str, seed: int, *options: str) -> int:
 
 @contextmanager
 def broker_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Yield the URL of a broker of this kind."""
+    """Yield the URL of a broker of this kind, at which messages may come again as often as they like, at once."""
     if kind == "stomp":
-        broker = BrokerProcess(
-            folder, "--listen", "stomp://127.0.0.1:0", "--anonymous", "--store", "sqlite:///signals.db"
-        )
-        try:
-            yield broker.announced("stomp")[0]
-        finally:
-            broker.end()
+        host = {"queue_defaults": {"max_deliveries": 0}, "redelivery_back_off_ms": 0}
+        with stored_broker(f"sqlite:///{folder}/signals.db", **host) as broker:
+            yield f"stomp://127.0.0.1:{port_of(broker)}"
     elif kind == "sqlite":
-        yield f"vm://signals?store=sqlite:///{folder}/signals.db"
+        yield f"{EMBEDDED}&store=sqlite:///{folder}/signals.db"
     elif kind == "postgresql":
         server: PostgresqlServer = request.getfixturevalue("postgresql")
-        yield f"vm://signals?store={quote(server.make_store(), safe='')}"
+        yield f"{EMBEDDED}&store={quote(server.make_store(), safe='')}"
     else:
-        yield "vm://signals"
+        yield EMBEDDED
 
 
 KINDS = ["memory", "sqlite", needing("postgresql"), "stomp"]
@@ -84,5 +82,5 @@ def test_nothing_is_lost_or_there_twice(
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_transaction_of_the_programs_own_is_joined_whole_or_not_at_all(seed: int, tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path}/joined.db"
-    url = f"vm://signals?store={quote(f'{database}?pyjms_shared=true', safe='')}"
+    url = f"{EMBEDDED}&store={quote(f'{database}?pyjms_shared=true', safe='')}"
     assert run("join", url, seed, "--database", database) > 0

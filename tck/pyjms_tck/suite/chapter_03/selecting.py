@@ -1,8 +1,8 @@
 """Runs selector vectors against a provider: which selectors it refuses, and which messages the others choose.
 
 A test puts one message for each set of properties on a queue, each with a number, and then looks through many
-selectors: by browsers, which leave the queue as it is, or, where the provider has none, by consumers of a session that
-acknowledges nothing.
+selectors: by browsers, which leave the queue as it is, or, where the provider has none, by consumers, after which it sends
+what they received once more: a message that came back unacknowledged each time would reach a limit of redeliveries.
 """
 
 from __future__ import annotations
@@ -58,22 +58,26 @@ class Selecting:
         self._empty = make_queue()
         self._sent: dict[str, Message] = {}
         self._browses = Capability.BROWSING in environment.facts.capabilities
+        self._vectors: list[Any] = []
+        """A vector for each message, by the message's number."""
         for vector in vectors:
             if _key(vector) not in self._sent:
-                self._sent[_key(vector)] = self._send(vector)
+                self._vectors.append(vector)
+                self._send(len(self._vectors) - 1)
 
-    def _send(self, vector: Any) -> Message:
+    def _send(self, number: int) -> None:
+        vector = self._vectors[number]
         message = self._session.create_message()
         for name, typed in vector["properties"].items():
             _set(message, name, typed["type"], typed["value"])
         headers = vector.get("headers", {})
         message.jms_correlation_id = headers.get("JMSCorrelationID")
         message.jms_type = headers.get("JMSType")
-        message.set_int_property(_NUMBER, len(self._sent))
+        message.set_int_property(_NUMBER, number)
         self._session.create_producer(self._queue).send(
             message, headers.get("JMSDeliveryMode", int(DeliveryMode.PERSISTENT)), headers.get("JMSPriority", 4), 0
         )
-        return message
+        self._sent[_key(vector)] = message
 
     def outcome(self, vector: Any) -> Any:
         """Return whether the vector's selector chooses its message, or INVALID when the selector is refused."""
@@ -92,9 +96,12 @@ class Selecting:
             return _numbers(browser)
 
     def _consumed(self, selector: str) -> set[int]:
-        with self._connection.create_session(False, Session.CLIENT_ACKNOWLEDGE) as session:
+        with self._connection.create_session(False, Session.AUTO_ACKNOWLEDGE) as session:
             consumer = session.create_consumer(self._queue, selector)
-            return _numbers(iter(lambda: consumer.receive(self._waits.nothing_ms), None))
+            found = _numbers(iter(lambda: consumer.receive(self._waits.nothing_ms), None))
+        for number in found:
+            self._send(number)
+        return found
 
 
 def _set(message: Message, name: str, type: str, value: Any) -> None:
