@@ -29,6 +29,14 @@ def put_some(client: Client, number: int) -> None:
         client.put("orders", text)
 
 
+def copy_orders() -> None:
+    """Have each message in the queue once more, with its id."""
+    manager = QueueManager.of("here")
+    manager.create("copies")
+    manager.copy("orders", "copies")
+    manager.move("copies", "orders")
+
+
 def put_without_ids(client: Client, number: int, **properties: str) -> None:
     session = client.session
     with session.create_producer(session.create_queue("orders")) as producer:
@@ -140,7 +148,7 @@ def test_and_the_queue_in_which_messages_are_given_ids(here: Client, there: Clie
 
 def test_a_copy_of_a_message_in_the_same_batch_is_a_duplicate_and_holds_nothing_up(here: Client, there: Client) -> None:
     here.put("orders", "one")
-    QueueManager.of("here").copy("orders", "orders")
+    copy_orders()
     here.put("orders", "two")
     with running(route(SOURCE), TARGET) as thread:
         seen = statistics_when(thread, lambda each: each.forwarded == 3)
@@ -154,7 +162,7 @@ def test_a_target_that_finds_no_duplicates_gets_copies_however_its_session_ends(
     monkeypatch.setattr("pyjms.forwarding.outlet.duplicate_property_of", lambda name: None)
     QueueManager.of("there").create("inbox", max_messages=1)
     here.put("orders", "one")
-    QueueManager.of("here").copy("orders", "orders")
+    copy_orders()
     here.put("orders", "two")
     with running(route(SOURCE), TARGET) as thread:
         statistics_when(thread, lambda each: each.failures > 0)
@@ -173,7 +181,7 @@ def test_copies_that_the_source_hands_out_again_are_not_sent_again(
     true_commit, failures = VmSession.commit, [ProviderError("not now")]
     monkeypatch.setattr("pyjms.forwarding.outlet.duplicate_property_of", lambda name: None)
     here.put("orders", "one")
-    QueueManager.of("here").copy("orders", "orders")
+    copy_orders()
     monkeypatch.setattr(VmSession, "commit", commit)
     with running(route(SOURCE), TARGET) as thread:
         statistics_when(thread, lambda each: each.forwarded == 2)

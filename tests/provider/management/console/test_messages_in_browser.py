@@ -30,7 +30,10 @@ def send_copies(world: World, queue: str, ids: list[bool]) -> None:
 def test_messages_without_an_id_and_copies_are_all_shown(world: World, console: Console) -> None:
     queue = world.queue("nameless")
     send_copies(world, "nameless", [False, True, False])
-    queue.invoke("copy_messages", {"target": "nameless", "selector": "JMSMessageID IS NOT NULL"})
+    copies = world.queue("copies")
+    queue.invoke("copy_messages", {"target": "copies", "selector": "JMSMessageID IS NOT NULL"})
+    copies.invoke("move_messages", {"target": "nameless"})
+    copies.delete()
     console.open("#/queue/main/shop/nameless")
     console.until(lambda: len(console.all("tbody button.link")) == 4 or None, "four rows")
     assert [each.text for each in console.all("tbody .preview")] == [

@@ -22,6 +22,7 @@ from pyjms.spark.checker.reading import read_history, table_of
 from pyjms.spark.checker.results import check_place_of_findings, write_findings
 from pyjms.spark.commands import commands
 from pyjms.spark.errors import OptionError
+from pyjms.spi.words import rounded
 from tests.pyjms.history.model import random_history
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def assert_same_numbers(text: str, told: dict[str, Any]) -> None:
         [
             row["destination"],
             str(row["messages"]),
-            *(f"{row[name]:.3f}" for name in ("p50_ms", "p90_ms", "p99_ms", "most_ms")),
+            *(rounded(row[name]) for name in ("p50_ms", "p90_ms", "p99_ms", "most_ms")),
         ]
         for row in told["figures"]["latency"]
     ]
