@@ -236,7 +236,7 @@ def test_closing_while_another_thread_sends_and_acknowledges(environment: Enviro
                     settled.add(delivery.envelope.body)
                 busy.set()
 
-    for number in range(10):
+    for number in range(5):  # seldom enough that no provider sets a message aside as delivered too often
         connection, busy = environment.connect(), Event()
         with Threads() as threads:
             threads.start(partial(work, connection, str(number), busy))
