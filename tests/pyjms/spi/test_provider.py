@@ -33,7 +33,10 @@ def least(contract: type) -> object:
 COMPOSED = {"give_back_unseen", "poll_at_once", "poll_or_wait", "retry", "retry_all", "take_unreturned"}
 """What is made of other calls of the contract."""
 
-ANSWERED = {"advice", "catch_up", "check_url", "end_waits", "may_wait", "waiter", "xa_set_timeout", "xa_get_timeout"}
+ANSWERED = {"advice", "catch_up", "check_url", "end_waits", "has_destination", "may_wait", "waiter"} | {
+    "xa_set_timeout",
+    "xa_get_timeout",
+}
 """What has an answer for a provider that does not care."""
 
 REFUSED: list[tuple[type, Capability, Callable[..., object]]] = [
@@ -84,6 +87,7 @@ def test_who_does_not_care_gives_no_advice_and_heeds_no_timeouts() -> None:
     assert connection.resource_manager == connection.connection_id
     assert session.xa_set_timeout(30) is False
     assert session.xa_get_timeout() == 0
+    assert session.has_destination(QUEUE) is None
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ResourceError])
