@@ -102,7 +102,6 @@ def opened(url: str, *, stand_by: StandBy = StandBy.REFUSE, cancelled: Signal | 
     return opening.open_store(settings, "test", VirtualClock(), on_lost=lambda _: None, cancelled=cancelled)
 
 
-@pytest.mark.usefixtures("named")
 @pytest.mark.parametrize(
     ("scheme", "told"),
     [
@@ -116,6 +115,7 @@ def test_a_url_of_postgresql_without_its_driver_says_which_to_name(scheme: str, 
         check_scheme(f"{scheme}://shop@db/shop")
 
 
+@pytest.mark.usefixtures("named")
 def test_a_scheme_leads_to_the_store_that_a_package_brings() -> None:
     settings, clock = StoreSettings(url="opener://me:secret@here/x?y=1", memory_bytes=5), VirtualClock()
     lost: list[ProviderError] = []
