@@ -75,6 +75,7 @@ class Journals(RuleBasedStateMachine):
         self.messages: list[MessageReference] = []
         self.homes: dict[int, list[QueueNumber]] = {}
         self.queues: list[QueueNumber] = []
+        self.forgotten: dict[str, int] = {}
         self.next_id = 1
 
     @initialize()
@@ -123,7 +124,10 @@ class Journals(RuleBasedStateMachine):
     @rule(removed=st.lists(some, max_size=2), number=some, count=st.integers(0, 5), noted=st.booleans())
     def count_and_mark(self, removed: list[int], number: int, count: int, noted: bool) -> None:
         address = queue_record(QUEUES[count % len(QUEUES)]).address
-        mark = DuplicateMark(address, f"id {number % 3}", 2**61 + number, number + 1, forgets_below=count)
+        # No later mark has a serial of those that may go: they were given in order, and nobody remembers those.
+        self.forgotten[str(address)] = lowest = max(count, self.forgotten.get(str(address), 0))
+        serial = max(number + 1, lowest)
+        mark = DuplicateMark(address, f"id {number % 3}", 2**61 + number, serial, forgets_below=count)
         changes = Changes(removals=self.picks(removed), duplicates=[mark])
         if (picked := self.pick(number)) is not None:
             changes.counts = [(picked.queue, picked.reference, count)]
@@ -171,10 +175,12 @@ class Journals(RuleBasedStateMachine):
         assert self.journals[0].read(ids) == self.journals[1].read(ids)
 
     def teardown(self) -> None:
-        self.reopen(clean=False)
-        for journal in self.journals:
-            journal.close(clean=False)
-        self.directory.cleanup()
+        with self.directory:
+            try:
+                self.reopen(clean=False)
+            finally:
+                for journal in self.journals:
+                    journal.close(clean=False)
 
 
 Journals.TestCase.settings = settings(max_examples=10, stateful_step_count=30, deadline=None, phases=[Phase.generate])
