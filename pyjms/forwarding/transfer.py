@@ -302,7 +302,8 @@ class Transfer:
         """Give everything back, and take it anew: the transaction here was rolled back."""
         self.tally.attempt_failed(f"{self._here.url}: {error.reason}")
         try:
-            self._source.link.session().recover([*batch, *self._source.unsettled()])
+            # Not `recover`: what made the commit fail is no fault of the messages, which would be dead letters after ten such failures.
+            self._source.link.session().give_back_unseen([*batch, *self._source.unsettled()])
             self._source.forget()
         except ProviderError:
             self._source.close()

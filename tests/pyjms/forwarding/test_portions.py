@@ -189,6 +189,23 @@ def test_copies_that_the_source_hands_out_again_are_not_sent_again(
     assert there.texts("inbox") == ["one", "one"]
 
 
+def test_a_commit_that_fails_however_often_makes_no_dead_letters(here: Client, there: Client, monkeypatch: Any) -> None:
+    def commit(session: VmSession) -> None:
+        if session._connection.broker.name == "here" and failures:
+            session.rollback()
+            raise failures.pop()
+        true_commit(session)
+
+    true_commit, failures = VmSession.commit, [RolledBackError("not now") for _ in range(25)]
+    put_some(here, 3)
+    monkeypatch.setattr(VmSession, "commit", commit)
+    with running(route(SOURCE), TARGET) as thread:
+        statistics_when(thread, lambda each: each.forwarded == 3)
+    assert failures == []
+    assert there.texts("inbox") == texts(3)
+    assert here.texts("DLQ") == here.texts("orders") == []
+
+
 def test_a_sender_s_duplicate_id_means_nothing_where_messages_are_given_ids(here: Client, there: Client) -> None:
     QueueManager.of("here").create("orders", duplicate_count=0)
     put_without_ids(here, 3, JMS_pyjms_duplicateId="D")

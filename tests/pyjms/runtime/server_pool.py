@@ -31,8 +31,8 @@ class OneSession(ServerSession):
     def run_on_a_thread(self) -> None:
         """Run the session, then go back to the pool."""
         thread = Thread(target=self._run, name="test-server-session", daemon=True)
-        self._pool.threads.append(thread)
         thread.start()
+        self._pool.threads.append(thread)  # started already: `Pool.join` may look at any moment
 
     def _run(self) -> None:
         try:
