@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -52,7 +53,7 @@ def run(work: str, url: str, seed: int, *options: str) -> int:
 def broker_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """Yield the URL of a broker of this kind, at which messages may come again as often as they like, at once."""
     if kind == "stomp":
-        host = {"queue_defaults": {"max_deliveries": 0}, "redelivery_back_off_ms": 0}
+        host: dict[str, Any] = {"queue_defaults": {"max_deliveries": 0}, "redelivery_back_off_ms": 0}
         with stored_broker(f"sqlite:///{folder}/signals.db", **host) as broker:
             yield f"stomp://127.0.0.1:{port_of(broker)}"
     elif kind == "sqlite":

@@ -156,7 +156,8 @@ def _function(where: str) -> FunctionType:
         raise MutationError(f"there is no {where}") from None
     found = found.fget if isinstance(found, property) else found
     found = getattr(found, "base_func", found)  # a method of a transformer of lark
-    found = inspect.unwrap(found)  # what stands behind a decorator
+    if callable(found):
+        found = inspect.unwrap(found)  # what stands behind a decorator
     if not isinstance(found, FunctionType):
         raise MutationError(f"{where} is no function")
     return found
