@@ -12,11 +12,14 @@ from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Literal
+from urllib.parse import quote
 
 import pytest
 
 from pyjms import ConnectionFactory, Session
 from pyjms.history import Recording, read, record
+from pyjms_provider.broker import stop_broker
+from pyjms_provider.queue_manager import QueueManager
 from tests.ports import free_port
 from tests.pyjms.forwarding.sites import until
 from tests.system.following import astray
@@ -45,8 +48,23 @@ class Site:
         self._folder.mkdir()
         self._listen = f"stomp://127.0.0.1:{free_port()}"
         self.url = f"{self._listen}?reconnect=no&timeout_ms=5000"
+        self._make_queues()
         self.recording: Recording = record(folder / "history" / name, run=name, synchronous=True)
         self._broker = self._start()
+
+    def _make_queues(self) -> None:
+        """Have the store keep queues with one consumer at a time and no limit of deliveries.
+
+        What dies often gives back often: else a message that comes for the third time would be overtaken while it stays away.
+        """
+        name = f"kills-{self.name}"
+        url = f"vm://{name}?store={quote(f'sqlite:///{self._folder}/kept.db', safe='')}"
+        try:
+            with ConnectionFactory(url).create_connection():
+                for queue in ("orders", "inbox"):
+                    QueueManager.of(name).create(queue, exclusive=True, max_deliveries=0)
+        finally:
+            stop_broker(name)
 
     def _start(self) -> Child:
         options = ("run", "--listen", self._listen, "--anonymous", "--store", "sqlite:///kept.db")
