@@ -21,7 +21,7 @@ _NAME = "closing"
 @contextmanager
 def _embedded(query: str) -> Iterator[str]:
     try:
-        yield f"vm://{_NAME}{query}"
+        yield f"vm://{_NAME}?max_deliveries=0{query}"
     finally:
         stop_broker(_NAME)
 
@@ -32,7 +32,15 @@ def _served(store_url: str) -> Iterator[str]:
         served.broker.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
         served.broker.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
         node: Any = served.broker.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
-        node.create_child("virtual_host", {"name": "broker", "store_url": store_url, "redelivery_back_off_ms": 0})
+        node.create_child(
+            "virtual_host",
+            {
+                "name": "broker",
+                "store_url": store_url,
+                "redelivery_back_off_ms": 0,
+                "queue_defaults": {"max_deliveries": 0},
+            },
+        )
         port = {"name": "stomp", "type": "stomp", "host": "127.0.0.1", "transports": ["tcp"], "port": 0}
         served.broker.create_child(
             "port", port | {"authentication_providers": ["anonymous"], "access_control": "access"}
@@ -48,8 +56,8 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Abstr
         case "memory":
             return lambda: _embedded("")
         case "sqlite":
-            return lambda: _embedded(f"?store={quote(file, safe='')}")
+            return lambda: _embedded(f"&store={quote(file, safe='')}")
         case "stomp":
             return lambda: _served(file)
     server: PostgresqlServer = request.getfixturevalue("postgresql")
-    return lambda: _embedded(f"?store={quote(server.make_store(), safe='')}")
+    return lambda: _embedded(f"&store={quote(server.make_store(), safe='')}")

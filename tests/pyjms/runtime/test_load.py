@@ -13,6 +13,7 @@ import pytest
 from pyjms import JMSException, Message, Session
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.testing import Fault, Faults
+from pyjms_provider.queue_manager import QueueManager
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import Call, drain, send_texts, text_of
 
@@ -153,6 +154,8 @@ def test_workers_over_a_broker_that_fails_now_and_then(jms_faults: Faults, jms_b
     """Consume and produce in one unit while sends, commits and connections fail: the output is complete, once each."""
     chance, faulty, number = random.Random(7), ConnectionFactory(jms_faults.url), 150
     with ConnectionFactory(jms_broker_url).create_connection() as till:
+        # A message may meet more failures than a dead letter has.
+        QueueManager.of(jms_broker_url.removeprefix("vm://")).create("orders", max_deliveries=0)
         till.start()
         session = till.create_session()
         orders, bills = session.create_queue("orders"), session.create_queue("bills")
