@@ -12,6 +12,9 @@ from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.served_broker import ServedBroker
 
+# Cuts and kills make messages come again more often than operators allow by default, and their order is judged.
+_COMES_AGAIN = {"queue_defaults": {"max_deliveries": 0}, "redelivery_back_off_ms": 0}
+
 
 @contextmanager
 def anonymous_broker(clock: Clock | None = None, **port: Any) -> Iterator[ServedBroker]:
@@ -71,7 +74,7 @@ def _broker(
         top.create_child("authentication_provider", {"name": "who", **provider})
         top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
         node = top.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
-        node.create_child("virtual_host", {"name": "broker", **host})
+        node.create_child("virtual_host", {"name": "broker", **_COMES_AGAIN, **host})
         chosen = {"authentication_providers": ["who"], "access_control": "access"}
         top.create_child(
             "port",

@@ -96,14 +96,24 @@ def run(*command: str) -> None:
 @pytest.mark.requires("maven")
 @pytest.mark.timeout(500)
 def test_jorams_tests_pass_but_for_those_that_fail_for_a_known_reason(broker_port: int, tmp_path: Path) -> None:
-    folder, results = built(), tmp_path / "results.tsv"
+    failed = failures(broker_port, tmp_path / "first.tsv")
+    if (
+        failed.keys() - KNOWN_FAILURES.keys()
+    ):  # some have a second for their messages, which a busy machine may not give them
+        again = failures(broker_port, tmp_path / "second.tsv")
+        failed = {name: why for name, why in failed.items() if name in again}
+    assert {name: why for name, why in failed.items() if name not in KNOWN_FAILURES} == {}
+    assert TESTS - len(failed) >= PASSING
+
+
+def failures(broker_port: int, results: Path) -> dict[str, str]:
+    """Run all tests; return those that fail, with what they say."""
+    folder = built()
     options = ("-Xmx256m", "-XX:TieredStopAtLevel=1", f"-Dbroker.url=tcp://127.0.0.1:{broker_port}")
     run("java", *options, "-cp", f"{folder / 'lib'}/*:{folder / 'classes'}", "JoramRun", str(results))
     found = [line.split("\t") for line in results.read_text(encoding="utf-8").splitlines()]
-    failed = {name: why for name, outcome, why in found if outcome != "passed"}
-    assert {name: why for name, why in failed.items() if name not in KNOWN_FAILURES} == {}
     assert len(found) == TESTS
-    assert TESTS - len(failed) >= PASSING
+    return {name: why for name, outcome, why in found if outcome != "passed"}
 
 
 def test_each_known_failure_has_a_reason_and_leaves_enough_that_pass() -> None:
