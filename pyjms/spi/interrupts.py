@@ -87,6 +87,8 @@ class DeferredSignals:
 
     def choose(self, numbers: tuple[int, ...]) -> None:
         """Defer these signals from now on; give all others their own handlers back. The main thread."""
+        for number in numbers:
+            getsignal(number)  # raises for what is no signal, before anything has changed
         for number in set(self.numbers) - set(numbers):
             found = getsignal(number)
             if isinstance(found, _Handler):
@@ -183,6 +185,7 @@ def defer_signals(*numbers: int) -> None:
         numbers: signals, such as `signal.SIGINT`; at first those of `DEFAULT_SIGNALS`.
 
     Raises:
+        TypeError, ValueError: one of `numbers` is no signal; nothing has changed.
         ValueError: the caller is not the main thread.
     """
     if threading.current_thread() is not threading.main_thread():

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -154,6 +155,13 @@ def test_signals_that_are_not_chosen_are_not_deferred(connection: Connection) ->
     session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
     assert signal.getsignal(signal.SIGUSR1) is _raise
     session.close()
+
+
+@pytest.mark.parametrize("number", ["SIGINT", 9999, -1])
+def test_what_is_no_signal_is_refused_and_changes_nothing(number: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        defer_signals(signal.SIGINT, number)
+    assert deferred.numbers == DEFAULT_SIGNALS
 
 
 def test_only_the_main_thread_chooses() -> None:
