@@ -23,7 +23,7 @@ from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.errors import ClosedError, ProviderError, UrlError
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
-from pyjms_provider.core.journal import (
+from pyjms_provider.core.journal.journal import (
     BranchOutcome,
     Changes,
     DuplicateMark,
@@ -40,7 +40,7 @@ from pyjms_provider.core.journal import (
     StageRecord,
     SubscriptionKey,
 )
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.codec import decode, encode

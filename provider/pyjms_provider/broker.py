@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.errors import ClosedError, ConnectionLostError, ProgramEndsError, ProviderError, ResourceError, UrlError
-from pyjms_provider.core.keeping import Keeper
-from pyjms_provider.core.paging import PagingMessageStore
-from pyjms_provider.core.restoring import restore_host
-from pyjms_provider.core.storied_host import StoriedHost
-from pyjms_provider.core.storied_state import StoriedPagingStore
-from pyjms_provider.core.virtual_host import VirtualHost
+from pyjms_provider.core.host.restoring import restore_host
+from pyjms_provider.core.host.storied_host import StoriedHost
+from pyjms_provider.core.host.storied_state import StoriedPagingStore
+from pyjms_provider.core.host.virtual_host import VirtualHost
+from pyjms_provider.core.journal.storage_manager import Keeper
+from pyjms_provider.core.store.paging import PagingMessageStore
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.housekeeping import Housekeeper
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy
@@ -35,9 +35,9 @@ from pyjms_provider.stories.settings import StoryLevel
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from pyjms_provider.core.expiry_watch import OnExpired
-    from pyjms_provider.core.journal import Journal
-    from pyjms_provider.core.store import MessageStore
+    from pyjms_provider.core.host.expiry_watch import OnExpired
+    from pyjms_provider.core.journal.journal import Journal
+    from pyjms_provider.core.store.store import MessageStore
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 

@@ -11,10 +11,10 @@ from typing import Final, TypeVar
 
 from pyjms.spi.errors import UrlError
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.core.branches import DEFAULT_TIMEOUT_MS
-from pyjms_provider.core.byte_counts import read_bytes
-from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
-from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
+from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
+from pyjms_provider.core.queue.byte_counts import read_bytes
+from pyjms_provider.core.queue.policy import PolicyError, QueuePolicies, QueuePolicy
+from pyjms_provider.core.transaction.branches import DEFAULT_TIMEOUT_MS
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
 
 __all__ = ["URL_OPTIONS", "Acknowledge", "BrokerSettings", "StandBy", "StoreSettings", "Synchronous", "read_url"]

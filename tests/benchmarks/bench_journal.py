@@ -20,8 +20,8 @@ from measure import PROPERTIES, TEXT, compare, report
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
-from pyjms_provider.core.journal import Changes, Journal, NewMessage, QueueNumber, QueueRecord, Removal
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.journal.journal import Changes, Journal, NewMessage, QueueNumber, QueueRecord, Removal
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.codec import decode, encode
 from pyjms_provider.stores.sql import open_journal

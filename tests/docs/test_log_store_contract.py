@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.spi.clock import Signal, SystemClock
-from pyjms_provider.core.journal import Journal
+from pyjms_provider.core.journal.journal import Journal
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.contract import StoreRequest
 from pyjms_provider.stores.testing import JournalHome

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.queue import Queue
 
 __all__ = ["counted_steps"]
 

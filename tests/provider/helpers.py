@@ -12,14 +12,14 @@ from pyjms.spi.envelope import Address, AddressKind, BodyKind, ConnectionId, Env
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.selector import Selector, compile_selector
 from pyjms.types import Stored
-from pyjms_provider.core.channel import NotAcceptedError, Receiver
-from pyjms_provider.core.channel_state import ChannelState, Reliability
-from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
-from pyjms_provider.core.entry import QueueEntry, ReceiverId
-from pyjms_provider.core.queue import Queue
-from pyjms_provider.core.reference import MessageReference
-from pyjms_provider.core.store import MessageStore
-from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
+from pyjms_provider.core.channel.channel import NotAcceptedError, Receiver
+from pyjms_provider.core.channel.channel_state import ChannelState, Reliability
+from pyjms_provider.core.message.reference import MessageReference
+from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
+from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
+from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.store.store import MessageStore
+from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 from pyjms_provider.stores.memory import MemoryMessageStore
 
 ORDERS = Address(AddressKind.QUEUE, "orders")

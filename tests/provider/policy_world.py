@@ -7,16 +7,16 @@ from typing import Any
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.provider import SubscribeRequest
-from pyjms_provider.core.admission import Patience
-from pyjms_provider.core.consumer import ConsumerSession
-from pyjms_provider.core.entry import ReceiverId
-from pyjms_provider.core.host_policy import HostPolicy
-from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
-from pyjms_provider.core.queue import Queue
-from pyjms_provider.core.subscription import Subscription
+from pyjms_provider.core.host.admission import Patience
+from pyjms_provider.core.host.host_policy import HostPolicy
+from pyjms_provider.core.host.virtual_host import VirtualHost
+from pyjms_provider.core.queue.consumer import ConsumerSession
+from pyjms_provider.core.queue.entry import ReceiverId
+from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.timed import HasTimes
-from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
-from pyjms_provider.core.virtual_host import VirtualHost
+from pyjms_provider.core.topic.subscription import Subscription
+from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.memory import MemoryMessageStore
 from tests.provider.helpers import CONNECTION, HandClock, Reader, make_envelope

@@ -7,8 +7,8 @@ from threading import Lock, Thread
 from typing import Any
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.turn import WritingTurns
-from pyjms_provider.core.virtual_host import VirtualHost
+from pyjms_provider.core.host.virtual_host import VirtualHost
+from pyjms_provider.core.queue.turn import WritingTurns
 
 ORDERS = "orders"
 

@@ -14,8 +14,8 @@ from pyjms import ConnectionFactory
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.broker import EmbeddedBroker, stop_broker
-from pyjms_provider.core.journal import Recovery
-from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.journal.journal import Recovery
+from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.settings import BrokerSettings, StandBy, StoreSettings
 from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal

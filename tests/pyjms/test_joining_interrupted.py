@@ -24,8 +24,8 @@ FILES = (
     "pyjms/runtime/acknowledgements.py",
     "pyjms/runtime/settling.py",
     "clients/vm_transactions.py",
-    "core/keeping.py",
-    "core/unit_of_work.py",
+    "core/journal/storage_manager.py",
+    "core/transaction/unit_of_work.py",
     "sql/joining.py",
 )
 

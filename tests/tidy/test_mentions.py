@@ -219,7 +219,7 @@ def test_what_is_not_there_is_found(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "`test_mentions.py`, `core/` and `core/queue.py`",
+        "`test_mentions.py`, `core/` and `core/queue/queue.py`",
         "`docs/design/threads.md`",
         "`GroupCommit.submit` and `pyjms.spi.provider`",
         "`Queue._lock`",  # inherited

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyjms_provider.core.observing import held_by
+from pyjms_provider.core.queue.observing import held_by
 
 if TYPE_CHECKING:
     from pyjms_provider.clients.vm import VmConnection

@@ -24,8 +24,8 @@ from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.vm_info import embedded_broker_info
 from pyjms_provider.clients.vm_pipelines import VmReaderGroups, VmStages
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.branches import NEEDS_STORE
-from pyjms_provider.core.expiry_watch import OnExpired
+from pyjms_provider.core.host.expiry_watch import OnExpired
+from pyjms_provider.core.transaction.branches import NEEDS_STORE
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.settings import read_url
 

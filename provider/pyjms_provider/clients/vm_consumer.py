@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pyjms.spi.delivery import ELSEWHERE, Delivery, Elsewhere
 from pyjms.spi.provider import ProviderConsumer
-from pyjms_provider.core.store import NotAtOnceError
+from pyjms_provider.core.store.store import NotAtOnceError
 
 if TYPE_CHECKING:
     from pyjms.spi.errors import ProviderError
     from pyjms_provider.clients.vm_session import VmSession
-    from pyjms_provider.core.consumer import Consumer, ConsumerTarget, DirectTaker
-    from pyjms_provider.core.subscription import Subscription
+    from pyjms_provider.core.queue.consumer import Consumer, ConsumerTarget, DirectTaker
+    from pyjms_provider.core.topic.subscription import Subscription
 
 __all__ = ["VmConsumer"]
 

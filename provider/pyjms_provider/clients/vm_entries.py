@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
-from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.queue.entry import QueueEntry
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.queue.queue import Queue
 
 __all__ = ["by_queue", "entry_of"]
 

@@ -19,8 +19,8 @@ from pyjms.spi.replay import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyjms_provider.core.reader_groups import GroupTable
-    from pyjms_provider.core.stages import StageTable
+    from pyjms_provider.core.transaction.reader_groups import GroupTable
+    from pyjms_provider.core.transaction.stages import StageTable
 
 __all__ = ["VmReaderGroups", "VmStages"]
 

@@ -17,17 +17,17 @@ from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.clients.vm_entries import by_queue, entry_of
 from pyjms_provider.clients.vm_transactions import VmTransactions
-from pyjms_provider.core.admission import Patience
-from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
-from pyjms_provider.core.entry import QueueEntry, ReceiverId
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.stored_delivery import is_there
+from pyjms_provider.core.host.admission import Patience
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
+from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
+from pyjms_provider.core.queue.stored_delivery import is_there
 
 if TYPE_CHECKING:
     from pyjms_provider.clients.vm import VmConnection
-    from pyjms_provider.core.cursor import Cursor
-    from pyjms_provider.core.queue import Queue
-    from pyjms_provider.core.subscription import Subscription
+    from pyjms_provider.core.queue.cursor import Cursor
+    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.topic.subscription import Subscription
 
 __all__ = ["VmSession"]
 

@@ -13,18 +13,18 @@ from pyjms.spi.errors import BranchError, CapabilityError, ClosedError, InDoubtE
 from pyjms.spi.provider import ProviderSession
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.core.branch_state import BranchState
-from pyjms_provider.core.consumer import ConsumerSession
-from pyjms_provider.core.host_policy import ExpiredInTransaction
-from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
-from pyjms_provider.core.unit_state import UnitState
+from pyjms_provider.core.host.host_policy import ExpiredInTransaction
+from pyjms_provider.core.queue.consumer import ConsumerSession
+from pyjms_provider.core.transaction.branch_state import BranchState
+from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
+from pyjms_provider.core.transaction.unit_state import UnitState
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.branch import Branch
-    from pyjms_provider.core.branches import Branches
-    from pyjms_provider.core.journal import JoinedTransaction
-    from pyjms_provider.core.time_limit import OpenTransaction
-    from pyjms_provider.core.virtual_host import VirtualHost
+    from pyjms_provider.core.host.virtual_host import VirtualHost
+    from pyjms_provider.core.journal.journal import JoinedTransaction
+    from pyjms_provider.core.transaction.branch import Branch
+    from pyjms_provider.core.transaction.branches import Branches
+    from pyjms_provider.core.transaction.time_limit import OpenTransaction
 
 __all__ = ["VmTransactions"]
 

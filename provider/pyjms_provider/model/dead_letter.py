@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from pyjms_provider.core.dead_letters import DEAD_PREFIX
-from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
 from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.model.messages import LetterView
 from pyjms_provider.model.observed import ObservedObject

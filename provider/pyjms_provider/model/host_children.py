@@ -17,7 +17,7 @@ from pyjms_provider.model.topic import DurableSubscription, ManagedTopic
 from pyjms_provider.model.transaction import Transaction
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.virtual_host import VirtualHost as RunningHost
+    from pyjms_provider.core.host.virtual_host import VirtualHost as RunningHost
     from pyjms_provider.model.virtual_host import VirtualHost
 
 __all__ = ["host_sources"]

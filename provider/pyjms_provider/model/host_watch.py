@@ -12,17 +12,17 @@ from math import nan
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.measuring import about_bytes, is_there, largest_message, oldest_timestamp_ms
-from pyjms_provider.core.observing import counts_of
+from pyjms_provider.core.queue.measuring import about_bytes, is_there, largest_message, oldest_timestamp_ms
+from pyjms_provider.core.queue.observing import counts_of
 from pyjms_provider.model.alert_telling import AlertTeller
 from pyjms_provider.watching.alerts import AlertBook, AlertKind, AlertLimits, AlertNews
 from pyjms_provider.watching.series import STEP_MS, History, Past
 
 if TYPE_CHECKING:
     from pyjms_provider.broker import EmbeddedBroker
-    from pyjms_provider.core.channel_state import Counts
-    from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.channel.channel_state import Counts
+    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.model.virtual_host import VirtualHost
 
 __all__ = ["HostWatch"]

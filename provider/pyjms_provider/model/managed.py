@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from pyjms_provider.core.stories import ACTING
+from pyjms_provider.core.message.trace_events import ACTING
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import Attributes, mask, plain
 from pyjms_provider.model.context import interpolate, process_variable

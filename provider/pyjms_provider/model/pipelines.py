@@ -11,8 +11,8 @@ from pyjms_provider.model.statistics import statistic
 
 if TYPE_CHECKING:
     from pyjms.spi.replay import StagedUnit, StageName
-    from pyjms_provider.core.reader_group import Group
-    from pyjms_provider.core.virtual_host import VirtualHost as RunningHost
+    from pyjms_provider.core.host.virtual_host import VirtualHost as RunningHost
+    from pyjms_provider.core.transaction.reader_group import Group
 
 __all__ = ["ManagedStagedUnit", "ReaderGroup", "group_names", "unit_name", "unit_names"]
 

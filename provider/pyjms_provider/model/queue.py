@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import BaseModel, Field
 
 from pyjms.spi.selector import compile_selector, quote
-from pyjms_provider.core.measuring import most_deliveries, oldest_timestamp_ms
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.observing import counts_of, traffic_of
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.measuring import most_deliveries, oldest_timestamp_ms
+from pyjms_provider.core.queue.observing import counts_of, traffic_of
 from pyjms_provider.model.children import OFFSET_MAX
 from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.model.errors import UnknownObjectError
@@ -27,8 +27,8 @@ from pyjms_provider.model.watched import AlertView, PastView, Since, alert_views
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.policy import QueuePolicy
-    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.queue.policy import QueuePolicy
+    from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.model.queue_source import QueueSource
     from pyjms_provider.model.virtual_host import VirtualHost
     from pyjms_provider.watching.alerts import AlertLimits

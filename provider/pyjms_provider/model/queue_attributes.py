@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from pyjms_provider.core.policy import (
+from pyjms_provider.core.queue.memory_window import check_disk
+from pyjms_provider.core.queue.policy import (
     MAXIMUM_DELIVERIES,
     MAXIMUM_FAILURES,
     Overflow,
@@ -17,7 +18,6 @@ from pyjms_provider.core.policy import (
     QueuePolicy,
     QueueType,
 )
-from pyjms_provider.core.shelf import check_disk
 from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, attribute
 from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.security.contracts import Operation, TargetKind

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyjms_provider.core.measuring import most_deliveries
-from pyjms_provider.core.observing import counts_of
+from pyjms_provider.core.queue.measuring import most_deliveries
+from pyjms_provider.core.queue.observing import counts_of
 from pyjms_provider.model.attributes import plain
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.queue_attributes import POLICY_FIELDS
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.channel_state import Counts
-    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.channel.channel_state import Counts
+    from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.model.virtual_host import VirtualHost
 
 __all__ = ["KNOWN", "queue_columns"]

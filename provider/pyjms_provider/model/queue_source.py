@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from pyjms.spi.errors import DestinationInUseError, InDoubtError, ProviderError
-from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.core.queue.policy import QueuePolicy
 from pyjms_provider.model.attributes import mask, plain, resolve
 from pyjms_provider.model.children import ChildSource, observed_id
 from pyjms_provider.model.configuration.contract import ObjectRecord

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
 from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.model.attributes import Attributes, Reached, Secret, attribute
 from pyjms_provider.model.errors import InvalidAttributesError, Problem, WrongStateError
 from pyjms_provider.model.life_cycle import State

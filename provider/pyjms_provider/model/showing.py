@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from pyjms.spi.envelope import Envelope, ObjectBody
 from pyjms.types import Byte, Char, Float, Long, Short, Stored
-from pyjms_provider.core.dead_letters import DEAD_PREFIX
+from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
 from pyjms_provider.model.messages import LetterView, MessageBody, MessageView, TypedValue
 
 __all__ = ["Showing", "view_value"]

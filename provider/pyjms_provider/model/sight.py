@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pyjms_provider.core.journal import SubscriptionKey
+from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.security.contracts import Operation, TargetKind
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pyjms_provider.core.whereabouts import channel_named, whereabouts
+from pyjms_provider.core.message.location import channel_named, whereabouts
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
 from pyjms_provider.model.operations import EVERYTHING, Permits, operation

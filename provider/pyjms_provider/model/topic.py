@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import SubscriptionInUseError, UnknownSubscriptionError
-from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.model.errors import ObjectInUseError, UnknownObjectError
 from pyjms_provider.model.observed import ObservedObject
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.security.contracts import Target, TargetKind
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.journal import SubscriptionKey
-    from pyjms_provider.core.subscription import Subscription
-    from pyjms_provider.core.topic import Topic
+    from pyjms_provider.core.journal.journal import SubscriptionKey
+    from pyjms_provider.core.topic.subscription import Subscription
+    from pyjms_provider.core.topic.topic import Topic
 
 __all__ = ["DurableSubscription", "ManagedTopic"]
 

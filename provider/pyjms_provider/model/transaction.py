@@ -10,7 +10,7 @@ from pyjms_provider.model.operations import operation
 from pyjms_provider.model.statistics import statistic
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.branch import BranchReport
+    from pyjms_provider.core.transaction.branch import BranchReport
 
 __all__ = ["Transaction"]
 

@@ -18,8 +18,8 @@ from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError
 from pyjms.spi.words import counted
 from pyjms_provider.broker import EmbeddedBroker
-from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
-from pyjms_provider.core.policy import PolicyError, QueuePolicies
+from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
+from pyjms_provider.core.queue.policy import PolicyError, QueuePolicies
 from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, Secret, attribute
 from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.errors import ObjectInUseError, WrongStateError
@@ -43,7 +43,7 @@ from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy, StoreS
 
 if TYPE_CHECKING:
     from pyjms.spi.errors import ProviderError
-    from pyjms_provider.core.journal import Journal
+    from pyjms_provider.core.journal.journal import Journal
     from pyjms_provider.model.children import ChildSource
     from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
     from pyjms_provider.model.managed import ManagedObject

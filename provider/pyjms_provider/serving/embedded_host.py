@@ -9,8 +9,8 @@ from pyjms.spi.errors import ProviderError
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.dead_letters import DEAD_DESTINATION, origin_of
-from pyjms_provider.core.policy import Overflow
+from pyjms_provider.core.queue.dead_letters import DEAD_DESTINATION, origin_of
+from pyjms_provider.core.queue.policy import Overflow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderConsumer, ProviderSession
     from pyjms_provider.broker import EmbeddedBroker
-    from pyjms_provider.core.consumer import DirectTaker
-    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.queue.consumer import DirectTaker
+    from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.protocols.stomp.server.hosts import Sending
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Final
 
-from pyjms_provider.core.trace import STEPS, Step, Traced, tracing
+from pyjms_provider.core.message.trace import STEPS, Step, Traced, tracing
 from pyjms_provider.protocols.stomp.server.plain_consumers import PlainSubscription
 from pyjms_provider.protocols.stomp.server.profile_consumers import ServedConsumer
 from pyjms_provider.protocols.stomp.server.turns import Turns

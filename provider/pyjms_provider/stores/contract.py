@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from pyjms_provider.core.journal import Journal
+from pyjms_provider.core.journal.journal import Journal
 from pyjms_provider.model.configuration.contract import ConfigurationStore
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.errors import UnsupportedStoreError

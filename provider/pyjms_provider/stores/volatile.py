@@ -17,7 +17,7 @@ from pyjms.spi.envelope import Address, Envelope, ObjectBody
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
-from pyjms_provider.core.journal import (
+from pyjms_provider.core.journal.journal import (
     BranchOutcome,
     Changes,
     DuplicateMark,
@@ -36,8 +36,8 @@ from pyjms_provider.core.journal import (
     StageRecord,
     SubscriptionKey,
 )
-from pyjms_provider.core.recovered_runs import in_runs
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.journal.recovered_runs import in_runs
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.errors import HeldStoreError
 
 __all__ = ["Crash", "KeptBranch", "KeptStage", "Medium", "Tap", "VolatileJournal"]

@@ -11,14 +11,14 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.clock import Signal
-from pyjms_provider.core.stories import StoryBuffer
+from pyjms_provider.core.message.trace_events import StoryBuffer
 from pyjms_provider.stories.records import LineWriter, line_of
 from pyjms_provider.stories.segments import SegmentWriter
 from pyjms_provider.stories.settings import StoryLevel
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
-    from pyjms_provider.core.stories import Told
+    from pyjms_provider.core.message.trace_events import Told
     from pyjms_provider.stories.settings import StorySettings
 
 __all__ = ["StoryLog"]

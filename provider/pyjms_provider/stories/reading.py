@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.stories import FACTS, STATE_AFTER, Happening
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.message.trace_events import FACTS, STATE_AFTER, Happening
 from pyjms_provider.stories.records import correlation_text, read_line, searched
 from pyjms_provider.stories.segments import segments_in
 

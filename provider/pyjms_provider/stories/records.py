@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii as quoted
 from typing import TYPE_CHECKING, Any, Final
 
-from pyjms_provider.core.consumer import Consumer, ConsumerSession
-from pyjms_provider.core.stories import FACTS, Happening
+from pyjms_provider.core.message.trace_events import FACTS, Happening
+from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.stories import Told
+    from pyjms_provider.core.message.trace_events import Told
 
 __all__ = ["LineWriter", "correlation_text", "line_of", "read_line", "searched"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pyjms_provider.core.stories import Happening
+from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.stories.reading import LOST, RESTARTED
 
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Conne
     """What an interrupted write leaves in doubt is settled when the broker stops, not before, however long a test takes: it may come again then."""
     store = "" if request.param == "memory" else f"?store=sqlite:///{tmp_path}/s.db"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pyjms_provider.core.doubts.RETRY_MS", 3_600_000)
+        patch.setattr("pyjms_provider.core.journal.in_doubt_writes.RETRY_MS", 3_600_000)
         with ConnectionFactory(f"vm://{NAME}{store}").create_connection() as made:
             made.start()
             yield made

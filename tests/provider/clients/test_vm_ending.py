@@ -16,8 +16,8 @@ from pyjms.spi.errors import (
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.expiry_watch import OnExpired
-from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.host.expiry_watch import OnExpired
+from pyjms_provider.core.message.message_state import MessageState
 from tests.provider.clients.world import World, consume, drain, news, poll
 from tests.provider.helpers import NEWS, ORDERS, RecordedEvents, make_envelope, text_of
 

@@ -19,8 +19,8 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroups, ReservedMessage
 from pyjms.spi.selector import compile_selector
-from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.reader_group import Group
+from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.transaction.reader_group import Group
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.clients.world import World, consume, drain, news, poll
 from tests.provider.helpers import NEWS, ORDERS, HandClock, make_envelope

@@ -7,13 +7,13 @@ from typing import Generic, TypeVar
 
 import pytest
 
-from pyjms_provider.core.cursor import Cursor
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.queue_rules import QueueRules
-from pyjms_provider.core.reference import MessageReference, ReferenceId
-from pyjms_provider.core.sorted_ordering import SortedOrdering
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+from pyjms_provider.core.queue.cursor import Cursor
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.queue_rules import QueueRules
+from pyjms_provider.core.queue.sorted_ordering import SortedOrdering
 
 __all__ = ["ENOUGH", "MANY", "Owned", "make_entry", "note_asked"]
 

@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from pyjms_provider.core import consumer_manager, value_index
-from pyjms_provider.core.consumer import Consumer
-from pyjms_provider.core.consumer_manager import (
+from pyjms_provider.core.queue import consumer_manager, value_index
+from pyjms_provider.core.queue.consumer import Consumer
+from pyjms_provider.core.queue.consumer_manager import (
     MOVES,
     ConsumerEvent,
     ConsumerList,
@@ -19,8 +19,8 @@ from pyjms_provider.core.consumer_manager import (
     ForbiddenMoveError,
     next_list,
 )
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.store import NotInMemoryError
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.store.store import NotInMemoryError
 from tests.provider.helpers import QueueWorld, Reader
 
 ALL = sorted(product(ConsumerList, ConsumerEvent), key=str)

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms_provider.core import lane as lane_module
-from pyjms_provider.core import ordering as ordering_module
-from pyjms_provider.core.cursor import UNFINISHED
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.journal import QueueNumber, RecoveredEntry
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.queue_types import priority_levels
-from pyjms_provider.core.recovered_runs import RecoveredRun, RecoveredRuns, in_runs, plain_reference
-from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
+from pyjms_provider.core.journal.journal import QueueNumber, RecoveredEntry
+from pyjms_provider.core.journal.recovered_runs import RecoveredRun, RecoveredRuns, in_runs, plain_reference
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
+from pyjms_provider.core.queue import ordering as ordering_module
+from pyjms_provider.core.queue import priority_level as lane_module
+from pyjms_provider.core.queue.cursor import UNFINISHED
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.queue_types import priority_levels
 
 IDS = range(1, 41)
 

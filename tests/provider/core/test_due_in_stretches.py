@@ -7,10 +7,10 @@ from threading import Lock
 
 import pytest
 
-from pyjms_provider.core.asynchronous_channel import AT_ONCE
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.channel.asynchronous_channel import AT_ONCE
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.queue import Queue
 from tests.provider.policy_world import PolicyWorld
 
 MANY = 3 * AT_ONCE + 10

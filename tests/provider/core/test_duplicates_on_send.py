@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pyjms.spi.errors import ProviderError, ResourceError
-from pyjms_provider.core import duplicates
-from pyjms_provider.core.policed_queue import QueueFullError
-from pyjms_provider.core.unit_of_work import UnitOfWork
+from pyjms_provider.core.queue import duplicates
+from pyjms_provider.core.queue.policed_queue import QueueFullError
+from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from tests.provider.policy_world import PolicyWorld
 
 

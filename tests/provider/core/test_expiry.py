@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.expiry import ExpiryIndex, is_expired
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.expiry import ExpiryIndex, is_expired
 
 
 def entry(number: int, expiration_ms: int) -> QueueEntry:

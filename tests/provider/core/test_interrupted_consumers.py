@@ -10,29 +10,29 @@ import pytest
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.selector import compile_selector
-from pyjms_provider.core import value_index
-from pyjms_provider.core.consumer import Consumer, ConsumerSession
-from pyjms_provider.core.entry import ReceiverId
-from pyjms_provider.core.limits import RoomRequest
-from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.sorted_ordering import SortedOrdering
+from pyjms_provider.core.queue import value_index
+from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
+from pyjms_provider.core.queue.entry import ReceiverId
+from pyjms_provider.core.queue.limits import RoomRequest
+from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.sorted_ordering import SortedOrdering
 from tests.provider.helpers import Reader, text_of
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.policy_world import PolicyWorld, pulled
 
 FILES = (
-    "core/consumer.py",
-    "core/consumer_manager.py",
-    "core/exclusive_consumer.py",
-    "core/message_groups.py",
-    "core/cursor.py",
-    "core/ordering.py",
-    "core/passed_over.py",
-    "core/queue.py",
-    "core/queue_rules.py",
-    "core/sorted_ordering.py",
-    "core/sorted_turns.py",
-    "core/value_index.py",
+    "core/queue/consumer.py",
+    "core/queue/consumer_manager.py",
+    "core/queue/exclusive_consumer.py",
+    "core/queue/message_groups.py",
+    "core/queue/cursor.py",
+    "core/queue/ordering.py",
+    "core/queue/passed_over.py",
+    "core/queue/queue.py",
+    "core/queue/queue_rules.py",
+    "core/queue/sorted_ordering.py",
+    "core/queue/sorted_turns.py",
+    "core/queue/value_index.py",
 )
 POLICIES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -144,7 +144,7 @@ def test_who_pulls_in_vain_hands_its_wake_up_on(policy: dict[str, Any]) -> None:
         assert second.wake_ups, interruption.where
         assert second.texts() == ["for the second"], interruption.where
 
-    assert each_interruption(attempt, *FILES, "core/policed_queue.py") > 5
+    assert each_interruption(attempt, *FILES, "core/queue/policed_queue.py") > 5
 
 
 @pytest.mark.parametrize("acquires", [True, False], ids=["takes", "looks"])
@@ -162,7 +162,7 @@ def test_a_queue_that_goes_on_wakes_who_waits(acquires: bool) -> None:
         assert reader.wake_ups, interruption.where
         assert reader.texts() == ["message"], interruption.where
 
-    assert each_interruption(attempt, *FILES, "core/policed_queue.py") > 5
+    assert each_interruption(attempt, *FILES, "core/queue/policed_queue.py") > 5
 
 
 @pytest.mark.parametrize("policy", [POLICIES["sorted"], {"exclusive": True}], ids=["sorted", "exclusive"])
@@ -182,7 +182,7 @@ def test_an_empty_queue_of_another_kind_does_as_its_policy_says(policy: dict[str
         assert len(by_second) == ("exclusive" not in obeyed), interruption.where
         assert [*by_second, *first.texts()] == (["1", "2"] if "key" in obeyed else ["2", "1"]), interruption.where
 
-    assert each_interruption(attempt, *FILES, "core/policed_queue.py", "core/queue_types.py") > 5
+    assert each_interruption(attempt, *FILES, "core/queue/policed_queue.py", "core/queue/queue_types.py") > 5
 
 
 def test_a_queue_with_more_room_tells_who_waits_for_it() -> None:
@@ -197,7 +197,7 @@ def test_a_queue_with_more_room_tells_who_waits_for_it() -> None:
         if world.queue.policy == policy:
             assert waiting.signal.wait(0), interruption.where
 
-    assert each_interruption(attempt, *FILES, "core/limits.py", "core/policed_queue.py") > 5
+    assert each_interruption(attempt, *FILES, "core/queue/limits.py", "core/queue/policed_queue.py") > 5
 
 
 @pytest.mark.parametrize("selector", [None, "n > 0"])
@@ -215,7 +215,13 @@ def test_who_only_looks_comes_to_each_message(policy: dict[str, Any], selector: 
             found.append(text_of(pulled(reader)))
         assert [*found, *reader.texts()] == ["1", "2", "3"], interruption.where
 
-    more = ("core/cursor.py", "core/entry.py", "core/lane.py", "core/policed_queue.py", "stores/memory.py")
+    more = (
+        "core/queue/cursor.py",
+        "core/queue/entry.py",
+        "core/queue/priority_level.py",
+        "core/queue/policed_queue.py",
+        "stores/memory.py",
+    )
     assert each_interruption(attempt, *FILES, *more) > 5
 
 

@@ -12,31 +12,31 @@ import pytest
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import ConnectionId
-from pyjms_provider.core.consumer import ConsumerSession
-from pyjms_provider.core.entry import ReceiverId
-from pyjms_provider.core.limits import RoomRequest
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.queue import Queue
-from pyjms_provider.core.reference import MessageReference
-from pyjms_provider.core.stories import Happening
-from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.message.reference import MessageReference
+from pyjms_provider.core.message.trace_events import Happening
+from pyjms_provider.core.queue.consumer import ConsumerSession
+from pyjms_provider.core.queue.entry import ReceiverId
+from pyjms_provider.core.queue.limits import RoomRequest
+from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 from tests.provider.core.test_paging import LIMIT, Paper
 from tests.provider.helpers import HookedLock, Reader, entry_of
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.policy_world import PolicyWorld, address, pulled
 
 FILES = (
-    "core/channel_state.py",
-    "core/exclusive_consumer.py",
-    "core/message_groups.py",
-    "core/expiry.py",
-    "core/last_values.py",
-    "core/limits.py",
-    "core/queue.py",
-    "core/queue_rules.py",
-    "core/settling_queue.py",
-    "core/store.py",
-    "core/unit_of_work.py",
+    "core/channel/channel_state.py",
+    "core/queue/exclusive_consumer.py",
+    "core/queue/message_groups.py",
+    "core/queue/expiry.py",
+    "core/queue/last_values.py",
+    "core/queue/limits.py",
+    "core/queue/queue.py",
+    "core/queue/queue_rules.py",
+    "core/queue/settling_queue.py",
+    "core/store/store.py",
+    "core/transaction/unit_of_work.py",
     "stores/memory.py",
 )
 MANY = 3
@@ -131,7 +131,7 @@ def test_a_store_that_pages(is_paged: bool, how: str) -> None:
         paper.check([])
         assert paper.store.bytes_in_memory == 0, interruption.where
 
-    assert each_interruption(attempt, "core/paging.py") > 1
+    assert each_interruption(attempt, "core/store/paging.py") > 1
 
 
 def test_a_message_that_is_dropped() -> None:
@@ -148,7 +148,7 @@ def test_a_message_that_is_dropped() -> None:
         world.host.office.delete([entry])
         assert waiting.signal.wait(0), f"{interruption.where}: nobody told the sender"
 
-    assert each_interruption(attempt, *FILES, "core/asynchronous_channel.py", "core/policed_queue.py") > 3
+    assert each_interruption(attempt, *FILES, "core/channel/asynchronous_channel.py", "core/queue/policed_queue.py") > 3
 
 
 @pytest.mark.parametrize("is_transacted", [False, True])
@@ -260,7 +260,7 @@ def test_another_subscription_that_settles_meanwhile_what_expires_in_this_one() 
         two.world.pass_time(20)
         assert len(two.world.store) == 0, interruption.where
 
-    assert each_interruption(attempt, "core/asynchronous_channel.py", "core/dead_letter_office.py") > 3
+    assert each_interruption(attempt, "core/channel/asynchronous_channel.py", "core/host/message_mover.py") > 3
 
 
 def test_another_subscription_that_settles_meanwhile_what_is_deleted() -> None:
@@ -275,7 +275,12 @@ def test_another_subscription_that_settles_meanwhile_what_is_deleted() -> None:
         two.world.host.office.delete([entry])
         assert len(two.world.store) == 0, interruption.where
 
-    assert each_interruption(attempt, "core/dead_letter_office.py", "core/policed_queue.py", "core/keeping.py") > 3
+    assert (
+        each_interruption(
+            attempt, "core/host/message_mover.py", "core/queue/policed_queue.py", "core/journal/storage_manager.py"
+        )
+        > 3
+    )
 
 
 def test_another_subscription_that_settles_meanwhile_what_is_moved() -> None:
@@ -292,7 +297,7 @@ def test_another_subscription_that_settles_meanwhile_what_is_moved() -> None:
         kept = [*two.world.texts(), *(str(each.body) for each in two.queue.browse())]
         assert (kept, len(two.world.store)) == (["news"], 1), interruption.where
 
-    assert each_interruption(attempt, "core/dead_letter_office.py") > 3
+    assert each_interruption(attempt, "core/host/message_mover.py") > 3
 
 
 def test_a_send_that_was_interrupted_leaves_nothing_in_memory() -> None:
@@ -304,7 +309,7 @@ def test_a_send_that_was_interrupted_leaves_nothing_in_memory() -> None:
             world.send("message")
         assert len(world.store) == len(world.texts()), interruption.where
 
-    assert each_interruption(attempt, *FILES, "core/virtual_host.py", "core/reference.py") > 3
+    assert each_interruption(attempt, *FILES, "core/host/virtual_host.py", "core/message/reference.py") > 3
 
 
 @pytest.mark.parametrize("is_transacted", [False, True])
@@ -322,4 +327,4 @@ def test_what_was_sent_by_one_who_was_interrupted_expires(is_transacted: bool) -
         world.pass_time(20)
         assert not any(map(world.queue.has_messages, MessageState)), interruption.where
 
-    assert each_interruption(attempt, *FILES, "core/virtual_host.py", "core/policed_queue.py") > 3
+    assert each_interruption(attempt, *FILES, "core/host/virtual_host.py", "core/queue/policed_queue.py") > 3

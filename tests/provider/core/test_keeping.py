@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.core.keeping import Keeper
+from pyjms_provider.core.journal.storage_manager import Keeper
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.pyjms.runtime.helpers import Call
 
@@ -113,7 +113,7 @@ def test_a_main_thread_that_is_interrupted_anywhere_does_not_hold_off_the_end(is
         for ending in endings or [Call(keeper.end)]:
             ending.result()
 
-    assert each_interruption(attempt, "core/work_under_way.py") > 2
+    assert each_interruption(attempt, "core/journal/work_under_way.py") > 2
 
 
 def never() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pyjms.testing.clock import VirtualClock
-from pyjms_provider.core.journal import Changes, QueueNumber
-from pyjms_provider.core.kept_queue import KeptQueue
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.journal.journal import Changes, QueueNumber
+from pyjms_provider.core.journal.queue_journal import KeptQueue
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 
 QUEUE = QueueNumber(7)
 

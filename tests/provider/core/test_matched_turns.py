@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from pyjms_provider.core import cursor as cursors
-from pyjms_provider.core import passed_over
-from pyjms_provider.core.cursor import UNFINISHED
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.value_index import Asked
+from pyjms_provider.core.queue import cursor as cursors
+from pyjms_provider.core.queue import passed_over
+from pyjms_provider.core.queue.cursor import UNFINISHED
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.value_index import Asked
 from tests.provider.core.owned import MANY, make_entry, note_asked
 from tests.provider.helpers import Reader, text_of
 from tests.provider.policy_world import PolicyWorld, pulled

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms_provider.core.message_state import (
+from pyjms_provider.core.message.message_state import (
     FORBIDDEN,
     TRANSITIONS,
     ForbiddenTransitionError,

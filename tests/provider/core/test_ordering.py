@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms_provider.core import lane, ordering
-from pyjms_provider.core.cursor import UNFINISHED, Cursor
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+from pyjms_provider.core.queue import ordering
+from pyjms_provider.core.queue import priority_level as lane
+from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.ordering import Ordering
 
 ENOUGH = 1_000_000
 

@@ -9,9 +9,9 @@ import pytest
 
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.core.journal import Changes
-from pyjms_provider.core.paging import PagingMessageStore
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.journal.journal import Changes
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+from pyjms_provider.core.store.paging import PagingMessageStore
 from pyjms_provider.stores.volatile import Medium, VolatileJournal
 from tests.provider.helpers import make_envelope
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms_provider.core.cursor import UNFINISHED, Cursor
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.store import NotAtOnceError
+from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.store.store import NotAtOnceError
 from tests.provider.core.owned import MANY, Owned, note_asked
 from tests.provider.helpers import Reader, text_of
 from tests.provider.policy_world import PolicyWorld
@@ -126,7 +126,7 @@ def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(monkeypatch:
 
 
 def test_who_must_not_keep_others_waiting_stops_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyjms_provider.core.queue._EVALUATIONS", 4)
+    monkeypatch.setattr("pyjms_provider.core.queue.queue._EVALUATIONS", 4)
     world, _, other, asked = grouped(MANY, monkeypatch)
     with pytest.raises(NotAtOnceError):
         world.queue.deliver_single_message(other.consumer, at_once=True)

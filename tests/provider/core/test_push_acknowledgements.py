@@ -8,14 +8,14 @@ from threading import Thread
 import pytest
 
 from pyjms.spi.errors import RolledBackError
-from pyjms_provider.core.channel import UnknownDeliveryError
-from pyjms_provider.core.channel_state import ChannelState
-from pyjms_provider.core.entry import QueueEntry, ReceiverId
-from pyjms_provider.core.message_state import ForbiddenTransitionError, MessageEvent, MessageState, next_state
-from pyjms_provider.core.pushing import PushTo
-from pyjms_provider.core.queue import Queue
-from pyjms_provider.core.reference import MessageReference, ReferenceId
-from pyjms_provider.core.unit_state import UnitState
+from pyjms_provider.core.channel.channel import UnknownDeliveryError
+from pyjms_provider.core.channel.channel_state import ChannelState
+from pyjms_provider.core.channel.pushing import PushTo
+from pyjms_provider.core.message.message_state import ForbiddenTransitionError, MessageEvent, MessageState, next_state
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
+from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.transaction.unit_state import UnitState
 from tests.provider.helpers import QueueWorld, ScriptedReceiver, break_down, holders, make_envelope, refuse, text_of
 
 NEW = MessageState.NEW

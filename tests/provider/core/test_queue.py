@@ -10,16 +10,16 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.core import channel_state
-from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
-from pyjms_provider.core.channel_state import Reliability
-from pyjms_provider.core.consumer import Consumer, ConsumerTarget
-from pyjms_provider.core.consumer_manager import ConsumerList
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.queue import Queue
-from pyjms_provider.core.reference import MessageReference
-from pyjms_provider.core.store import NotAtOnceError
+from pyjms_provider.core.channel import channel_state
+from pyjms_provider.core.channel.channel import ChannelClosedError, UnreliableChannelError
+from pyjms_provider.core.channel.channel_state import Reliability
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.message.reference import MessageReference
+from pyjms_provider.core.queue.consumer import Consumer, ConsumerTarget
+from pyjms_provider.core.queue.consumer_manager import ConsumerList
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.store.store import NotAtOnceError
 from tests.provider.helpers import QueueWorld, Reader, entry_of, holders, text_of
 from tests.provider.interruptions import Interruption, each_interruption
 
@@ -321,7 +321,7 @@ def test_after_an_interrupt_each_session_has_what_it_holds(monkeypatch: pytest.M
         heir.session.close()
         assert not state._by_holder, interruption.where
 
-    assert each_interruption(attempt, "core/channel_state.py") > 10
+    assert each_interruption(attempt, "core/channel/channel_state.py") > 10
 
 
 def test_messages_of_one_thread_keep_their_order_within_a_priority(world: QueueWorld) -> None:

@@ -12,15 +12,15 @@ from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
-from pyjms_provider.core.admission import Patience
-from pyjms_provider.core.channel import ChannelClosedError
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.paging import approximate_size
-from pyjms_provider.core.policed_queue import QueueFullError
-from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
-from pyjms_provider.core.queue import Queue
-from pyjms_provider.core.sent_headers import DELIVER_AT
-from pyjms_provider.core.unit_of_work import UnitOfWork
+from pyjms_provider.core.channel.channel import ChannelClosedError
+from pyjms_provider.core.host.admission import Patience
+from pyjms_provider.core.host.sent_headers import DELIVER_AT
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.policed_queue import QueueFullError
+from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.store.paging import approximate_size
+from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from tests.provider.helpers import entry_of, make_envelope
 from tests.provider.policy_world import PolicyWorld, pulled
 

@@ -14,20 +14,20 @@ from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.types import Int, Long
-from pyjms_provider.core.consumer import Consumer
-from pyjms_provider.core.delays import DelayIndex, redelivery_delay_ms
-from pyjms_provider.core.duplicates import DuplicateWindow, Sighting, duplicate_id
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.exclusive_consumer import ExclusiveConsumer
-from pyjms_provider.core.journal import DuplicateMark
-from pyjms_provider.core.last_values import LastValues, last_key
-from pyjms_provider.core.limits import Room, RoomRequest
-from pyjms_provider.core.message_groups import MessageGroups, group_place
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.policy import QueuePolicy
-from pyjms_provider.core.reference import MessageReference, ReferenceId
-from pyjms_provider.core.sent_headers import deliver_at_ms, with_overrides
+from pyjms_provider.core.host.sent_headers import deliver_at_ms, with_overrides
+from pyjms_provider.core.journal.journal import DuplicateMark
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+from pyjms_provider.core.queue.consumer import Consumer
+from pyjms_provider.core.queue.delays import DelayIndex, redelivery_delay_ms
+from pyjms_provider.core.queue.duplicates import DuplicateWindow, Sighting, duplicate_id
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.exclusive_consumer import ExclusiveConsumer
+from pyjms_provider.core.queue.last_values import LastValues, last_key
+from pyjms_provider.core.queue.limits import Room, RoomRequest
+from pyjms_provider.core.queue.message_groups import MessageGroups, group_place
+from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.policy import QueuePolicy
 from tests.provider.helpers import QueueWorld, make_envelope
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
@@ -236,7 +236,7 @@ def test_of_groups_without_messages_only_so_many_have_an_owner() -> None:
 
 
 def test_a_group_keeps_its_owner_while_one_of_its_messages_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyjms_provider.core.message_groups._IDLE_MAX", 0)
+    monkeypatch.setattr("pyjms_provider.core.queue.message_groups._IDLE_MAX", 0)
     world = QueueWorld()
     one, other = world.reader("one").consumer, world.reader("other").consumer
     groups, messages = MessageGroups(), [entry(number) for number in range(3)]
@@ -257,7 +257,7 @@ def test_a_group_keeps_its_owner_while_one_of_its_messages_is_there(monkeypatch:
 def test_a_group_that_was_closed_while_it_counted_as_idle_is_forgotten_by_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pyjms_provider.core.message_groups._IDLE_MAX", 1)
+    monkeypatch.setattr("pyjms_provider.core.queue.message_groups._IDLE_MAX", 1)
     world = QueueWorld()
     one, other = world.reader("one").consumer, world.reader("other").consumer
     groups, messages = MessageGroups(), [entry(number) for number in range(5)]

@@ -6,7 +6,7 @@ from threading import Event, Thread
 
 import pytest
 
-from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.message.message_state import MessageState
 from tests.provider.helpers import QueueWorld, Reader, text_of
 
 PATIENCE_S = 20

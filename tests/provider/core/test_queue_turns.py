@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 from tests.provider.helpers import HookedLock, Reader, entry_of, text_of
 from tests.provider.policy_world import PolicyWorld, pulled
 

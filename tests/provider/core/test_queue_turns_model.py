@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from pyjms.spi.delivery import Delivery
-from pyjms_provider.core.consumer_manager import ConsumerList
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.consumer_manager import ConsumerList
+from pyjms_provider.core.queue.entry import QueueEntry
 from tests.provider.helpers import Reader, entry_of
 from tests.provider.policy_world import PolicyWorld
 
@@ -348,9 +348,9 @@ def is_interested(client: Client) -> bool:
 @pytest.mark.parametrize("name", POLICIES)
 def test_nobody_sleeps_on_a_message_that_is_his(name: str, evaluations: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor gets another one than the first that he may have; also where he lets go of the lock after each message that he looks at, or an index says which those are."""
-    monkeypatch.setattr("pyjms_provider.core.queue._EVALUATIONS", evaluations)
+    monkeypatch.setattr("pyjms_provider.core.queue.queue._EVALUATIONS", evaluations)
     for seed in range(100):
-        monkeypatch.setattr("pyjms_provider.core.value_index._FROM", 1 if seed % 2 else 1_000)
+        monkeypatch.setattr("pyjms_provider.core.queue.value_index._FROM", 1 if seed % 2 else 1_000)
         turns = Turns(name, seed)
         try:
             turns.run()
@@ -359,7 +359,7 @@ def test_nobody_sleeps_on_a_message_that_is_his(name: str, evaluations: int, mon
 
 
 def test_a_group_whose_owner_is_forgotten_has_one_owner_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyjms_provider.core.message_groups._IDLE_MAX", 0)
+    monkeypatch.setattr("pyjms_provider.core.queue.message_groups._IDLE_MAX", 0)
     for seed in range(60):
         turns = Turns("groups", seed, is_forgetful=True)
         try:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy
-from pyjms_provider.core.reference import MessageReference, ReferenceId
-from pyjms_provider.core.shelf import Shelf
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+from pyjms_provider.core.queue.memory_window import Shelf
+from pyjms_provider.core.queue.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy
 from tests.provider.policy_world import PolicyWorld
 
 

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from pyjms_provider.core import sorted_turns
-from pyjms_provider.core.cursor import UNFINISHED, Cursor
-from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.sorted_ordering import SortedOrdering
-from pyjms_provider.core.sorted_turns import SortValue
+from pyjms_provider.core.queue import sorted_turns
+from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.sorted_ordering import SortedOrdering
+from pyjms_provider.core.queue.sorted_turns import SortValue
 from tests.provider.core.owned import MANY, Owned, note_asked
 from tests.provider.helpers import text_of
 from tests.provider.policy_world import PolicyWorld, pulled

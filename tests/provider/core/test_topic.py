@@ -10,13 +10,13 @@ import pytest
 from pyjms.spi.envelope import ConnectionId, Envelope
 from pyjms.spi.selector import compile_selector
 from pyjms.types import Float, Stored
-from pyjms_provider.core.channel import ChannelClosedError, UnknownDeliveryError, UnreliableChannelError
-from pyjms_provider.core.channel_state import ChannelState, Reliability
-from pyjms_provider.core.entry import ReceiverId
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.reference import MessageReference
-from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
-from pyjms_provider.core.topic import Topic
+from pyjms_provider.core.channel.channel import ChannelClosedError, UnknownDeliveryError, UnreliableChannelError
+from pyjms_provider.core.channel.channel_state import ChannelState, Reliability
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.message.reference import MessageReference
+from pyjms_provider.core.queue.entry import ReceiverId
+from pyjms_provider.core.topic.subscription import Subscription, SubscriptionTerms
+from pyjms_provider.core.topic.topic import Topic
 from tests.provider.helpers import CONNECTION, NEWS, QueueWorld, ScriptedReceiver, holders, make_envelope, refuse
 from tests.provider.interruptions import Interruption, each_interruption
 
@@ -242,7 +242,7 @@ def test_a_message_goes_to_those_whose_selectors_it_satisfies(
     world: TopicWorld, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the order in which they came, whether or not selectors are noted by what they ask for."""
-    monkeypatch.setattr("pyjms_provider.core.addressees._MANY", many)
+    monkeypatch.setattr("pyjms_provider.core.topic.addressees._MANY", many)
     subscriptions = [world.subscribe(str(number), text) for number, text in enumerate(SELECTORS)]
     for properties in MESSAGES:
         envelope = make_envelope("a", destination=NEWS, properties=properties)
@@ -272,7 +272,7 @@ def test_a_message_goes_to_who_is_there_after_an_interrupt(is_coming: bool) -> N
         world.publish("after", n=1)
         assert texts(other) == ["between"] * (other in there), interruption.where
 
-    assert each_interruption(attempt, "core/topic.py", "core/addressees.py") > 5
+    assert each_interruption(attempt, "core/topic/topic.py", "core/topic/addressees.py") > 5
 
 
 def test_a_subscription_that_ends_meanwhile_takes_nothing(world: TopicWorld) -> None:

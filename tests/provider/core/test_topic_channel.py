@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pyjms.spi.selector import compile_selector
-from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
-from pyjms_provider.core.channel import Channel, ChannelClosedError, Receiver, UnknownDeliveryError
-from pyjms_provider.core.channel_state import ChannelState, Reliability
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.queue import Queue
-from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
-from pyjms_provider.core.topic import Topic
+from pyjms_provider.core.channel.asynchronous_channel import AsynchronousChannel
+from pyjms_provider.core.channel.channel import Channel, ChannelClosedError, Receiver, UnknownDeliveryError
+from pyjms_provider.core.channel.channel_state import ChannelState, Reliability
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.topic.subscription import Subscription, SubscriptionTerms
+from pyjms_provider.core.topic.topic import Topic
 from tests.provider.helpers import CONNECTION, NEWS, QueueWorld, ScriptedReceiver, holders, make_envelope, refuse
 
 

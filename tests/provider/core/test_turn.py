@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from pyjms_provider.core.turn import WritingTurns
+from pyjms_provider.core.queue.turn import WritingTurns
 from tests.provider.interruptions import Interruption, each_interruption
 
 
@@ -61,7 +61,7 @@ def test_who_is_interrupted_keeps_nobody_from_it() -> None:
             work()
         assert not turn.locked(), interruption.where
 
-    assert each_interruption(attempt, "core/turn.py", "core/test_turn.py") > 3
+    assert each_interruption(attempt, "core/queue/turn.py", "core/test_turn.py") > 3
 
 
 def test_who_is_interrupted_while_waiting_keeps_nobody_from_it() -> None:

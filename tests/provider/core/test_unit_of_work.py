@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from pyjms.spi.errors import RolledBackError
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.unit_state import (
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.transaction.unit_state import (
     UNIT_TRANSITIONS,
     ForbiddenUnitEventError,
     UnitEvent,

@@ -16,8 +16,8 @@ from pyjms.testing import VirtualClock
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.host_policy import HostPolicy
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.host.host_policy import HostPolicy
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StoreSettings
 from pyjms_provider.stores.volatile import Medium, VolatileJournal
 from tests.provider.helpers import make_envelope

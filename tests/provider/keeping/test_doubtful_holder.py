@@ -9,7 +9,7 @@ import pytest
 
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.replay import GroupRequest
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.keeping.site import BILLS, ORDERS, Site, consume, take_all, text

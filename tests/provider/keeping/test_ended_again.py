@@ -12,7 +12,7 @@ import pytest
 from pyjms.spi.errors import InDoubtError, RolledBackError
 from pyjms.spi.replay import StageName
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.host_policy import HostPolicy
+from pyjms_provider.core.host.host_policy import HostPolicy
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.keeping.site import BILLS, ORDERS
 from tests.provider.keeping.test_interrupted import come_again, receive
@@ -23,10 +23,10 @@ from tests.provider.simulation.site import SimulatedSite as Site
 FILES: Final = (
     "clients/vm_transactions.py",
     "clients/vm_session.py",
-    "core/keeping.py",
-    "core/stages.py",
-    "core/unit_of_work.py",
-    "core/virtual_host.py",
+    "core/journal/storage_manager.py",
+    "core/transaction/stages.py",
+    "core/transaction/unit_of_work.py",
+    "core/host/virtual_host.py",
 )
 
 
@@ -116,7 +116,7 @@ def test_a_commit_that_was_interrupted_after_it_was_refused_is_refused_again(kin
             assert commit_again(session) == "rolled back", interruption.where
         assert commit_again(session) == "committed", f"{interruption.where}: nothing is left of it"
 
-    assert each_interruption(attempt, *FILES, "core/work_under_way.py") > 3
+    assert each_interruption(attempt, *FILES, "core/journal/work_under_way.py") > 3
 
 
 def _be_interrupted(*_: object, **__: object) -> None:

@@ -12,8 +12,8 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.xid import Xid
 from pyjms.testing import VirtualClock
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.doubts import RETRY_MS
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.in_doubt_writes import RETRY_MS
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.keeping.site import NEWS, ORDERS, consume, take_all, text
 from tests.provider.simulation.site import SimulatedSite as Site

@@ -17,15 +17,20 @@ from tests.provider.simulation.site import SimulatedSite as Site
 FILES = (
     "clients/vm_session.py",
     "clients/vm_transactions.py",
-    "core/durable_sending.py",
-    "core/host_subscriptions.py",
-    "core/keeping.py",
-    "core/unit_changes.py",
-    "core/unit_of_work.py",
-    "core/virtual_host.py",
-    "core/when_written.py",
+    "core/journal/durable_send.py",
+    "core/host/host_subscriptions.py",
+    "core/journal/storage_manager.py",
+    "core/transaction/unit_changes.py",
+    "core/transaction/unit_of_work.py",
+    "core/host/virtual_host.py",
+    "core/journal/durable_ddl.py",
 )
-SETTLING = ("clients/vm_entries.py", "core/doubts.py", "core/settling_queue.py", "core/work_under_way.py")
+SETTLING = (
+    "clients/vm_entries.py",
+    "core/journal/in_doubt_writes.py",
+    "core/queue/settling_queue.py",
+    "core/journal/work_under_way.py",
+)
 
 
 def interrupt(interruption: Interruption, action: Callable[[], object]) -> None:
@@ -63,7 +68,7 @@ def test_a_send(awaited: bool) -> None:
         orders, _ = drain_after_restart(site, interruption)
         assert orders in (outcomes if interruption.where else outcomes[1:]), (interruption.where, orders)
 
-    assert each_interruption(attempt, *FILES, "core/paging.py", "core/queue.py") > 10
+    assert each_interruption(attempt, *FILES, "core/store/paging.py", "core/queue/queue.py") > 10
 
 
 def test_an_acknowledgement() -> None:

@@ -18,8 +18,8 @@ from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.branch_state import BranchState
-from pyjms_provider.core.paging import PagingMessageStore
+from pyjms_provider.core.store.paging import PagingMessageStore
+from pyjms_provider.core.transaction.branch_state import BranchState
 from pyjms_provider.settings import BrokerSettings, StoreSettings
 from tests.provider.helpers import make_envelope
 from tests.provider.interruptions import Interruption, each_interruption
@@ -38,12 +38,12 @@ CLOSING = (
     "clients/vm_consumer.py",
     "clients/vm_session.py",
     "clients/vm_transactions.py",
-    "core/branch.py",
-    "core/branches.py",
-    "core/consumer.py",
-    "core/host_subscriptions.py",
-    "core/temporaries.py",
-    "core/unit_of_work.py",
+    "core/transaction/branch.py",
+    "core/transaction/branches.py",
+    "core/queue/consumer.py",
+    "core/host/host_subscriptions.py",
+    "core/host/temporaries.py",
+    "core/transaction/unit_of_work.py",
 )
 
 
@@ -67,7 +67,7 @@ def test_making_room_in_memory() -> None:
         assert len(site.drain()) >= 60, interruption.where
         assert store.count_in_memory <= 1, f"{interruption.where}: all have left but the one whose send was interrupted"
 
-    assert each_interruption(attempt, "core/paging.py") > 30
+    assert each_interruption(attempt, "core/store/paging.py") > 30
 
 
 def test_the_turn_of_a_reader_group() -> None:
@@ -81,7 +81,7 @@ def test_the_turn_of_a_reader_group() -> None:
         read = Call(lambda: Pipeline(broker).batch(3))  # in another thread
         assert read.result() >= 2, interruption.where
 
-    assert each_interruption(attempt, "core/turn.py", "core/reader_groups.py") > 20
+    assert each_interruption(attempt, "core/queue/turn.py", "core/transaction/reader_groups.py") > 20
 
 
 @pytest.mark.parametrize("who", ["client", "broker"])
@@ -120,10 +120,10 @@ Found: TypeAlias = tuple[list[tuple[str, int]], list[tuple[str, int]]]
 XID = Xid(1, b"1", b"")
 BRANCHES = (
     "clients/vm_transactions.py",
-    "core/branch.py",
-    "core/branches.py",
-    "core/consumer.py",
-    "core/unit_of_work.py",
+    "core/transaction/branch.py",
+    "core/transaction/branches.py",
+    "core/queue/consumer.py",
+    "core/transaction/unit_of_work.py",
 )
 COMMITTED: Found = ([], [("bill", 1)])
 UNDONE: Found = ([("order", 2)], [])
@@ -191,7 +191,7 @@ def test_the_end_of_work_in_a_branch(fail: bool) -> None:
         assert orders == (UNDONE[0] if fail else []), interruption.where
         assert {name for name, _ in bills} == (set() if fail else {"bill"}), interruption.where
 
-    assert each_interruption(attempt, *BRANCHES, "core/settling_queue.py", "<string>") > 10
+    assert each_interruption(attempt, *BRANCHES, "core/queue/settling_queue.py", "<string>") > 10
 
 
 def asked_again(site: Site, session: VmSession) -> BranchFailure | None:

@@ -12,10 +12,10 @@ from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core import ordering
-from pyjms_provider.core.doubts import RETRY_MS
-from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
-from pyjms_provider.core.sent_headers import DELIVER_AT
+from pyjms_provider.core.host.sent_headers import DELIVER_AT
+from pyjms_provider.core.journal.in_doubt_writes import RETRY_MS
+from pyjms_provider.core.queue import ordering
+from pyjms_provider.core.queue.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.keeping.site import ORDERS, consume, take_all, text
@@ -23,18 +23,18 @@ from tests.provider.keeping.test_interrupted import come_again, receive
 from tests.provider.simulation.site import SimulatedSite as Site
 
 FILES = (
-    "core/asynchronous_channel.py",
-    "core/channel_state.py",
-    "core/cursor.py",
-    "core/delays.py",
-    "core/entry.py",
-    "core/kept_queue.py",
-    "core/lane.py",
-    "core/ordering.py",
-    "core/queue.py",
-    "core/settling_queue.py",
-    "core/sorted_ordering.py",
-    "core/value_index.py",
+    "core/channel/asynchronous_channel.py",
+    "core/channel/channel_state.py",
+    "core/queue/cursor.py",
+    "core/queue/delays.py",
+    "core/queue/entry.py",
+    "core/journal/queue_journal.py",
+    "core/queue/priority_level.py",
+    "core/queue/ordering.py",
+    "core/queue/queue.py",
+    "core/queue/settling_queue.py",
+    "core/queue/sorted_ordering.py",
+    "core/queue/value_index.py",
 )
 ALL = ("a", "b", "c")
 
@@ -143,7 +143,7 @@ def test_a_commit(policy: QueuePolicy | None, goes_on: bool) -> None:
             site.send(name, session)
         return session, session.commit
 
-    sweep(prepare, [("a",), ALL], goes_on=goes_on, policy=policy, files=(*FILES, "core/unit_of_work.py"))
+    sweep(prepare, [("a",), ALL], goes_on=goes_on, policy=policy, files=(*FILES, "core/transaction/unit_of_work.py"))
 
 
 @LATER
@@ -228,7 +228,7 @@ def test_what_is_due_is_placed(policy: QueuePolicy | None, returns: bool, goes_o
         assert queue.delayed_count == len(ALL)
         return session, lambda: queue.do_what_is_due(site.clock.time_ms())
 
-    more = ("core/policed_queue.py",)
+    more = ("core/queue/policed_queue.py",)
     sweep(prepare, [ALL], goes_on=goes_on, policy=policy, files=(*FILES, *more))
 
 
@@ -256,11 +256,11 @@ def test_a_queue_is_emptied(policy: QueuePolicy | None, goes_on: bool) -> None:
         return site.session(), lambda: manager.purge(ORDERS.name)
 
     more = (
-        "core/dead_letter_office.py",
-        "core/doubts.py",
-        "core/keeping.py",
-        "core/policed_queue.py",
-        "core/queue_rules.py",
+        "core/host/message_mover.py",
+        "core/journal/in_doubt_writes.py",
+        "core/journal/storage_manager.py",
+        "core/queue/policed_queue.py",
+        "core/queue/queue_rules.py",
     )
     sweep(prepare, [ALL, ()], goes_on=goes_on, policy=policy, files=(*FILES, *more))
 
@@ -284,7 +284,7 @@ def test_an_emptied_queue_has_its_room_again(most: int) -> None:
         assert room.taken_room == 0, interruption.where
         site.stop()
 
-    assert each_interruption(attempt, *FILES, "core/queue_rules.py", "core/limits.py") > 5
+    assert each_interruption(attempt, *FILES, "core/queue/queue_rules.py", "core/queue/limits.py") > 5
 
 
 def _sends(site: Site) -> tuple[VmSession, Callable[[], object]]:
@@ -324,5 +324,10 @@ def test_who_waits_is_woken(policy: QueuePolicy | None, prepare: Prepare) -> Non
         assert bool(site.texts()) <= bool(woken), interruption.where
         site.stop()
 
-    more = ("core/policed_queue.py", "core/burying_queue.py", "core/consumer_manager.py", "core/consumer.py")
+    more = (
+        "core/queue/policed_queue.py",
+        "core/queue/burying_queue.py",
+        "core/queue/consumer_manager.py",
+        "core/queue/consumer.py",
+    )
     assert each_interruption(attempt, *FILES, *more) > 5

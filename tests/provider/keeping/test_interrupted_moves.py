@@ -9,7 +9,7 @@ import pytest
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.testing import VirtualClock
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.core.queue.policy import QueuePolicy
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.keeping.site import BILLS, NEWS, ORDERS, consume, take_all
@@ -22,17 +22,17 @@ LETTERS = Address(AddressKind.QUEUE, "DLQ")
 LEAVING = (
     *FILES,
     "clients/vm_session.py",
-    "core/burying_queue.py",
-    "core/dead_letter_office.py",
-    "core/dead_letters.py",
-    "core/expiry.py",
-    "core/expiry_watch.py",
-    "core/keeping.py",
-    "core/limits.py",
-    "core/policed_queue.py",
-    "core/queue_rules.py",
-    "core/restorable_queue.py",
-    "core/virtual_host.py",
+    "core/queue/burying_queue.py",
+    "core/host/message_mover.py",
+    "core/queue/dead_letters.py",
+    "core/queue/expiry.py",
+    "core/host/expiry_watch.py",
+    "core/journal/storage_manager.py",
+    "core/queue/limits.py",
+    "core/queue/policed_queue.py",
+    "core/queue/queue_rules.py",
+    "core/queue/restorable_queue.py",
+    "core/host/virtual_host.py",
     "provider/pyjms_provider/queue_manager.py",
 )
 MODES = pytest.mark.parametrize("delivery_mode", [1, 2], ids=["NON_PERSISTENT", "PERSISTENT"])

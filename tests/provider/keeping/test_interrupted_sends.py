@@ -8,10 +8,10 @@ from contextlib import suppress
 import pytest
 
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.duplicates import DUPLICATE_ID
-from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.policy import Overflow, QueuePolicy
-from pyjms_provider.core.sent_headers import DELIVER_AT
+from pyjms_provider.core.host.sent_headers import DELIVER_AT
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
+from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.keeping.site import NEWS, ORDERS, consume, take_all, text
@@ -21,18 +21,18 @@ from tests.provider.simulation.site import SimulatedSite as Site
 
 STEPS = (
     *FILES,
-    "core/admission.py",
-    "core/burying_queue.py",
-    "core/sent_headers.py",
-    "core/doorkeeper.py",
-    "core/duplicates.py",
-    "core/durable_sending.py",
-    "core/work_under_way.py",
-    "core/limits.py",
-    "core/policed_queue.py",
-    "core/queue_rules.py",
-    "core/topic.py",
-    "core/virtual_host.py",
+    "core/host/admission.py",
+    "core/queue/burying_queue.py",
+    "core/host/sent_headers.py",
+    "core/host/doorkeeper.py",
+    "core/queue/duplicates.py",
+    "core/journal/durable_send.py",
+    "core/journal/work_under_way.py",
+    "core/queue/limits.py",
+    "core/queue/policed_queue.py",
+    "core/queue/queue_rules.py",
+    "core/topic/topic.py",
+    "core/host/virtual_host.py",
 )
 LIMITED = {
     "limited": QueuePolicy(max_messages=100, max_bytes=100_000),
@@ -192,4 +192,4 @@ def test_a_rollback() -> None:
         assert site.texts() == ["c"], interruption.where
         site.stop()
 
-    assert each_interruption(attempt, *FILES, "clients/vm_transactions.py", "core/unit_of_work.py") > 5
+    assert each_interruption(attempt, *FILES, "clients/vm_transactions.py", "core/transaction/unit_of_work.py") > 5

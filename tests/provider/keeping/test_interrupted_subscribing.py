@@ -16,13 +16,13 @@ from tests.provider.simulation.site import SimulatedSite as Site
 FILES = (
     "clients/vm_consumer.py",
     "clients/vm_session.py",
-    "core/consumer.py",
-    "core/host_subscriptions.py",
-    "core/keeping.py",
-    "core/queue.py",
-    "core/topic.py",
-    "core/virtual_host.py",
-    "core/when_written.py",
+    "core/queue/consumer.py",
+    "core/host/host_subscriptions.py",
+    "core/journal/storage_manager.py",
+    "core/queue/queue.py",
+    "core/topic/topic.py",
+    "core/host/virtual_host.py",
+    "core/journal/durable_ddl.py",
     "<string>",  # the hashes of data classes, which are Python's own
 )
 OTHER = "JMSPriority > 0"

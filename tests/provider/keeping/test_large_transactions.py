@@ -11,8 +11,8 @@ from pyjms.spi.errors import InDoubtError, ResourceError, RolledBackError
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.journal import Changes
-from pyjms_provider.core.paging import PagingMessageStore
+from pyjms_provider.core.journal.journal import Changes
+from pyjms_provider.core.store.paging import PagingMessageStore
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.keeping.site import BILLS, NEWS, ORDERS, consume, take_all, text
@@ -262,10 +262,10 @@ def test_its_end_is_interrupted(ends: str) -> None:
         site.stop()
 
     where = (
-        "core/paging.py",
-        "core/queue.py",
-        "core/restorable_queue.py",
-        "core/unit_changes.py",
+        "core/store/paging.py",
+        "core/queue/queue.py",
+        "core/queue/restorable_queue.py",
+        "core/transaction/unit_changes.py",
         "stores/volatile.py",
     )
     assert each_interruption(attempt, *where) > 10

@@ -18,7 +18,7 @@ from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledB
 from pyjms.spi.replay import GroupRequest, OpenGroup, StageName
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.settings import BrokerSettings, StoreSettings
 from pyjms_provider.stores.volatile import Crash, Medium, VolatileJournal
 from tests.provider.clients.world import consume, drain

@@ -9,9 +9,9 @@ from threading import Event, Thread
 import pytest
 
 from pyjms.spi.errors import ProviderError, ResourceError
-from pyjms_provider.core.journal import Changes
-from pyjms_provider.core.ordering import Ordering
-from pyjms_provider.core.policed_queue import QueueFullError
+from pyjms_provider.core.journal.journal import Changes
+from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.policed_queue import QueueFullError
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import Crash, VolatileJournal
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all, text

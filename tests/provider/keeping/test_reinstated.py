@@ -11,8 +11,8 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
-from pyjms_provider.core.doubts import RETRY_MS
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.in_doubt_writes import RETRY_MS
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.keeping.site import consume, take_all
 from tests.provider.simulation.site import SimulatedSite

@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.queue_manager import QueueManager, Replay
 from tests.provider.keeping.site import BILLS, NEWS, ORDERS, consume, take_all
 from tests.provider.keeping.test_subscriptions import received, subscribe, unsubscribe

@@ -7,7 +7,7 @@ from threading import Event, Thread
 import pytest
 
 from pyjms.spi.errors import ClosedError, InDoubtError, ResourceError, RolledBackError
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.stores.volatile import Crash
 from tests.provider.keeping.site import BILLS, NEWS, Site, consume, text, work
 

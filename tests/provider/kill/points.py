@@ -9,8 +9,8 @@ from itertools import count
 from threading import local
 from typing import Any, Final
 
-from pyjms_provider.core.branches import Branches
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
+from pyjms_provider.core.transaction.branches import Branches
 from pyjms_provider.stores.sql import SqlJournal
 from tests.provider.kill.coordinator_log import CoordinatorLog
 

@@ -17,8 +17,8 @@ from pyjms.spi.xid import Xid
 from pyjms.types import Stored
 from pyjms_provider.broker import EmbeddedBroker, running_broker, stop_broker
 from pyjms_provider.clients.vm import VmConnection, VmProvider
-from pyjms_provider.core.dead_letters import DEAD_PREFIX
-from pyjms_provider.core.stories import ACTING
+from pyjms_provider.core.message.trace_events import ACTING
+from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
 from pyjms_provider.model.embedded import manage, managed_host
 from pyjms_provider.model.errors import NotChangeableError, ObjectInUseError, UnknownObjectError
 from pyjms_provider.model.life_cycle import State

@@ -18,7 +18,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import GroupError, InDoubtError, ProviderError, ResourceError
 from pyjms.spi.replay import GroupRequest, OpenGroup, StageName
 from pyjms.testing import VirtualClock
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.stores.volatile import Crash
 from tests.provider.keeping.site import ORDERS, consume
 from tests.provider.simulation.oracle import ViolationError

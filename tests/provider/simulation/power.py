@@ -7,7 +7,7 @@ from copy import copy, deepcopy
 from dataclasses import fields
 from random import Random
 
-from pyjms_provider.core.journal import Changes, QueueNumber, QueueRecord, Recovery
+from pyjms_provider.core.journal.journal import Changes, QueueNumber, QueueRecord, Recovery
 from pyjms_provider.stores.volatile import Medium, VolatileJournal
 
 

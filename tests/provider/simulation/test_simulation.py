@@ -13,19 +13,20 @@ from typing import Any
 import pytest
 
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core import doorkeeper, ordering, restorable_queue
-from pyjms_provider.core.branches import Branches
-from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
-from pyjms_provider.core.burying_queue import BuryingQueue
-from pyjms_provider.core.doorkeeper import Doorkeeper
-from pyjms_provider.core.doubts import Doubts
-from pyjms_provider.core.journal import Changes, Journal
-from pyjms_provider.core.keeping import Keeper
-from pyjms_provider.core.kept_queue import KeptQueue
-from pyjms_provider.core.limits import Room
-from pyjms_provider.core.time_limit import TimeLimit
-from pyjms_provider.core.unit_changes import UnitChanges
-from pyjms_provider.core.unit_of_work import UnitOfWork
+from pyjms_provider.core.host import doorkeeper
+from pyjms_provider.core.host.doorkeeper import Doorkeeper
+from pyjms_provider.core.journal.in_doubt_writes import Doubts
+from pyjms_provider.core.journal.journal import Changes, Journal
+from pyjms_provider.core.journal.queue_journal import KeptQueue
+from pyjms_provider.core.journal.storage_manager import Keeper
+from pyjms_provider.core.queue import ordering, restorable_queue
+from pyjms_provider.core.queue.burying_queue import BuryingQueue
+from pyjms_provider.core.queue.limits import Room
+from pyjms_provider.core.transaction.branches import Branches
+from pyjms_provider.core.transaction.branches_in_doubt import BranchesInDoubt
+from pyjms_provider.core.transaction.time_limit import TimeLimit
+from pyjms_provider.core.transaction.unit_changes import UnitChanges
+from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.simulation.oracle import Rules, ViolationError
 from tests.provider.simulation.power import PoweredJournal

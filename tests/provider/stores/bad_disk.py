@@ -17,7 +17,7 @@ from sqlalchemy import create_engine, text
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.testing import JournalHome

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event, text
 
 from pyjms.spi.clock import SystemClock
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.sql.checkpoints import Checkpoints

@@ -19,7 +19,7 @@ import pytest
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock
-from pyjms_provider.core.reference import MessageReference
+from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal

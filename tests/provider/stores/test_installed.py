@@ -14,7 +14,7 @@ from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import MissingProviderError, ProviderError, UrlError
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
-from pyjms_provider.core.journal import Journal
+from pyjms_provider.core.journal.journal import Journal
 from pyjms_provider.model.errors import InvalidAttributesError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.system_config import SystemConfig

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.spi.clock import SystemClock
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.testing import JournalHome

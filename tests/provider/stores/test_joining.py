@@ -19,7 +19,7 @@ from pyjms.joining import joined
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.broker import running_broker, stop_broker
-from pyjms_provider.core.keeping import Keeper
+from pyjms_provider.core.journal.storage_manager import Keeper
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.postgresql import PostgresqlDatabase

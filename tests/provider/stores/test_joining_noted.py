@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, create_engine, text
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.core.journal import BranchOutcome, Changes, DuplicateMark, QueueNumber
+from pyjms_provider.core.journal.journal import BranchOutcome, Changes, DuplicateMark, QueueNumber
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.sqlite import SqliteDatabase

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pyjms.spi.clock import SystemClock
-from pyjms_provider.core.journal import (
+from pyjms_provider.core.journal.journal import (
     BranchOutcome,
     Changes,
     DuplicateMark,
@@ -23,7 +23,7 @@ from pyjms_provider.core.journal import (
     Recovery,
     Removal,
 )
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.testing.world import envelope_of, queue_record, xid

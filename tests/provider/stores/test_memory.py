@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from pyjms_provider.core.reference import MessageReference
+from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.stores.memory import MemoryMessageStore
 from tests.provider.helpers import CONNECTION, holders, make_envelope
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, create_engine, make_url, text
 
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import UrlError
-from pyjms_provider.core.journal import Changes, PipelineChanges
+from pyjms_provider.core.journal.journal import Changes, PipelineChanges
 from pyjms_provider.settings import Acknowledge, StandBy, StoreSettings, Synchronous
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
@@ -159,7 +159,7 @@ import sys
 sys.modules[{driver!r}] = None
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.journal import Changes, PipelineChanges
+from pyjms_provider.core.journal.journal import Changes, PipelineChanges
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.opening import open_store
 try:

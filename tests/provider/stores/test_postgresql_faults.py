@@ -17,7 +17,7 @@ from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
 from pyjms.spi.replay import StageName
 from pyjms.testing import VirtualClock
-from pyjms_provider.core.journal import (
+from pyjms_provider.core.journal.journal import (
     BranchOutcome,
     Changes,
     NewMessage,

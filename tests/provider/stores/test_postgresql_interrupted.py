@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.journal import NewMessage
+from pyjms_provider.core.journal.journal import NewMessage
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import postgresql as postgresql_module

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError
 from pyjms_provider.stores.sql import open_journal

@@ -18,7 +18,7 @@ from pyjms.spi.errors import InDoubtError, ProviderError, UrlError
 from pyjms.spi.registry import find_provider
 from pyjms.spi.replay import StageName
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.core.journal import BranchOutcome, Changes, PipelineChanges, Removal, StageRecord
+from pyjms_provider.core.journal.journal import BranchOutcome, Changes, PipelineChanges, Removal, StageRecord
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal

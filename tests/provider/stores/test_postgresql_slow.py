@@ -11,7 +11,7 @@ import pytest
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import InDoubtError, ProviderError
 from pyjms.testing import VirtualClock
-from pyjms_provider.core.journal import BranchOutcome, Changes
+from pyjms_provider.core.journal.journal import BranchOutcome, Changes
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal

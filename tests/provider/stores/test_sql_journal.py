@@ -17,8 +17,8 @@ from sqlalchemy import create_engine, text
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
-from pyjms_provider.core.journal import Changes, Removal
-from pyjms_provider.core.reference import ReferenceId
+from pyjms_provider.core.journal.journal import Changes, Removal
+from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.codec import encode
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError, UnusableStoreError

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 
 from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import LostStoreError
 from pyjms_provider.stores.sql import open_journal

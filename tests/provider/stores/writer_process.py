@@ -10,8 +10,8 @@ import sys
 from itertools import count
 
 from pyjms.spi.clock import SystemClock
-from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, Removal
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.journal.journal import Changes, NewMessage, QueueNumber, Removal
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.testing.world import envelope_of, queue_record

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.testing import VirtualClock
-from pyjms_provider.core.stories import Happening, StoryBuffer
+from pyjms_provider.core.message.trace_events import Happening, StoryBuffer
 from pyjms_provider.stories.log import StoryLog
 from pyjms_provider.stories.reading import LOST, RESTARTED, Wanted, find_stories
 from pyjms_provider.stories.segments import segments_in

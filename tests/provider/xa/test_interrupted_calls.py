@@ -13,7 +13,7 @@ from pyjms.api.xa import XAException, XAResource
 from pyjms.runtime.xa import JmsXAConnection, JmsXASession, RecoveredXid, XAConnectionFactory
 from pyjms.spi.xid import Xid
 from pyjms_provider.broker import stop_broker
-from pyjms_provider.core.paging import PagingMessageStore
+from pyjms_provider.core.store.paging import PagingMessageStore
 from tests.provider.interruptions import Interruption, each_interruption
 
 NAME = "interrupted-calls"

@@ -9,8 +9,8 @@ from threading import Event, Thread
 import pytest
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.journal import Changes
-from pyjms_provider.core.keeping import Keeper
+from pyjms_provider.core.journal.journal import Changes
+from pyjms_provider.core.journal.storage_manager import Keeper
 from tests.provider.keeping.site import ORDERS, consume
 from tests.provider.xa.site import ONE, Party, XaSite
 

@@ -20,7 +20,7 @@ from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import BranchFailure
 from pyjms.spi.xid import Xid as XidFact
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_tck.spi.environment import Threads
 from tests.needs.declaring import needing

@@ -19,7 +19,7 @@ from typing import Any
 from pyjms import ConnectionFactory, Session, XAConnectionFactory, XASession
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.stores.sql import SqlJournal
 from tests.provider.xa.bank import Bank, open_bank
 from tests.provider.xa.coordinator import Coordinator

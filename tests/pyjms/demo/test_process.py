@@ -17,8 +17,8 @@ from pyjms.demo.stages import Step, StepMakers
 from pyjms.demo.tally import Happening, Tally
 from pyjms.spi.clock import SystemClock
 from pyjms_provider.broker import find_broker
-from pyjms_provider.core.host_policy import HostPolicy
-from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.host.host_policy import HostPolicy
+from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.settings import BrokerSettings
 
 CITIES = ("Rome", "Oslo", "", "Lima", "Rome")

@@ -15,7 +15,7 @@ from pyjms.runtime.rest import Rest
 from pyjms.spi import ProviderUrl, find_provider
 from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock
-from pyjms_provider.core.kept_queue import KeptQueue
+from pyjms_provider.core.journal.queue_journal import KeptQueue
 from pyjms_provider.stores.errors import UnavailableStoreError
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import PATIENCE_S, Recorder, WatchedClock, eventually, send_texts, within_patience

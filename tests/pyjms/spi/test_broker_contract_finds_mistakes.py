@@ -11,11 +11,11 @@ import pytest
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.consumer import ConsumerSession
-from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
-from pyjms_provider.core.host_subscriptions import HostSubscriptions
-from pyjms_provider.core.queue import Queue
-from pyjms_provider.core.virtual_host import VirtualHost
+from pyjms_provider.core.host.host_subscriptions import HostSubscriptions
+from pyjms_provider.core.host.virtual_host import VirtualHost
+from pyjms_provider.core.queue.consumer import ConsumerSession
+from pyjms_provider.core.queue.consumer_manager import ConsumerList, ConsumerManager
+from pyjms_provider.core.queue.queue import Queue
 from pyjms_tck.spi import closing_suite, environment, notifying_suite, refusing_suite, suite
 from pyjms_tck.spi.environment import Environment
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pyjms.spi.delivery import Delivery
-    from pyjms_provider.core.consumer import Consumer
+    from pyjms_provider.core.queue.consumer import Consumer
 
 Replace = dict[tuple[type, str], object]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core import stages as stages_module
-from pyjms_provider.core.consumer import Consumer, ConsumerTarget
-from pyjms_provider.core.reader_group import Group, Held
-from pyjms_provider.core.reader_groups import GroupTable
-from pyjms_provider.core.stages import StageTable
-from pyjms_provider.core.unit_of_work import UnitOfWork
+from pyjms_provider.core.queue.consumer import Consumer, ConsumerTarget
+from pyjms_provider.core.transaction import stages as stages_module
+from pyjms_provider.core.transaction.reader_group import Group, Held
+from pyjms_provider.core.transaction.reader_groups import GroupTable
+from pyjms_provider.core.transaction.stages import StageTable
+from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from pyjms_tck.spi import pipeline_suite
 from pyjms_tck.spi.environment import Environment
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pyjms.spi.replay import OpenGroup, StageName
-    from pyjms_provider.core.store import MessageStore
+    from pyjms_provider.core.store.store import MessageStore
 
 Replace = dict[tuple[object, str], object]
 
@@ -156,7 +156,7 @@ MISTAKES: dict[str, tuple[Replace, Callable[..., None]]] = {
         pipeline_suite.test_numbers_of_a_released_group_mean_nothing_to_the_next_one,
     ),
     "a group reads whatever is asked for": (
-        {("pyjms_provider.core.reader_groups", "_check_same"): lambda *_: None},
+        {("pyjms_provider.core.transaction.reader_groups", "_check_same"): lambda *_: None},
         pipeline_suite.test_a_group_reads_what_it_was_made_for,
     ),
     "the selector is not heeded": (

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal
-from pyjms_provider.core.reference import ReferenceId
+from pyjms_provider.core.journal.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal
+from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.stores.codec import encode
 from pyjms_provider.stores.sql.message_rows import PagedMessage, PagedRows, Row, message_row
 

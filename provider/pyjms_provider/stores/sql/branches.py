@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyjms.spi.xid import Xid
-from pyjms_provider.core.journal import BranchOutcome, Changes
+from pyjms_provider.core.journal.journal import BranchOutcome, Changes
 
 if TYPE_CHECKING:
     from pyjms_provider.stores.sql.batch import Batch, Row

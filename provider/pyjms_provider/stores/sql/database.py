@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, PoolProxiedConnection
     from sqlalchemy.engine.interfaces import DBAPICursor
 
-    from pyjms_provider.core.reference import ReferenceId
+    from pyjms_provider.core.message.reference import ReferenceId
     from pyjms_provider.stores.errors import StoreError
     from pyjms_provider.stores.sql.lease import Lease
 

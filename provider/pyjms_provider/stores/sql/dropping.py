@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms_provider.stores.sql.batch import Batch
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.journal import QueueNumber
+    from pyjms_provider.core.journal.journal import QueueNumber
     from pyjms_provider.stores.sql.database import Database
     from pyjms_provider.stores.sql.statements import Statements
 

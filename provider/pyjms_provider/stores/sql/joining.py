@@ -9,14 +9,14 @@ from sqlalchemy import Connection, Transaction
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
-from pyjms_provider.core.journal import JoinedTransaction
+from pyjms_provider.core.journal.journal import JoinedTransaction
 from pyjms_provider.stores.sql.batch import make_batch
 from pyjms_provider.stores.sql.message_rows import PagedRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyjms_provider.core.journal import Changes
+    from pyjms_provider.core.journal.journal import Changes
     from pyjms_provider.stores.sql.batch import Batch
     from pyjms_provider.stores.sql.database import Database
     from pyjms_provider.stores.sql.journal import SqlJournal

@@ -11,8 +11,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
-from pyjms_provider.core.journal import Changes, Journal, QueueNumber, QueueRecord, Recovery
-from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
+from pyjms_provider.core.journal.journal import Changes, Journal, QueueNumber, QueueRecord, Recovery
+from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.stores.codec import decode, encode
 from pyjms_provider.stores.errors import CodecError, LostStoreError, StoreError
@@ -39,7 +39,7 @@ from pyjms_provider.stores.sql.recovery import read_entries, read_places, read_r
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import Address, Envelope
-    from pyjms_provider.core.journal import SubscriptionKey
+    from pyjms_provider.core.journal.journal import SubscriptionKey
     from pyjms_provider.stores.sql.database import Database
     from pyjms_provider.stores.sql.lease import Lease
     from pyjms_provider.stores.sql.paging import Paging

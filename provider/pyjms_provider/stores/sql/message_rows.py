@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyjms_provider.stores.errors import StoreError
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.journal import QueueNumber
-    from pyjms_provider.core.reference import MessageReference, ReferenceId
+    from pyjms_provider.core.journal.journal import QueueNumber
+    from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 
 __all__ = ["PagedMessage", "PagedRows", "Row", "message_row"]
 

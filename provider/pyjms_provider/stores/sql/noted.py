@@ -10,7 +10,7 @@ from pyjms_provider.stores.errors import UnavailableStoreError
 from pyjms_provider.stores.sql.batch import Batch
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.journal import Changes
+    from pyjms_provider.core.journal.journal import Changes
 
 __all__ = ["Noted", "Taken"]
 

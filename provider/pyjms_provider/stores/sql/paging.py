@@ -13,7 +13,7 @@ from pyjms_provider.stores.group_commit import GroupCommit, Member
 from pyjms_provider.stores.sql.batch import Batch
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.reference import ReferenceId
+    from pyjms_provider.core.message.reference import ReferenceId
     from pyjms_provider.stores.sql.database import Database
 
 __all__ = ["Paging"]

@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pyjms.spi.replay import StageName
-from pyjms_provider.core.journal import GroupNumber, GroupRecord, QueueNumber, RecoveredGroup, StageRecord
-from pyjms_provider.core.reference import ReferenceId
+from pyjms_provider.core.journal.journal import GroupNumber, GroupRecord, QueueNumber, RecoveredGroup, StageRecord
+from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import text_from_column, text_to_column
 from pyjms_provider.stores.sql.whole_rows import all_rows, is_whole, tell_damage, whole_rows
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from pyjms_provider.core.journal import Changes, PipelineChanges
+    from pyjms_provider.core.journal.journal import Changes, PipelineChanges
     from pyjms_provider.stores.sql.batch import Batch, Row
     from pyjms_provider.stores.sql.database import Database
 

@@ -41,7 +41,7 @@ from pyjms_provider.stores.sql.readers import WAIT_S, Readers
 if TYPE_CHECKING:
     from sqlalchemy import Connection, PoolProxiedConnection, Table
 
-    from pyjms_provider.core.reference import ReferenceId
+    from pyjms_provider.core.message.reference import ReferenceId
     from pyjms_provider.stores.sql.batch import Batch, Row
 
 __all__ = ["HolderConnection", "PostgresqlDatabase", "UnloggedDatabase", "understand"]

@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, Select, and_, case, cast, func, null, select
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.xid import Xid
-from pyjms_provider.core.journal import (
+from pyjms_provider.core.journal.journal import (
     BranchOutcome,
     DuplicateMark,
     GroupNumber,
@@ -23,8 +23,8 @@ from pyjms_provider.core.journal import (
     RecoveredStage,
     SubscriptionKey,
 )
-from pyjms_provider.core.recovered_runs import RecoveredRun, RecoveredRuns
-from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
+from pyjms_provider.core.journal.recovered_runs import RecoveredRun, RecoveredRuns
+from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import text_from_column
 from pyjms_provider.stores.sql.pipelines import read_groups, read_markers, read_stages

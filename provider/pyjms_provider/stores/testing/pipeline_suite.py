@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyjms.spi.replay import StageName
-from pyjms_provider.core.journal import (
+from pyjms_provider.core.journal.journal import (
     Changes,
     GroupNumber,
     GroupRecord,

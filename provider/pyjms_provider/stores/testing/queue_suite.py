@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms_provider.core.journal import (
+from pyjms_provider.core.journal.journal import (
     Changes,
     DuplicateMark,
     PreparedBranch,
@@ -16,7 +16,7 @@ from pyjms_provider.core.journal import (
     Removal,
     SubscriptionKey,
 )
-from pyjms_provider.core.reference import ReferenceId
+from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.stores.testing.world import AWKWARD, World, queue_record, xid
 
 

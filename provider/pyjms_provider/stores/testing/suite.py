@@ -9,12 +9,12 @@ import pytest
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, ObjectBody
 from pyjms.spi.errors import ProviderError, ResourceError
-from pyjms_provider.core.journal import (
+from pyjms_provider.core.journal.journal import (
     Changes,
     DuplicateMark,
     Removal,
 )
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.pipeline_suite import *  # noqa: F403  pytest finds tests in the namespace of a module
 from pyjms_provider.stores.testing.queue_suite import *  # noqa: F403  as above

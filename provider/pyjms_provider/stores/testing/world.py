@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.xid import Xid
-from pyjms_provider.core.journal import (
+from pyjms_provider.core.journal.journal import (
     BranchOutcome,
     Changes,
     DuplicateMark,
@@ -22,7 +22,7 @@ from pyjms_provider.core.journal import (
     Recovery,
     Removal,
 )
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.testing import JournalHome
 
 __all__ = [

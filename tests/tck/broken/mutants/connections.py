@@ -58,7 +58,7 @@ MUTANTS = (
     mutant(
         "4.3.2-d 7.3-d",
         "two connections may have one client identifier",
-        body("pyjms_provider.core.virtual_host:VirtualHost.take_client_id", "self._client_ids[client_id] = owner"),
+        body("pyjms_provider.core.host.virtual_host:VirtualHost.take_client_id", "self._client_ids[client_id] = owner"),
     ),
     mutant(
         "4.3.2-d 7.3-d",
@@ -69,7 +69,7 @@ MUTANTS = (
         "4.3.2-e",
         "durable subscriptions of one name are shared",
         edit(
-            "pyjms_provider.core.host_subscriptions:HostSubscriptions.subscribe",
+            "pyjms_provider.core.host.host_subscriptions:HostSubscriptions.subscribe",
             "SubscriptionKey(client_id, request.durable_name)",
             "SubscriptionKey('all', request.durable_name)",
         ),

@@ -7,12 +7,12 @@ from tests.tck.broken.mutation import body, edit, mutant
 __all__ = ["MUTANTS"]
 
 _S = "pyjms.runtime.session:JmsSession."
-_HOST = "pyjms_provider.core.virtual_host:VirtualHost."
-_SUBSCRIPTIONS = "pyjms_provider.core.host_subscriptions:HostSubscriptions."
-_TEMPORARIES = "pyjms_provider.core.temporaries:TemporaryDestinations."
+_HOST = "pyjms_provider.core.host.virtual_host:VirtualHost."
+_SUBSCRIPTIONS = "pyjms_provider.core.host.host_subscriptions:HostSubscriptions."
+_TEMPORARIES = "pyjms_provider.core.host.temporaries:TemporaryDestinations."
 _BROWSER = "pyjms.runtime.browser:JmsQueueBrowser."
-_TOPIC = "pyjms_provider.core.topic:Topic."
-_QUEUE = "pyjms_provider.core.queue:Queue."
+_TOPIC = "pyjms_provider.core.topic.topic:Topic."
+_QUEUE = "pyjms_provider.core.queue.queue:Queue."
 _TEMPORARY = "4.4.3-c 5.4-a 6.6-b"
 _REQUESTOR = "pyjms.runtime.requestor:"
 _SUBSCRIBER = "pyjms.runtime.consumer:JmsTopicSubscriber."
@@ -49,7 +49,7 @@ MUTANTS = (
     mutant(
         "5.7-a 6.9-a 4.3.5-d 6.12-b",
         "what a closed session received is lost",
-        edit("pyjms_provider.core.consumer:ConsumerSession.close", "give_back_all(self)", "consumer_count"),
+        edit("pyjms_provider.core.queue.consumer:ConsumerSession.close", "give_back_all(self)", "consumer_count"),
     ),
     mutant(
         "5.8-c",
@@ -244,7 +244,7 @@ MUTANTS = (
     mutant(
         "6.11-c 6.9-c 4.4.2-c 6.11.1-f",
         "noLocal is ignored",
-        body("pyjms_provider.core.subscription:Subscription.leaves_out", "return False"),
+        body("pyjms_provider.core.topic.subscription:Subscription.leaves_out", "return False"),
     ),
     mutant(
         "6.11-d 6.11-e 4.4.9-a",
@@ -325,7 +325,7 @@ MUTANTS = (
             "if mark in self._changing or (subscription is not None and subscription.is_active):",
             "if False:",
         ),
-        edit("pyjms_provider.core.host_subscriptions:_check_settled", "if unsettled:", "if False:"),
+        edit("pyjms_provider.core.host.host_subscriptions:_check_settled", "if unsettled:", "if False:"),
     ),
     mutant(
         "6.11.1-b",

@@ -136,8 +136,8 @@ MUTANTS = (
     mutant(
         "3.4.9-f 3.4.9-g",
         "messages do not expire",
-        body("pyjms_provider.core.expiry:is_expired", "return False"),
-        body("pyjms_provider.core.expiry:ExpiryIndex.take_expired", "return []"),
+        body("pyjms_provider.core.queue.expiry:is_expired", "return False"),
+        body("pyjms_provider.core.queue.expiry:ExpiryIndex.take_expired", "return []"),
     ),
     mutant(
         "3.4.10-a",
@@ -181,7 +181,7 @@ MUTANTS = (
         "3.4.10-d",
         "urgent messages come last",
         edit(
-            "pyjms_provider.core.reference:MessageReference.__init__",
+            "pyjms_provider.core.message.reference:MessageReference.__init__",
             "self.priority = priority",
             "self.priority = 9 - priority",
         ),

@@ -10,7 +10,7 @@ _S = "pyjms.runtime.session:JmsSession."
 _LEDGER = "pyjms.runtime.acknowledgements:AcknowledgementLedger."
 _CONSUMER = "pyjms.runtime.consumer:JmsMessageConsumer."
 _VM = "pyjms_provider.clients.vm_session:VmSession."
-_QUEUE = "pyjms_provider.core.queue:Queue."
+_QUEUE = "pyjms_provider.core.queue.queue:Queue."
 _SEND = "pyjms.runtime.producer:JmsMessageProducer._send"
 _ADDRESS_OF = "pyjms.messages.destinations:address_of"
 _NO_THREADS = "if __import__('threading').current_thread() is not __import__('threading').main_thread(): raise IllegalStateException('not on this thread')\n    "
@@ -312,7 +312,7 @@ MUTANTS = (
         "4.4.10.1-a 5.8-b 4.4.10.2-a",
         "every fourth message overtakes",
         edit(
-            "pyjms_provider.core.virtual_host:VirtualHost.route",
+            "pyjms_provider.core.host.virtual_host:VirtualHost.route",
             "reference = store.store(envelope, origin)",
             "reference = store.store(envelope, origin)\n            if not reference.id % 4: reference.priority = 9",
         ),
@@ -321,7 +321,7 @@ MUTANTS = (
         "4.4.10.2-a",
         "persistent messages go first, and the last of them at their head",
         edit(
-            "pyjms_provider.core.virtual_host:VirtualHost.route",
+            "pyjms_provider.core.host.virtual_host:VirtualHost.route",
             "reference = store.store(envelope, origin)",
             "reference = store.store(envelope, origin)\n            reference.priority = min(9, max(0, reference.id % 10))",
         ),
@@ -330,7 +330,7 @@ MUTANTS = (
         "4.4.9-a",
         "a topic has one subscriber",
         edit(
-            "pyjms_provider.core.topic:Topic.add_subscription",
+            "pyjms_provider.core.topic.topic:Topic.add_subscription",
             "self._members.setdefault(",
             "self._members.clear()\n        self._members.setdefault(",
         ),
@@ -434,7 +434,7 @@ MUTANTS = (
     mutant(
         "4.5.2-h",
         "a message whose listener throws comes for ever",
-        body("pyjms_provider.core.burying_queue:BuryingQueue.is_spent", "return False"),
+        body("pyjms_provider.core.queue.burying_queue:BuryingQueue.is_spent", "return False"),
         value("pyjms.runtime.dispatch:MAXIMUM_ATTEMPTS", 1_000_000),
     ),
     # restarts
@@ -442,7 +442,7 @@ MUTANTS = (
         "4.7-b",
         "persistent messages are not kept",
         edit(
-            "pyjms_provider.core.virtual_host:VirtualHost.route",
+            "pyjms_provider.core.host.virtual_host:VirtualHost.route",
             "envelope.delivery_mode == _PERSISTENT",
             "envelope is None",
         ),
@@ -458,7 +458,7 @@ MUTANTS = (
         "4.10-b",
         "non-persistent messages come twice after a restart",
         edit(
-            "pyjms_provider.core.virtual_host:VirtualHost.route",
+            "pyjms_provider.core.host.virtual_host:VirtualHost.route",
             "envelope.delivery_mode == _PERSISTENT",
             "envelope is not None",
         ),

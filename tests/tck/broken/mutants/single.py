@@ -73,7 +73,7 @@ MUTANTS = (
     mutant(
         "4.4.12-a",
         "acknowledgements are not kept",
-        body("pyjms_provider.core.virtual_host:VirtualHost.write_settled", "return"),
+        body("pyjms_provider.core.host.virtual_host:VirtualHost.write_settled", "return"),
         durable=True,
     ),
     mutant(
@@ -91,7 +91,7 @@ MUTANTS = (
         "4.4.10.2-b",
         "every second transaction overtakes",
         edit(
-            "pyjms_provider.core.queue:Queue.commit",
+            "pyjms_provider.core.queue.queue:Queue.commit",
             "for entry in entries:",
             "entries = list(entries)\n"
             "            for entry in entries:\n"
@@ -178,7 +178,7 @@ MUTANTS = (
         "6.11.1-b",
         "each subscriber with a selector replaces its durable subscription",
         edit(
-            "pyjms_provider.core.host_subscriptions:HostSubscriptions._subscribe_durably",
+            "pyjms_provider.core.host.host_subscriptions:HostSubscriptions._subscribe_durably",
             "subscription.terms.is_same(terms)",
             "subscription.terms.is_same(terms) and terms.selector_text is None",
         ),

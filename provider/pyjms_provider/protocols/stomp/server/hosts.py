@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyjms.spi.envelope import Address, ConnectionId, Envelope, fact
 from pyjms.spi.errors import DestinationError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderConsumer, ProviderSession
-from pyjms_provider.core.journal import SubscriptionKey
+from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyjms.spi.errors import ProviderError
-    from pyjms_provider.core.consumer import DirectTaker
+    from pyjms_provider.core.queue.consumer import DirectTaker
 
 __all__ = ["Guard", "HostDirectory", "Sending", "ServedHost"]
 

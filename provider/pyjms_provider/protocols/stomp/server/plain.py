@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.envelope import Envelope, MessageId
 from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.provider import SubscribeRequest
-from pyjms_provider.core.plain_selectors import plain_selector
-from pyjms_provider.core.policed_queue import QueueFullError
-from pyjms_provider.core.stored_delivery import LARGE
+from pyjms_provider.core.queue.plain_selectors import plain_selector
+from pyjms_provider.core.queue.policed_queue import QueueFullError
+from pyjms_provider.core.queue.stored_delivery import LARGE
 from pyjms_provider.protocols.stomp.codec import FRAME_END, encode_head
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import SequenceError, StompError

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
-from pyjms_provider.core.stored_delivery import without_content
+from pyjms_provider.core.queue.stored_delivery import without_content
 from pyjms_provider.protocols.stomp.server.browsing import LOOK_MESSAGES, Browsing
 from pyjms_provider.protocols.stomp.server.fetching import Fetching
 from pyjms_provider.protocols.stomp.server.turns import PULLS_OF_TURN

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.property_names import SET_BY_PROVIDERS
-from pyjms_provider.core.duplicates import DUPLICATE_ID
-from pyjms_provider.core.sent_headers import DELIVER_AT
+from pyjms_provider.core.host.sent_headers import DELIVER_AT
+from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import SequenceError
 from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER

@@ -20,8 +20,8 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.replay import StageName
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.xid import BranchFailure
-from pyjms_provider.core.stored_delivery import LARGE, without_content
-from pyjms_provider.core.temporaries import TemporaryEndedError
+from pyjms_provider.core.host.temporaries import TemporaryEndedError
+from pyjms_provider.core.queue.stored_delivery import LARGE, without_content
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Found, Greeting, Prepared, Recovered, Sent, receipt_frame
 from pyjms_provider.protocols.stomp.codec import encode_head, shown_id

@@ -9,7 +9,7 @@ import pytest
 
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.core.reference import ReferenceId
+from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.server.browsing import LOOK_MESSAGES
 from tests.provider.helpers import ORDERS, make_envelope

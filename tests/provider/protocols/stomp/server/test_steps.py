@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyjms_provider.core.trace import Step, tracing
+from pyjms_provider.core.message.trace import Step, tracing
 from pyjms_provider.protocols.stomp.server.plain_consumers import PlainSubscription
 from pyjms_provider.protocols.stomp.server.turns import Turns
 from tests.provider.protocols.stomp.server.bench import Bench

@@ -1,0 +1,1 @@
+"""The channel of JBoss Messaging Core: its contract, its state, and its push half."""

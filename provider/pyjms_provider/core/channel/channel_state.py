@@ -1,0 +1,474 @@
+"""The state of one channel: the union of its messages' states (JBoss Messaging Core §2).
+
+Holds references only. Its containers follow the states, so counts cost nothing: available NEW messages are in the
+`Ordering`, NOT_COMMITTED and DELIVERED ones in dictionaries, and those that are pushed to receivers are found by id.
+
+A machine without a lock: its channel calls it under the channel's own. Each method first asks `next_state`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyjms_provider.core.message.message_state import MessageEvent, MessageState, next_state
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+from pyjms_provider.core.queue.delays import DelayIndex
+from pyjms_provider.core.queue.entry import Acknowledgements, QueueEntry, ReceiverId
+from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.store.store import MessageStore, PersistenceManager
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.journal.recovered_runs import RecoveredRun
+    from pyjms_provider.core.message.trace_events import Happening
+    from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
+    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.queue.queue_types import MessageOrder
+    from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
+
+__all__ = ["ChannelState", "Counts", "Reliability"]
+
+
+# The three steps of every message that is pulled: looked up once, as a look-up for each message is a tenth of its price.
+_ACCEPTED = next_state(MessageState.ABSENT, MessageEvent.ACCEPT)
+_PULLED = next_state(_ACCEPTED, MessageEvent.NEGATIVE_ACKNOWLEDGEMENT)
+_UNCOMMITTED = next_state(MessageState.ABSENT, MessageEvent.ACCEPT_IN_TRANSACTION)
+_COMMITTED = next_state(_UNCOMMITTED, MessageEvent.COMMIT)
+_TO_SETTLE = next_state(_PULLED, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION)
+_SETTLED = next_state(_PULLED, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
+
+_FEW_HELD = 64  # of so many those of one session are looked for
+
+
+class Reliability(Enum):
+    """What a channel without a reliable persistence manager does with reliable messages."""
+
+    STRICT = "refuse them (§2.1)"
+    MEMORY = "keep them as safely as the process lives; the owner has chosen a broker that ends with it"
+
+
+class Counts(NamedTuple):
+    """How many messages one queue has, at one moment."""
+
+    new: int
+    """Messages that nobody holds, those among them that are delayed."""
+    delayed: int
+    held: int
+    uncommitted: int
+    accepted: int
+    """Messages that have come since the queue was opened."""
+    delivered: int
+    """Deliveries to consumers since then: a message that comes again counts again."""
+
+    @property
+    def depth(self) -> int:
+        """All its messages."""
+        return self.new + self.held + self.uncommitted
+
+    @property
+    def departed(self) -> int:
+        """Messages that have left since the queue was opened."""
+        return self.accepted - self.depth
+
+
+class ChannelState:
+    """The messages of one channel and their states."""
+
+    __slots__ = (
+        "_by_holder",
+        "_delivered",
+        "_persistence",
+        "_pushed",
+        "_reliability",
+        "_store",
+        "_uncommitted",
+        "accepted",
+        "delays",
+        "delivered",
+        "ordering",
+    )
+
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        persistence: PersistenceManager | None = None,
+        reliability: Reliability = Reliability.STRICT,
+    ) -> None:
+        self._store = store
+        self._persistence = persistence
+        self._reliability = reliability
+        self.ordering: MessageOrder = Ordering()
+        self.delays = DelayIndex()
+        """NEW messages that are not available yet."""
+        self._uncommitted: dict[QueueEntry, None] = {}
+        self._delivered: dict[QueueEntry, None] = {}
+        self._by_holder: defaultdict[ConsumerSession, dict[QueueEntry, None]] | None = None
+        """Of DELIVERED ones those that each session has, in the order in which it got them. None: few are held, or nobody has asked; so most messages come and go without it."""
+        self._pushed: dict[ReferenceId, QueueEntry] = {}
+        self.delivered = 0
+        """How many deliveries to consumers there were since the channel was made."""
+        self.accepted = 0
+        """How many messages have come since the channel was made, those among them that it had before a restart."""
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether states survive the process: the persistence manager and the store are both reliable (§2.1, §7.1)."""
+        return self._persistence is not None and self._persistence.is_reliable and self._store.is_reliable
+
+    @property
+    def is_transactional(self) -> bool:
+        """States change transactionally: through units of work (§2.2)."""
+        return True
+
+    @property
+    def refuses_reliable(self) -> bool:
+        """Whether reliable messages must be refused (§2.1)."""
+        return not self.is_reliable and self._reliability is Reliability.STRICT
+
+    # Looking
+
+    def count(self, state: MessageState) -> int:
+        """Return how many messages are in `state` (§7.7)."""
+        if state is MessageState.NEW:
+            pushed = sum(entry.state is state for entry in self._pushed.values())
+            return len(self.ordering) + len(self.delays) + pushed
+        if state is MessageState.ABSENT:
+            return 0
+        return len(self._delivered if state is MessageState.DELIVERED else self._uncommitted)
+
+    def counts(self) -> Counts:
+        """Return all counts together: quickly, as who watches over thousands of queues asks each of them."""
+        delayed = len(self.delays) if self.delays else 0
+        new = len(self.ordering) + delayed
+        if self._pushed:
+            new = self.count(MessageState.NEW)
+        return Counts(new, delayed, len(self._delivered), len(self._uncommitted), self.accepted, self.delivered)
+
+    def entries(self, state: MessageState) -> list[QueueEntry]:
+        """Return the messages in `state`: NEW ones in order, then those that wait; the others by age in that state."""
+        if state is MessageState.NEW:
+            return [*(entry for entry in self._pushed.values() if entry.state is state), *self.ordering, *self.delays]
+        if state is MessageState.ABSENT:
+            return []
+        return list(self._delivered if state is MessageState.DELIVERED else self._uncommitted)
+
+    def first_held(self, most: int) -> list[QueueEntry]:
+        """Return up to `most` messages that are held, those that have been so for longest."""
+        return list(islice(self._delivered, most))
+
+    def awake(self) -> list[QueueEntry]:
+        """Return the NEW messages about which more is known than that they were found again; in order, if they have one."""
+        order = self.ordering
+        pushed = (entry for entry in self._pushed.values() if entry.state is MessageState.NEW)
+        return [*pushed, *(order.awake() if isinstance(order, Ordering) else order), *self.delays]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the messages take, as far as anybody needed to know."""
+        known = sum(entry.reference.size for entry in (*self.awake(), *self._uncommitted, *self._delivered))
+        return known + (self.ordering.dormant_size if isinstance(self.ordering, Ordering) else 0)
+
+    def held_by(self, session: ConsumerSession) -> list[QueueEntry]:
+        """Return the messages that `session` pulled and has not settled.
+
+        Each session and consumer that ends asks this: all that is held is looked at for the first of them, not for each.
+        """
+        if len(self._delivered) <= _FEW_HELD:
+            self._by_holder = None
+            return [entry for entry in self._delivered if entry.holder is session]
+        if self._by_holder is None:
+            found: defaultdict[ConsumerSession, dict[QueueEntry, None]] = defaultdict(dict)
+            for entry in self._delivered:
+                if entry.holder is not None:
+                    found[entry.holder][entry] = None
+            self._by_holder = found
+        return list(self._by_holder.get(session, ()))
+
+    def pushed(self, message_id: ReferenceId) -> QueueEntry | None:
+        """Return the message if it is being pushed to receivers, or was and is not settled."""
+        return self._pushed.get(message_id)
+
+    def owed_by(self, receiver_id: ReceiverId) -> list[QueueEntry]:
+        """Return the DELIVERED messages whose acknowledgement `receiver_id` owes, by age."""
+        return [
+            entry
+            for entry in self._pushed.values()
+            if entry.acknowledgements is not None and receiver_id in entry.acknowledgements.negative
+        ]
+
+    # Coming and going
+
+    def add(self, queue: Queue, reference: MessageReference) -> QueueEntry:
+        """Accept a message: it is NEW and available."""
+        self.accepted += 1
+        entry = QueueEntry(queue, reference, _ACCEPTED)
+        self.ordering.append(entry)
+        return entry
+
+    def make(self, queue: Queue, reference: MessageReference) -> QueueEntry:
+        """Accept a message: it is NEW, and has no place in the order yet; see `place` and `delays`."""
+        self.accepted += 1
+        return QueueEntry(queue, reference, _ACCEPTED)
+
+    def restore_run(self, queue: Queue, run: RecoveredRun) -> bool:
+        """Take in messages that are NEW and available; return False, having done nothing, if they must come one by one."""
+        order = self.ordering
+        if not isinstance(order, Ordering) or not order.append_run(queue, run.priority, run.ids, run.sizes):
+            return False
+        self.accepted += len(run.ids)
+        return True
+
+    def place(self, entry: QueueEntry) -> None:
+        """Make a NEW message available: at the end, or in the old place of one that was given back."""
+        if entry.sequence:
+            self.ordering.restore([entry])
+        else:
+            self.ordering.append(entry)
+
+    def place_all(self, entries: Iterable[QueueEntry]) -> None:
+        """Make NEW messages available: in their old places, or at the end in this order."""
+        returned: list[QueueEntry] = []
+        for entry in entries:
+            if entry.sequence:
+                returned.append(entry)
+            else:
+                self.ordering.append(entry)
+        if returned:
+            self.ordering.restore(returned)
+
+    def add_in_transaction(self, queue: Queue, reference: MessageReference, unit: UnitOfWork) -> QueueEntry:
+        """Accept a message in a transaction: it is NOT_COMMITTED, and has no place in the order yet (§5.1)."""
+        self.accepted += 1
+        entry = QueueEntry(queue, reference, _UNCOMMITTED)
+        entry.transaction = unit
+        self._uncommitted[entry] = None
+        return entry
+
+    def commit(self, entry: QueueEntry) -> None:
+        """Make a NOT_COMMITTED message NEW (§5.1.3), without a place in the order yet; see `place` and `delays`."""
+        entry.state = _COMMITTED if entry.state is _UNCOMMITTED else next_state(entry.state, MessageEvent.COMMIT)
+        entry.transaction = None
+        del self._uncommitted[entry]
+
+    def remove(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None = None) -> None:
+        """Take a message out, whatever its state, because of `event`: rolled back, settled, expired, removed.
+
+        `cause`: why it was removed, for a state that tells of it.
+        """
+        before = entry.state
+        after = next_state(before, event)
+        assert after is MessageState.ABSENT
+        if before is MessageState.DELIVERED:
+            self._forget_holder(entry)
+            del self._delivered[entry]
+        elif before is MessageState.NOT_COMMITTED:
+            del self._uncommitted[entry]
+        elif entry.acknowledgements is None and not self.delays.discard(entry):
+            self.ordering.discard(entry)
+        if entry.acknowledgements is not None:
+            self._pushed.pop(entry.reference.id, None)
+            self.ordering.discard(entry)
+        entry.state = after  # last: nothing that is out of the channel is in the order, if the thread is interrupted
+        entry.holder = None
+        entry.transaction = None
+
+    def clear_available(self) -> list[QueueEntry]:
+        """Remove all available messages at once and return them."""
+        entries = self.ordering.clear()
+        for entry in entries:
+            entry.state = next_state(entry.state, MessageEvent.REMOVE)
+        return entries
+
+    # Pulled messages
+
+    def deliver(self, entry: QueueEntry, session: ConsumerSession, consumer: Consumer | None = None) -> int:
+        """Hand a message, just taken from the ordering, to `session`; return its delivery count.
+
+        `consumer`: which of the session's, for a state that tells of it.
+
+        Pulling is a delivery with a negative acknowledgement: the positive one is to come (§5.3).
+        """
+        assert entry.state is _ACCEPTED
+        self._delivered[entry] = None
+        if self._by_holder is not None:
+            self._by_holder[session][entry] = None
+        entry.state = _PULLED
+        entry.holder = session
+        self.delivered += 1
+        entry.delivery_count = count = entry.delivery_count + 1
+        return count
+
+    def add_delivered(
+        self, queue: Queue, reference: MessageReference, session: ConsumerSession, consumer: Consumer
+    ) -> QueueEntry:
+        """Accept a message and hand it to `session` in one step: nothing is before it, and `consumer` waits for it."""
+        self.accepted += 1
+        self.delivered += 1
+        entry = QueueEntry(queue, reference, _PULLED)
+        self.ordering.pass_by(entry)
+        entry.holder = session
+        entry.delivery_count = 1
+        self._delivered[entry] = None
+        if self._by_holder is not None:
+            self._by_holder[session][entry] = None
+        return entry
+
+    def settle(self, entry: QueueEntry) -> None:
+        """Take a pulled message out after its positive acknowledgement: its only one (§5.3.3)."""
+        assert entry.state is _PULLED
+        if self._by_holder is not None:
+            self._forget_holder(entry)
+        entry.state = _SETTLED
+        entry.holder = None
+        del self._delivered[entry]
+
+    def change_holder(self, entry: QueueEntry, heir: ConsumerSession) -> None:
+        """Let another session hold a pulled message."""
+        self._forget_holder(entry)
+        if self._by_holder is not None:
+            self._by_holder[heir][entry] = None
+        entry.holder = heir
+
+    def _forget_holder(self, entry: QueueEntry) -> None:
+        """Have a message no longer among those of its session, which is about to be changed; without a call, as in `cancel`."""
+        if self._by_holder is not None and entry.holder is not None:
+            held = self._by_holder[entry.holder]
+            del held[entry]
+            if not held:
+                del self._by_holder[entry.holder]
+
+    def reinstate(self, entry: QueueEntry) -> None:
+        """Take back a settled message, as its settling could not be made durable: it is NEW; see `place` and `delays`."""
+        entry.state = next_state(entry.state, MessageEvent.ACCEPT)
+
+    def record_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
+        """Note that `unit` will acknowledge the message when it commits (§5.3.1)."""
+        if entry.state is not _TO_SETTLE:
+            entry.state = next_state(entry.state, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION)
+        entry.transaction = unit
+
+    def drop_acknowledgement(self, entry: QueueEntry) -> None:
+        """Forget the acknowledgement of a unit that rolled back (§6.2.1)."""
+        entry.state = next_state(entry.state, MessageEvent.ROLLBACK_ACKNOWLEDGEMENT)
+        entry.transaction = None
+
+    def cancel(self, entries: Sequence[QueueEntry], due_ms: Callable[[QueueEntry], int] | None = None) -> None:
+        """Make messages that were given back available again, in their old places (JMS 1.1 §4.4.11), at once or each when it is due (0: at once).
+
+        A thread that is interrupted meanwhile makes all of them available at once.
+        """
+        try:
+            for entry in entries:
+                self.cancel_one(entry)
+            if due_ms is None:
+                self.ordering.restore(entries)
+            else:
+                at_once: list[QueueEntry] = []
+                for entry in entries:
+                    if at_ms := due_ms(entry):
+                        self.delays.add(entry, at_ms)
+                    else:
+                        at_once.append(entry)
+                self.ordering.restore(at_once)
+        except BaseException:
+            for entry in entries:
+                if entry.state is _PULLED:
+                    self.cancel_one(entry)
+            self.restore_place(entries)
+            raise
+
+    def restore_place(self, entries: Iterable[QueueEntry]) -> None:
+        """Make available what is NEW and has no place, as the thread was interrupted that took it, or gave it back."""
+        self.ordering.restore([each for each in entries if self.is_homeless(each)])
+
+    def is_homeless(self, entry: QueueEntry) -> bool:
+        """Return whether a message is NEW, and nobody could get it: its thread was interrupted while it put it somewhere."""
+        has_place = entry in self.delays or entry.reference.id in self._pushed or self.ordering.holds(entry)
+        return entry.state is _ACCEPTED and not has_place
+
+    def cancel_one(self, entry: QueueEntry) -> None:
+        """Make a message that was given back NEW again, without a place in the order."""
+        after = next_state(entry.state, MessageEvent.CANCEL)
+        self._forget_holder(entry)
+        entry.state = after
+        entry.holder = None
+        entry.transaction = None
+        del self._delivered[entry]
+
+    # Pushed messages
+
+    def begin_push(self, entry: QueueEntry) -> Acknowledgements | None:
+        """Take an available message out of the order to offer it to receivers; None if it is no longer available."""
+        if not self.ordering.discard(entry):
+            return None
+        entry.acknowledgements = acknowledgements = entry.acknowledgements or Acknowledgements()
+        acknowledgements.under_way += 1
+        entry.delivery_count += 1
+        self._pushed[entry.reference.id] = entry
+        return acknowledgements
+
+    def begin_push_again(self, entry: QueueEntry, receiver_id: ReceiverId) -> bool:
+        """Begin a redelivery: what `receiver_id` owes is open again; False if it owes nothing any more (§7.5)."""
+        acknowledgements = entry.acknowledgements
+        if acknowledgements is None or receiver_id not in acknowledgements.negative:
+            return False
+        # Taken out, so that an acknowledgement that overtakes this delivery's own is stored as early (§5.3.4).
+        acknowledgements.negative.discard(receiver_id)
+        acknowledgements.under_way += 1
+        entry.delivery_count += 1
+        return True
+
+    def update(self, entry: QueueEntry, receiver_id: ReceiverId, positive: bool) -> None:
+        """Apply the acknowledgement that a receiver gave at delivery (§6.1)."""
+        acknowledgements = entry.acknowledgements
+        if acknowledgements is None or entry.state is MessageState.ABSENT:
+            return  # expired or closed while the receiver had it
+        if positive or receiver_id in acknowledgements.positive:
+            acknowledgements.positive.discard(receiver_id)
+            return
+        acknowledgements.negative.add(receiver_id)
+        self._become_delivered(entry, MessageEvent.NEGATIVE_ACKNOWLEDGEMENT)
+
+    def update_later(self, entry: QueueEntry, receiver_id: ReceiverId) -> bool:
+        """Apply a positive acknowledgement that came by itself; return whether the message is settled (§6.2)."""
+        acknowledgements = entry.acknowledgements
+        if acknowledgements is None or entry.state is MessageState.ABSENT:
+            return False
+        if receiver_id in acknowledgements.negative:
+            acknowledgements.negative.discard(receiver_id)
+            if not acknowledgements.negative and not acknowledgements.under_way:
+                self.remove(entry, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
+                return True
+            entry.state = next_state(entry.state, MessageEvent.POSITIVE_ACKNOWLEDGEMENT)
+        elif acknowledgements.under_way:
+            acknowledgements.positive.add(receiver_id)
+            self._become_delivered(entry, MessageEvent.EARLY_POSITIVE_ACKNOWLEDGEMENT)
+        return False  # else: nothing is outstanding, and the acknowledgement is discarded (§6.1)
+
+    def end_push(self, entry: QueueEntry, *, handled: bool) -> bool:
+        """End a delivery that `handled` says was taken by a receiver or not; return whether the message is settled."""
+        acknowledgements = entry.acknowledgements
+        if acknowledgements is None or entry.state is MessageState.ABSENT:
+            return False
+        acknowledgements.under_way -= 1
+        if not handled and entry.state is MessageState.NEW:
+            entry.state = next_state(entry.state, MessageEvent.REFUSE)
+            entry.acknowledgements = None
+            entry.delivery_count -= 1
+            del self._pushed[entry.reference.id]
+            self.ordering.restore([entry])
+            return False
+        if acknowledgements.negative or acknowledgements.under_way:
+            if not handled:
+                entry.state = next_state(entry.state, MessageEvent.REFUSE)
+            return False
+        self.remove(entry, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
+        return True
+
+    def _become_delivered(self, entry: QueueEntry, event: MessageEvent) -> None:
+        entry.state = next_state(entry.state, event)
+        self._delivered[entry] = None

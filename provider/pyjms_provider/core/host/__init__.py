@@ -1,0 +1,1 @@
+"""The virtual host: its destinations, subscriptions, admission of messages, and policy."""

@@ -1,0 +1,327 @@
+"""Puts messages elsewhere that leave their queue: dead letters, expired ones, and what an administrator moves.
+
+The old message goes and the new one comes in one write of the journal, so that a message is never lost and never there
+twice. All methods may wait for I/O, so no lock is held by who calls them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.envelope import AddressKind
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.core.channel.channel import ChannelClosedError
+from pyjms_provider.core.host.admission import Admission
+from pyjms_provider.core.journal.journal import Removal
+from pyjms_provider.core.message.trace_events import Happening
+from pyjms_provider.core.queue.dead_letters import DeadEntry, DeadKind, dead_letter
+
+if TYPE_CHECKING:
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.envelope import Address, ConnectionId, Envelope
+    from pyjms_provider.core.host.virtual_host import VirtualHost
+    from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from pyjms_provider.core.message.reference import MessageReference
+    from pyjms_provider.core.queue.consumer import ConsumerSession
+    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.queue.queue import Queue
+
+__all__ = ["DeadLetterOffice"]
+
+_log = logging.getLogger(__name__)
+_PERSISTENT: Final = 2
+
+
+class DeadLetterOffice:
+    """Of one virtual host."""
+
+    def __init__(self, host: VirtualHost) -> None:
+        self._host = host
+
+    def reject(self, delivery: Delivery, entry: QueueEntry, session: ConsumerSession, reason: str) -> None:
+        """Settle a delivery and keep its message in its queue's queue of dead letters. Raises `ResourceError`.
+
+        At once, whatever transaction the session is in: a message that cannot be processed must not come back with
+        the rollback that it causes. A delivery that is no longer the session's is left alone.
+        """
+        queue = entry.queue
+        envelope = delivery.envelope
+        moving: list[QueueEntry] = []
+        try:
+            if not queue.take_out_held(entry, delivery.count, session, moving):
+                return
+            dead = DeadEntry(
+                entry=entry,
+                kind=DeadKind.REJECTED,
+                reason=reason,
+                delivery_count=delivery.count,
+                consumer=session.receiver_id,
+                subscription=queue.subscription_name,
+                at_ms=self._host.clock.time_ms(),
+            )
+            self._bury(dead, moving, envelope, queue.policy.dead_letter)
+        except BaseException:
+            self._put_back(moving)
+            raise
+
+    def set_aside(self, waiting: deque[DeadEntry]) -> None:
+        """Keep messages that have left their queue where its policy says; what fails is logged, and comes back.
+
+        Each is taken out of `waiting` when it is done. A thread that is interrupted gives back the others.
+        """
+        try:
+            while waiting:
+                self._set_one_aside(waiting)
+        except BaseException:  # the thread was interrupted
+            while waiting:
+                self._give_back(waiting.popleft())
+            raise
+
+    def _set_one_aside(self, waiting: deque[DeadEntry]) -> None:
+        dead = waiting[0]
+        queue = dead.entry.queue
+        expired = dead.kind is DeadKind.EXPIRED
+        target = queue.policy.expiry_queue if expired else queue.policy.dead_letter
+        moving = [dead.entry]
+        try:
+            if not dead.is_kept or target is None:
+                self._let_expire(dead, moving)
+                return
+            envelope = queue.message_of(dead.entry.reference)
+            if envelope is None:
+                moving.clear()
+                self._host.store.release(dead.entry.reference)
+                return
+            self._bury(dead, moving, envelope, target)
+            if expired:
+                self._host.expiries.tell(dead, envelope)
+        except ProviderError as error:
+            _tell_failure(queue, error)
+            if moving:
+                self._give_back(dead)
+                moving.clear()
+        finally:
+            if not moving:
+                waiting.popleft()
+
+    def _give_back(self, dead: DeadEntry) -> None:
+        """Have a message in its queue again that was not set aside."""
+        if dead.is_kept:
+            self._put_back([dead.entry])
+        else:
+            dead.entry.queue.let_go_of_expired(dead.entry, [dead.entry.reference])
+
+    def _put_back(self, moving: Sequence[QueueEntry]) -> None:
+        """Have messages in their queues again that did not go elsewhere."""
+        keeper = self._host.keeper
+        for entry in moving:
+            if keeper is None:
+                entry.queue.reinstate(entry)
+            else:
+                keeper.reinstate(entry)
+
+    def _let_expire(self, dead: DeadEntry, moving: list[QueueEntry]) -> None:
+        """Let go of a message that has expired and goes nowhere, and tell of it."""
+        queue, reference, envelope = dead.entry.queue, dead.entry.reference, None
+        owed = [reference]
+        try:
+            moving.clear()
+            with suppress(ProviderError):  # one that cannot be read goes as well, but nobody knows which it was
+                envelope = queue.message_of(reference)
+            queue.let_go_of_expired(dead.entry, owed)
+        except BaseException:  # the thread was interrupted
+            queue.let_go_of_expired(dead.entry, owed)
+            raise
+        if envelope is not None:
+            self._host.expiries.tell(dead, envelope)
+
+    def _bury(self, dead: DeadEntry, moving: list[QueueEntry], envelope: Envelope, target: str) -> None:
+        letter = dead_letter(envelope, dead, target, self._host.clock.time_ms())
+        self.relocate(moving, letter, target)
+        _log.warning(
+            "PYJMS-BROKER-21 message %r of %r is in queue %r: %r",  # clients' texts, which a log may not be able to write
+            _printable(str(envelope.message_id)),
+            _printable(dead.entry.queue.name),
+            _printable(target),
+            _printable(dead.reason),
+        )
+
+    def put(self, envelope: Envelope, origin: ConnectionId | None, deliver_at_ms: int) -> None:
+        """Put another message into the queue that is its destination, where it waits for its time. Raises `ResourceError`."""
+        host = self._host
+        host.store.relieve()
+        queue = host.queue(envelope.destination.name)
+        if host.keeper is not None and envelope.delivery_mode == _PERSISTENT:
+            host.keeper.send(queue, envelope, origin, Admission(envelope, deliver_at_ms, None, None))
+            return
+        reference = host.store.refer(envelope, origin)
+        reference.deliver_at_ms = deliver_at_ms
+        try:
+            host.store.keep(reference, envelope)
+            queue.take_over(reference)
+        except BaseException as error:
+            if isinstance(error, ProviderError) or not queue.took(reference):  # or the thread was interrupted
+                host.store.take_back(reference)
+            raise
+
+    def delete(self, entries: Iterable[QueueEntry]) -> int:
+        """Delete messages that nobody holds, in one write; return how many: the others are held, or have gone.
+
+        Raises `ResourceError`: they are where they were; `InDoubtError`: they are there again, or gone, when the store has answered.
+        """
+        store, keeper = self._host.store, self._host.keeper
+        deleted: list[QueueEntry] = []
+        owed: list[MessageReference] = []
+        is_written = False
+        try:
+            for entry in entries:
+                entry.queue.take_out(entry, deleted, Happening.DELETED)
+            owed = [entry.reference for entry in deleted]
+            if keeper is not None:
+                keeper.write_deleted(deleted)
+            is_written = True
+            store.release_all(owed)
+        except BaseException:
+            if is_written:
+                store.release_all(owed)
+            else:
+                self._put_back(deleted)
+            raise
+        return len(deleted)
+
+    def move(
+        self, entry: QueueEntry, envelope: Envelope, target: str | Queue, cause: Happening, deliver_at_ms: int
+    ) -> bool:
+        """Take a message out of its queue that nobody holds, and put `envelope` elsewhere in its place; return False if it is held, or has gone.
+
+        As `relocate`, also if it fails.
+        """
+        moving: list[QueueEntry] = []
+        try:
+            if not entry.queue.take_out(entry, moving):
+                return False
+            self.relocate(moving, envelope, target, cause, deliver_at_ms)
+        except BaseException:
+            self._put_back(moving)
+            raise
+        return True
+
+    def relocate(
+        self,
+        moving: list[QueueEntry],
+        envelope: Envelope,
+        target: str | Queue,
+        cause: Happening | None = None,
+        deliver_at_ms: int = 0,
+    ) -> None:
+        """Put `envelope` into a queue in place of the one message that is `moving`, which was taken out of another one.
+
+        `cause`: why, for an office that tells of it; None: it has been told. `deliver_at_ms`: the time that it still
+        waits for; 0: it is for whoever looks after the queue, at once.
+        `moving` is empty once the message is elsewhere, or the store is to be asked whether it is; else, after an error or an interrupt, the
+        caller puts it back, and it comes flagged as redelivered if it was delivered.
+        Raises `ResourceError`, and `ChannelClosedError` if it is a subscription's queue that has ended.
+        """
+        host, keeper = self._host, self._host.keeper
+        [entry] = moving
+        queue = host.queue(target) if isinstance(target, str) else target
+        if cause is not None:
+            self._tell_move(entry, envelope, queue.name, cause)
+        owed = [entry.reference]
+        reference = host.store.refer(envelope, entry.reference.origin)
+        kept: KeptQueue | None = None
+        is_written = False
+        try:
+            reference.deliver_at_ms = deliver_at_ms
+            host.store.keep(reference, envelope)
+            if keeper is not None:
+                queue, kept = self._place(queue, reference, envelope.destination)
+                keeper.replace(moving, reference, envelope, queue, kept)
+            is_written = True
+            self._put_written(queue, kept, reference, envelope)
+            moving.clear()
+            host.store.release_all(owed)
+        except BaseException as error:
+            if moving and not is_written:
+                host.store.take_back(reference)
+            elif not is_written:
+                host.store.release(reference)  # as the store will be asked, it is known again then
+            elif keeper is not None or not isinstance(error, ProviderError):
+                if not isinstance(error, ProviderError) and not queue.took(reference):
+                    self._put_written(queue, kept, reference, envelope)  # the thread was interrupted
+                moving.clear()
+                host.store.release_all(owed)
+            raise
+        with suppress(ProviderError):  # the message is elsewhere; who sends next is told that there is no room
+            host.store.relieve()
+
+    def _place(self, queue: Queue, reference: MessageReference, address: Address) -> tuple[Queue, KeptQueue | None]:
+        """Return where a message is to be written for: `queue`, or the next one of its name if that has ended.
+
+        Raises `ChannelClosedError`.
+        """
+        kept = queue.kept
+        while kept is None and reference.reliable and self._host.keeper is not None:
+            queue = self._successor(queue, address)
+            kept = queue.kept
+        return queue, kept
+
+    def _successor(self, ended: Queue, address: Address) -> Queue:
+        """Return the next queue of its name, made now if there is none. Raises `ChannelClosedError`."""
+        is_queue = address.kind is AddressKind.QUEUE and not address.temporary
+        queue = self._host.queue(address.name) if is_queue else ended
+        if queue is ended:  # it was a subscription, which nobody makes but its subscriber; or the broker ends
+            raise ChannelClosedError(f"{ended.name} no longer exists")
+        return queue
+
+    def _put_written(
+        self, queue: Queue, kept: KeptQueue | None, reference: MessageReference, envelope: Envelope
+    ) -> None:
+        """Have a message in its queue that is written; if that has ended meanwhile, in the next one of its name.
+
+        Who gave the message away does not hear of it any more, so it does not go with a queue that ends at this moment. It does
+        with a subscription: there will be no other one for it.
+        """
+        store, keeper = self._host.store, self._host.keeper
+        while not self._takes(queue, reference):
+            lost, lost_kept = reference, kept
+            try:
+                queue, kept = self._place(self._successor(queue, envelope.destination), lost, envelope.destination)
+            except ChannelClosedError:
+                store.release(lost)
+                if envelope.destination.kind is AddressKind.QUEUE:
+                    raise
+                return
+            if keeper is not None and kept is not None and lost_kept is not None and lost.journaled:
+                reference = store.store(envelope, lost.origin)
+                reference.deliver_at_ms = lost.deliver_at_ms
+                keeper.write_again(Removal(lost_kept.number, lost), reference, envelope, queue, kept)
+                store.release(lost)
+
+    def _takes(self, queue: Queue, reference: MessageReference) -> bool:
+        """Have a queue take a message over; return False if it has ended. If it fails otherwise, the message is let go."""
+        try:
+            return queue.take_over(reference)
+        except ChannelClosedError:
+            return False
+        except ProviderError:
+            self._host.store.release(reference)
+            raise
+
+    def _tell_move(self, entry: QueueEntry, envelope: Envelope, target: str, cause: Happening) -> None:
+        """Tell the message's story, where stories are told."""
+
+
+def _tell_failure(queue: Queue, error: ProviderError) -> None:
+    _log.error(
+        "PYJMS-BROKER-20 a message of %r could not be set aside: %s", _printable(queue.name), _printable(error.reason)
+    )
+
+
+def _printable(text: str) -> str:
+    """Return what clients wrote as a log can take it: half of a surrogate pair is no text anywhere else."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

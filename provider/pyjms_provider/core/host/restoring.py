@@ -1,0 +1,176 @@
+"""What a virtual host is given when it is opened: what its journal has kept."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjms.spi.envelope import AddressKind
+from pyjms.spi.errors import InvalidSelectorError
+from pyjms_provider.core.journal.journal import Changes, Removal
+from pyjms_provider.core.journal.queue_journal import KeptQueue
+from pyjms_provider.core.journal.recovered_runs import RecoveredRun, RecoveredRuns
+from pyjms_provider.core.message.reference import ReferenceId
+from pyjms_provider.core.queue.kept_selectors import kept_selector, unreadable_selector
+from pyjms_provider.core.queue.policy import PolicyError, QueuePolicy
+from pyjms_provider.core.transaction.branches_in_doubt import BranchesInDoubt
+from pyjms_provider.core.transaction.pipelines import FoundPipelines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyjms_provider.core.host.virtual_host import VirtualHost
+    from pyjms_provider.core.journal.journal import (
+        DuplicateMark,
+        Journal,
+        QueueNumber,
+        QueueRecord,
+        RecoveredEntry,
+        Recovery,
+    )
+    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.store.paging import PagingMessageStore
+
+__all__ = ["Restored", "restore_host"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was found when a host was opened."""
+
+    queues: int
+    subscriptions: int
+    messages: int
+    redelivered: int
+    """How many of the messages may have been seen by a client before the broker died."""
+    in_doubt: int
+    """How many branches of distributed transactions wait for their coordinators."""
+
+
+def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore, recovery: Recovery) -> Restored:
+    """Give a new host what its journal has kept; before anybody uses it."""
+    queues: dict[QueueNumber, Queue] = {}
+    for record in recovery.queues:
+        kept = KeptQueue(journal, host.clock, record.number)
+        queues[record.number] = _restore_queue(host, record, kept)
+    marks = {} if recovery.was_closed else {(number, priority): up_to for number, priority, up_to in recovery.marks}
+    # Whoever may have been seen is counted once and for all, and the marks begin anew.
+    seen = Changes(marks=[(number, priority, ReferenceId(0)) for number, priority in marks])
+    in_doubt = BranchesInDoubt(recovery)
+    pipelines = FoundPipelines(recovery)
+    plain = _PlainMessages(recovery, queues, marks, store)
+    messages = 0
+    for entry in plain.take_in():
+        reference = entry.reference
+        if not reference.journaled:
+            reference.journaled = True
+            reference.holders = 0
+        queue = queues.get(entry.queue)
+        if queue is None:  # it was deleted while the message was on its way
+            journal.note(Changes(removals=[Removal(entry.queue, reference)]))
+            continue
+        was_seen = not entry.delivery_count and reference.id <= marks.get((entry.queue, reference.priority), 0)
+        reserved_count = pipelines.count_of(entry.queue, reference)
+        is_held = reserved_count is not None or in_doubt.holds(entry.queue, reference)
+        was_seen = was_seen and not is_held  # that delivery is counted by its branch, or its group
+        store.adopt(reference)
+        delivery_count = entry.delivery_count + was_seen if reserved_count is None else reserved_count
+        restored = queue.restore(reference, delivery_count, is_held=is_held)
+        if restored is None:
+            continue
+        in_doubt.found(entry.queue, restored)
+        pipelines.found(entry.queue, restored)
+        messages += 1
+        if was_seen:
+            seen.counts.append((entry.queue, reference, 1))
+    journal.note(seen)
+    host.doorkeeper.restore(_standing_marks(recovery), max((mark.serial for mark in recovery.duplicates), default=0))
+    in_doubt.restore(host, journal, queues, store)
+    pipelines.restore(host, journal, queues, store)
+    for queue in queues.values():
+        queue.bury_spent()
+    subscriptions = sum(record.subscription is not None for record in recovery.queues)
+    return Restored(
+        len(recovery.queues) - subscriptions, subscriptions, plain.count + messages, len(seen.counts), len(in_doubt)
+    )
+
+
+def _standing_marks(recovery: Recovery) -> list[DuplicateMark]:
+    """Return the ids of producers, but for those of a queue that was destroyed while they were written: nothing arrived there."""
+    known = {record.address for record in recovery.queues if record.subscription is None}
+    return [mark for mark in recovery.duplicates if mark.address.kind is AddressKind.TOPIC or mark.address in known]
+
+
+class _PlainMessages:
+    """Those messages that go into their queues many at a time, as there is nothing to be said of each."""
+
+    def __init__(
+        self,
+        recovery: Recovery,
+        queues: Mapping[QueueNumber, Queue],
+        marks: Mapping[tuple[QueueNumber, int], ReferenceId],
+        store: PagingMessageStore,
+    ) -> None:
+        self._entries = recovery.entries
+        self._queues = queues
+        self._marks = marks
+        self._store = store
+        self._held = {number for branch in recovery.branches for number, _ in branch.removals}
+        self._held |= {group.record.queue for group in recovery.groups}
+        self.count = 0
+
+    def take_in(self) -> Iterator[RecoveredEntry]:
+        """Put them into their queues, and yield all others, one by one, each when it is its turn."""
+        entries = self._entries
+        return entries.but_for(self._take) if isinstance(entries, RecoveredRuns) else entries
+
+    def _take(self, run: RecoveredRun) -> bool:
+        """Put a run into its queue, unless that wants its messages one by one, or somebody may have seen one of them."""
+        number = run.queue
+        is_plain = (
+            number in self._queues
+            and number not in self._held
+            and run.ids[0] > self._marks.get((number, run.priority), 0)
+        )
+        if not is_plain or not self._queues[number].restore_run(run):
+            return False
+        self._store.adopt_run(len(run.ids))
+        self.count += len(run.ids)
+        return True
+
+
+def _restore_policy(record: QueueRecord) -> QueuePolicy | None:
+    if record.policy is None:
+        return None
+    try:
+        return QueuePolicy.from_json(record.policy)
+    except PolicyError as error:
+        _log.error(
+            "PYJMS-BROKER-22 %s has a policy that this version does not understand, so it has the default one until it "
+            "is altered: %s",
+            record.address,
+            error.reason,
+        )
+        return None
+
+
+def _restore_queue(host: VirtualHost, record: QueueRecord, kept: KeptQueue) -> Queue:
+    key = record.subscription
+    if key is None:
+        return host.restore_queue(record.address, kept, _restore_policy(record))
+    try:
+        selector = kept_selector(record.selector_text)
+    except InvalidSelectorError as error:
+        _log.error(
+            "PYJMS-BROKER-10 durable subscription %r of client %r has a selector that this version does not "
+            "understand: its messages are kept, and it gets no others. Start a version that does, or have the client "
+            "subscribe with another selector, or unsubscribe, which drops them. %s",
+            key.name,
+            key.client_id,
+            error.problem,
+        )
+        selector = unreadable_selector(record.selector_text or "")
+    return host.subscriptions.restore(key, record, selector, kept)

@@ -1,0 +1,1 @@
+"""Durable writes: the contract of journals, and the storage manager over one."""

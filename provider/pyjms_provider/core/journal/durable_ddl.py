@@ -1,0 +1,141 @@
+"""What becomes of a queue or a durable subscription when a change of it is written, or not (decision 0137).
+
+A policy is obeyed once it is written. A queue exists unchanged until its end is written: until then sends and acknowledgements are
+written as usual. If the write is refused nothing has changed; if its outcome is unknown, the queue ends, and the journal is told
+again first.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyjms_provider.core.journal.in_doubt_writes import is_doubt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyjms.spi.envelope import Address
+    from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from pyjms_provider.core.journal.storage_manager import Keeper
+    from pyjms_provider.core.queue.policy import QueuePolicy
+    from pyjms_provider.core.queue.queue import Queue
+
+__all__ = ["alter_when_written", "end_at_once", "end_when_written", "make_when_written", "succeed_when_written"]
+
+
+@contextmanager
+def _unless_refused(act: Callable[[], object]) -> Iterator[None]:
+    """Call `act` after a write, unless that was refused: also if nobody knows whether it was made, or it was interrupted."""
+    is_refused = False
+    try:
+        yield
+    except BaseException as error:
+        is_refused = not is_doubt(error)
+        raise
+    finally:
+        if not is_refused:
+            act()
+
+
+def make_when_written(
+    keeper: Keeper | None, address: Address, policy: QueuePolicy | None, make: Callable[[KeptQueue | None], bool]
+) -> bool:
+    """Have it written that there is a queue, and call `make`, which returns False if a sender has made one; return what it did.
+
+    Waits for the journal; the caller keeps others away who would make it by name. Raises `ResourceError`: then none is made;
+    after any other error there is one, and the journal keeps, or will keep, what there is.
+    """
+    if keeper is None:
+        return make(None)
+    kept = keeper.define_later(address, policy)
+    answers: list[bool] = []
+
+    def take_in() -> None:
+        is_made = make(kept)
+        if not is_made or kept.definition is not None:
+            keeper.correct(kept, address, policy if is_made else None)  # a sender's own queue has no policy
+        answers.append(is_made)
+
+    with _unless_refused(take_in):
+        keeper.define(kept)
+    return answers[0]
+
+
+def alter_when_written(
+    queue: Queue, keeper: Keeper | None, address: Address, policy: QueuePolicy, default: QueuePolicy
+) -> None:
+    """Have it written that a queue has another policy, and obeyed; `default` is that of a queue without one of its own.
+
+    Waits for the journal; the caller keeps others away who would end or alter it. Raises `ResourceError`, and as `Queue.alter`;
+    after any error the journal keeps, or will keep, what the queue obeys.
+    """
+    queue.alter(policy, only_check=True)
+    kept = queue.kept
+    if keeper is None or kept is None:
+        queue.alter(policy)
+        return
+    try:
+        keeper.alter_queue(kept, address, policy)
+        queue.alter(policy)  # a message may have come meanwhile, with which it cannot
+    except BaseException:
+        keeper.correct(kept, address, None if queue.policy == default else queue.policy)
+        raise
+
+
+def end_when_written(queue: Queue, keeper: Keeper | None, forget: Callable[[], None]) -> None:
+    """Have it written that a queue or a subscription ends, and end it; `forget` takes it out of its host's tables.
+
+    Waits for the journal; the caller keeps others away who would end or alter it. Raises `ResourceError`: then all is as
+    it was; after any other error it has ended.
+    """
+    kept = None if keeper is None else queue.kept
+    try:
+        if keeper is not None and kept is not None:
+            kept.is_to_end(queue.last_place)
+            keeper.drop(kept)
+        _end(queue, kept, forget)
+    except BaseException as error:
+        if is_doubt(error):  # or the thread was interrupted, before the write or after it
+            end_at_once(queue, keeper, kept, forget)
+        raise
+
+
+def succeed_when_written(old: Queue, kept: KeptQueue, keeper: Keeper, exchange: Callable[[], None]) -> None:
+    """Have it written, in one step, that a subscription ends and the one of `kept` takes its place; `exchange` does so in its host's tables.
+
+    Waits for the journal; the caller keeps others away who would end or alter them. Raises `ResourceError`: then all is as it was;
+    after any other error the other one is in its place. `exchange` may be repeated.
+    """
+    ended = old.kept
+    assert ended is not None, "it is kept"
+
+    def change() -> None:
+        keeper.has_succeeded(ended, kept)
+        _end(old, ended, exchange)
+
+    def take_place() -> None:
+        try:
+            change()
+        except BaseException:  # the thread was interrupted
+            change()
+            raise
+
+    ended.is_to_end(old.last_place)
+    with _unless_refused(take_place):
+        keeper.succeed(ended, kept)
+    keeper.remove_messages(ended)
+
+
+def end_at_once(queue: Queue, keeper: Keeper | None, kept: KeptQueue | None, forget: Callable[[], None]) -> None:
+    """End a queue or a subscription that is kept as `kept`, whether that is written or not; `forget` as above. Does not wait."""
+    if keeper is not None and kept is not None:
+        keeper.forget(kept)
+    _end(queue, kept, forget)
+
+
+def _end(queue: Queue, kept: KeptQueue | None, forget: Callable[[], None]) -> None:
+    forget()
+    queue.was_kept = kept
+    queue.kept = None  # the journal knows that all of it is gone, but for what was being written
+    queue.close()

@@ -1,0 +1,257 @@
+"""Writes of which nobody knows whether they were made, and how that is settled while the broker runs (decision 0197).
+
+What only adds is withdrawn at once: the removal of what may be there is written before anything else, so that the store
+has what the broker has. A removal is kept in doubt: nobody gets the messages until the store answers whether the write is in it,
+or until whoever asked for it asks again, and it is written once more.
+A message that must go back to its queue, but cannot be read yet, waits in the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyjms.spi.errors import InDoubtError, ProviderError
+from pyjms.spi.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from pyjms.spi.clock import Clock
+    from pyjms_provider.core.journal.journal import Changes, Journal, Witness
+    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.store.paging import PagingMessageStore
+    from pyjms_provider.core.timed import HasTimes
+    from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
+
+__all__ = ["RETRY_MS", "Doubt", "Doubts", "MoveInDoubt", "RemovalInDoubt", "is_doubt"]
+
+_log = logging.getLogger(__name__)
+
+RETRY_MS: Final = 1000
+"""After so long the store is asked again."""
+
+
+class Doubt(Protocol):
+    """A write that was not answered, and what depends on it."""
+
+    def witnesses(self) -> Iterable[Witness]:
+        """Return what tells whether the write was made: the first one whose queue is kept."""
+        ...
+
+    def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
+        """Do what depends on it. May wait for the journal."""
+        ...
+
+
+def is_doubt(error: BaseException) -> bool:
+    """Return whether nobody knows if a write was made that ended by `error`: nobody answered, or its thread was interrupted."""
+    return isinstance(error, InDoubtError) or not isinstance(error, ProviderError)
+
+
+class RemovalInDoubt:
+    """Messages that were taken out of their queues, and may be there in the store."""
+
+    def __init__(
+        self,
+        changes: Changes,
+        entries: Sequence[QueueEntry],
+        reinstate: Callable[[Sequence[QueueEntry]], None],
+        let_go: Callable[[Sequence[QueueEntry]], None] | None = None,
+    ) -> None:
+        """`let_go`: lets go of them in memory; None: that is done."""
+        self.changes: Final = changes
+        self._entries = entries
+        self._reinstate = reinstate
+        self._let_go = let_go
+
+    def __str__(self) -> str:
+        return f"the removal of {counted(len(self._entries), 'message')} from {self._entries[0].queue.name}"
+
+    def witnesses(self) -> Iterable[Witness]:
+        """Do as `Doubt` says."""
+        return self.changes.witnesses()
+
+    def is_about(self, entries: Iterable[QueueEntry]) -> bool:
+        """Return whether one of `entries` is one of the messages."""
+        return any(entry in self._entries for entry in entries)
+
+    def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
+        """Do as `Doubt` says: give back what is still in the store."""
+        if not is_written:
+            self._reinstate(self._entries)
+        elif self._let_go is not None:
+            self._let_go(self._entries)
+
+
+class MoveInDoubt:
+    """A message that was taken out of its queue, and is in the store either there, or in another form in another queue."""
+
+    def __init__(
+        self,
+        changes: Changes,
+        entry: QueueEntry,
+        target: Queue,
+        store: PagingMessageStore,
+        reinstate: Callable[[Sequence[QueueEntry]], None],
+    ) -> None:
+        self._changes = changes
+        self._entry = entry
+        self._target = target
+        self._store = store
+        self._reinstate = reinstate
+
+    def __str__(self) -> str:
+        return f"the move of a message from {self._entry.queue.name} to {self._target.name}"
+
+    def witnesses(self) -> Iterable[Witness]:
+        """Do as `Doubt` says."""
+        return self._changes.witnesses()
+
+    def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
+        """Do as `Doubt` says: have the one or the other in its queue."""
+        if not is_written:
+            self._reinstate([self._entry])
+            return
+        self._store.release(self._entry.reference)
+        for message in self._changes.messages:
+            reference = message.reference
+            reference.journaled = True
+            self._store.adopt(reference, message.envelope)  # who moved it has let go of it, and its queue may read it
+            try:
+                self._target.take_over(reference)
+            except ProviderError:  # the queue was destroyed, with all that it had
+                self._store.release(reference)
+
+
+class Doubts:
+    """What is in doubt in one host. Safe to use from any thread; the lock is innermost, and not held during I/O.
+
+    Who ends doubts has `_right`, as `GroupCommit.right` is one: else what is written once more is given back by one who has just
+    found that it was not written.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock, on_due: Callable[[HasTimes, int], None] | None) -> None:
+        """`on_due` asks for a call of `do_what_is_due`, as in `AsynchronousChannel`."""
+        self._journal = journal
+        self._clock = clock
+        self._on_due = on_due
+        self._right = Lock()
+        self._lock = Lock()
+        self._waiting: list[Doubt] = []
+        self._unread: list[QueueEntry] = []
+        self._has_lasting = False
+
+    def add(self, doubt: Doubt) -> None:
+        """Take over what must be asked for. Does not wait."""
+        with self._lock:
+            self._waiting.append(doubt)
+        _log.warning("PYJMS-BROKER-15 %s is in doubt, and what it took is held until the store answers", doubt)
+        self._ask_soon()
+
+    def remove_again(self, entries: Collection[QueueEntry], *, force: bool) -> bool:
+        """Write once more that `entries` were taken out of their queues, where that is in doubt; return whether nothing of it is any more.
+
+        What has been found not to be written meanwhile is in its queue. Waits for the journal.
+        """
+        with self._right:
+            with self._lock:
+                is_unread = any(entry in self._unread for entry in entries)
+                removals = [
+                    doubt for doubt in self._waiting if isinstance(doubt, RemovalInDoubt) and doubt.is_about(entries)
+                ]
+            for doubt in removals:
+                try:
+                    self._journal.write(doubt.changes, force=force)
+                except ProviderError:
+                    return False
+                doubt.end_doubt(self._clock.time_ms(), is_written=True)
+                with self._lock:
+                    self._waiting.remove(doubt)
+                _log.warning("PYJMS-BROKER-16 %s has been written, as it was asked for once more", doubt)
+            return not is_unread
+
+    def add_unread(self, entry: QueueEntry) -> None:
+        """Take over a message that is to be in its queue again, which has to read it first and cannot. Does not wait."""
+        with self._lock:
+            self._unread.append(entry)
+        _log.warning("PYJMS-BROKER-17 a message of %r comes back when it can be read", entry.queue.name)
+        self._ask_soon()
+
+    def _ask_soon(self) -> None:
+        if self._on_due is not None:
+            self._on_due(self, self._clock.time_ms() + RETRY_MS)
+
+    def add_unit(self, unit: UnitOfWork) -> None:
+        """Take over a unit whose write was not answered. Does not wait."""
+        changes = unit.withdraw()
+        if changes is None:
+            self.add(unit)
+        else:
+            self._journal.note(changes)
+
+    def add_lasting(self) -> None:
+        """Note a doubt that nobody settles before the next start."""
+        self._has_lasting = True
+
+    def do_what_is_due(self, now_ms: int) -> int | None:
+        """Ask the store; return when to come again, in wall-clock ms; None: when asked."""
+        self._ask()
+        return now_ms + RETRY_MS if self._waiting or self._unread else None
+
+    def settle(self) -> bool:
+        """Ask the store; return whether nothing is in doubt any more. Waits for the journal."""
+        self._ask()
+        return not (self._waiting or self._unread or self._has_lasting)
+
+    def _ask(self) -> None:
+        with self._right:
+            with self._lock:
+                unread, waiting = list(self._unread), list(self._waiting)
+            for entry in unread:
+                if self._is_over(partial(_is_back, entry), "what is to come back"):
+                    with self._lock:
+                        self._unread.remove(entry)
+            for doubt in waiting:
+                if not self._is_over(partial(self._settle, doubt), doubt):
+                    return
+                with self._lock:
+                    self._waiting.remove(doubt)
+
+    def _is_over(self, end: Callable[[], bool], subject: object) -> bool:
+        """Return what `end` does; if that fails, nobody tries again before the next start, so that all others go on."""
+        try:
+            return end()
+        except Exception:
+            _log.exception("PYJMS-BROKER-18 %s cannot be settled before the next start of the broker", subject)
+            self._has_lasting = True
+            return True
+
+    def _settle(self, doubt: Doubt) -> bool:
+        """Ask about one doubt, and end it; return False if the store does not answer."""
+        try:
+            is_written = self._is_written(doubt)
+        except ProviderError:
+            return False
+        doubt.end_doubt(self._clock.time_ms(), is_written=is_written)
+        _log.warning("PYJMS-BROKER-16 %s has been found %s", doubt, "written" if is_written else "not to be written")
+        return True
+
+    def _is_written(self, doubt: Doubt) -> bool:
+        """Return whether a write was made. Raises `ProviderError` while nobody can tell."""
+        for queue, reference, is_there in doubt.witnesses():
+            found = self._journal.holds(queue, reference)
+            if found is not None:
+                return found is is_there
+        return False  # all its queues have ended, with what they had
+
+
+def _is_back(entry: QueueEntry) -> bool:
+    try:
+        entry.queue.reinstate(entry)
+    except ProviderError:
+        return False
+    return True

@@ -1,0 +1,165 @@
+"""What one queue writes down that must survive: its number in the journal, and what it notes there of its messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from pyjms_provider.core.journal.journal import Changes, Removal
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+    from pyjms_provider.core.journal.journal import Journal, QueueNumber, QueueRecord
+    from pyjms_provider.core.queue.entry import QueueEntry
+
+__all__ = ["KeptQueue", "removals_of"]
+
+_PRIORITIES: Final = 10
+_STRIDE: Final = 100  # ids that a delivery mark covers at first: one small write for so many deliveries
+_STRIDE_MAX: Final = 800
+_SHORT_MS: Final = 50  # a mark that lasted less is followed by one that covers twice as many
+_LONG_MS: Final = 200  # after one that lasted longer it begins anew
+_GAPS: Final = 16  # where most ids are other queues', a mark covers so many times what lay between the last two and their successors
+_GAPS_MAX: Final = 10_000
+
+
+class KeptQueue:
+    """A queue's number in a journal, and what it notes there.
+
+    After a crash, messages that a client may have seen must come back flagged (JMS 1.1 §3.4.7). Writing down each
+    delivery would cost a write for each; so a *delivery mark* is written ahead, for a queue and a priority: no message
+    above it has been delivered. Those below it that are still there come back flagged, some of them without need: what
+    is delivered in a fraction of a second. A redelivery is rare, and its count decides when a message has come back too
+    often: it is written down exactly.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_gap",
+        "_has_ended",
+        "_journal",
+        "_last_place",
+        "_marked_ms",
+        "_marks",
+        "_stride",
+        "definition",
+        "number",
+    )
+
+    def __init__(
+        self, journal: Journal, clock: Clock, number: QueueNumber, definition: QueueRecord | None = None
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self.number = number
+        self.definition = definition
+        """What must be written together with the queue's first message; None: it is written."""
+        self._has_ended = False
+        self._last_place = 0
+        self._marks = [0] * _PRIORITIES
+        self._stride = _STRIDE
+        self._marked_ms = -math.inf
+        self._gap = 0
+
+    def knows(self, reference: MessageReference, count: int) -> bool:
+        """Return whether the message may be delivered for the `count`-th time without a write."""
+        if not reference.journaled:
+            return True
+        return count == 1 and reference.id <= self._marks[reference.priority] and self._journal.is_held
+
+    def may_show(self, reference: MessageReference) -> bool:
+        """Return whether a message that stays in its queue may be shown without asking the journal, by `confirm`."""
+        return not reference.journaled or self._journal.is_held
+
+    def confirm(self) -> None:
+        """Have the journal find out that it is still held. Waits for it. Raises `ResourceError`."""
+        self._journal.confirm()
+
+    def mark(self, reference: MessageReference, count: int) -> None:
+        """Write down a delivery, or a mark that covers it. Waits for the journal. Raises `ResourceError`."""
+        if count > 1:
+            self._journal.write(Changes(counts=[(self.number, reference, count)]), force=False)
+            return
+        up_to = ReferenceId(reference.id + max(self._next_stride(), self._next_leap(reference)))
+        # Forced: after a loss of power an acknowledgement may be undone, and then the flag must be there.
+        self._journal.write(Changes(marks=[(self.number, reference.priority, up_to)]), force=True)
+        self._marks[reference.priority] = max(self._marks[reference.priority], up_to)
+
+    def _next_stride(self) -> int:
+        """Return how many ids the next mark covers. Several threads may come here at once: one of them decides."""
+        now_ms = self._clock.monotonic_ms()
+        lasted_ms, self._marked_ms = now_ms - self._marked_ms, now_ms
+        if lasted_ms > _LONG_MS:
+            self._stride = _STRIDE
+        elif lasted_ms < _SHORT_MS:
+            self._stride = min(2 * self._stride, _STRIDE_MAX)
+        return self._stride
+
+    def _next_leap(self, reference: MessageReference) -> int:
+        """Return how many ids the next mark covers so that some messages of this queue are among them, if that can be told.
+
+        One message that was long in coming says nothing yet: many may follow it at once.
+        """
+        mark = self._marks[reference.priority]
+        last, self._gap = self._gap, reference.id - mark if mark else 0
+        return min(_GAPS * min(last, self._gap), _GAPS_MAX)
+
+    def add_definition(self, changes: Changes) -> None:
+        """Have the queue kept together with a message of it, if it is not kept yet. Any number of writers may."""
+        definition = self.definition
+        if definition is not None and definition not in changes.definitions:
+            changes.definitions.append(definition)
+
+    def was_defined(self) -> None:
+        """Note that the definition has been written. Does not wait."""
+        self.definition = None
+        if self._has_ended:  # who wrote it was on his way when the queue ended
+            self._forget()
+
+    def has_ended(self, *, was_unwritten: bool) -> None:
+        """Note that the journal has forgotten the queue. Does not wait.
+
+        `was_unwritten`: whether it was yet to be written before; then somebody may have done so since.
+        """
+        self._has_ended = True  # first: who writes it now looks at this after he has said so
+        if was_unwritten and self.definition is None:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._journal.note(Changes(dropped=[self.number]))
+
+    def note_removed(self, reference: MessageReference) -> None:
+        """Have the journal forget a message that left for a reason of the broker's own. Does not wait."""
+        if reference.journaled:
+            self._journal.note(Changes(removals=[Removal(self.number, reference)]))
+
+    def is_to_end(self, last_place: int) -> None:
+        """Hear, before the journal is told to forget the queue, which place in its order is the last one that is taken."""
+        self._last_place = last_place
+
+    def note_late(self, entry: QueueEntry) -> None:
+        """Have the journal forget a message of a queue that it has forgotten, if it came after that had begun. Does not wait.
+
+        Those before it went with the queue.
+        """
+        if not 0 < entry.sequence <= self._last_place:
+            self.note_removed(entry.reference)
+
+    def note_returned(self, entries: Iterable[QueueEntry]) -> None:
+        """Have the journal know how often messages were delivered that came back. Does not wait."""
+        counts = [
+            (self.number, entry.reference, entry.delivery_count) for entry in entries if entry.reference.journaled
+        ]
+        if counts:
+            self._journal.note(Changes(counts=counts))
+
+
+def removals_of(entries: Iterable[QueueEntry]) -> list[Removal]:
+    """Return what a journal must be told of messages that were taken out of their queues."""
+    return [
+        Removal(kept.number, entry.reference)
+        for entry in entries
+        if (kept := entry.queue.kept) is not None and entry.reference.journaled  # read once: a queue may end meanwhile
+    ]

@@ -1,0 +1,1 @@
+"""Messages as channels see them: references, states, locations, and the events of their lives."""

@@ -1,0 +1,1 @@
+"""The queue and its collaborators: entries, consumers, limits, delays, expiry, dead letters."""

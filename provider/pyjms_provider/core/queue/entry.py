@@ -1,0 +1,78 @@
+"""One message in one channel: its state there, and who owes an acknowledgement for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NewType
+
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.message.reference import MessageReference
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.queue.consumer import ConsumerSession
+    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
+
+__all__ = ["Acknowledgements", "QueueEntry", "ReceiverId"]
+
+ReceiverId = NewType("ReceiverId", str)
+
+
+class Acknowledgements:
+    """The acknowledgements of the receivers to which a channel pushed one message (§5.3.1, §5.3.4)."""
+
+    __slots__ = ("negative", "positive", "under_way")
+
+    def __init__(self) -> None:
+        self.negative: set[ReceiverId] = set()
+        """Receivers that took the message and still owe the positive acknowledgement."""
+        self.positive: set[ReceiverId] = set()
+        """Receivers whose positive acknowledgement came before their negative one."""
+        self.under_way = 0
+        """How many deliveries are under way: only meanwhile can an acknowledgement be early."""
+
+
+class QueueEntry:
+    """The state of one message in one channel. There is one for each queued message, so it is kept small.
+
+    Changed only under the lock of its queue. A cancelled delivery returns the entry to its old `sequence`.
+    """
+
+    __slots__ = (
+        "acknowledgements",
+        "delivery_count",
+        "holder",
+        "queue",
+        "reference",
+        "sequence",
+        "state",
+        "transaction",
+    )
+
+    def __init__(self, queue: Queue, reference: MessageReference, state: MessageState) -> None:
+        self.queue = queue
+        self.reference = reference
+        self.state = state
+        self.sequence = 0
+        """The place in the queue's order, given when the message becomes NEW."""
+        self.delivery_count = 0
+        """How often the message was delivered; also tells one delivery of it from the next."""
+        self.holder: ConsumerSession | None = None
+        """The session that pulled the message and has not settled it."""
+        self.transaction: UnitOfWork | None = None
+        """The unit of work that will commit the message, or its acknowledgement (§5.1.1, §5.3.1)."""
+        self.acknowledgements: Acknowledgements | None = None
+        """Made when the message is first pushed to a receiver; a pulled message needs none."""
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether the message was delivered before the delivery that is under way (JMS 1.1 §3.4.7)."""
+        return self.delivery_count > 1
+
+    @property
+    def outstanding(self) -> frozenset[ReceiverId]:
+        """The ids of all receivers that owe a positive acknowledgement (§5.3.1)."""
+        pushed = self.acknowledgements.negative if self.acknowledgements else frozenset[ReceiverId]()
+        return frozenset(pushed) if self.holder is None else frozenset({*pushed, self.holder.receiver_id})
+
+    def __repr__(self) -> str:
+        return f"<QueueEntry {self.sequence} {self.state.name} of {self.reference!r}>"

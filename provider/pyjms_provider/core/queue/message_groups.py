@@ -1,0 +1,259 @@
+"""Message groups (JMSXGroupID, JMSXGroupSeq; JMS 1.1 §3.5.9): which consumer gets the messages of a group.
+
+A machine without a lock: its queue calls it under the queue's own.
+
+The first message of a group makes the consumer that takes it the group's *owner*, which gets all others. Ownership is to end
+when the owner is closed, or has taken a message whose sequence number is negative. It ends when, besides, none of the group's
+deliveries is outstanding, that is delivered and neither settled nor released: else the next owner would get later messages before those
+that are released after that. When the owner was closed, another consumer of its session may be the owner at once: what that session releases goes back into
+its place together.
+
+Of more groups than `_IDLE_MAX` those are forgotten, longest without messages first, that have none in the queue or with their
+owner: a new owner of one of these overtakes nobody.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pyjms_provider.core.queue.redelivery_barrier import RedeliveryBarrier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyjms.types import Stored
+    from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
+    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.queue.sorted_turns import Place
+
+__all__ = ["GroupPlace", "MessageGroup", "MessageGroups", "group_place"]
+
+GroupPlace: TypeAlias = tuple[str, int]
+"""A message's group and its sequence number there; 0: it has none."""
+
+_IDLE_MAX: Final = 10_000
+"""At most so many groups without messages have an owner: some 300 bytes each."""
+_FORGOTTEN: Final = 100
+"""So many of them are forgotten in one go, as finding the first ones of a dictionary takes a while."""
+
+
+def group_place(properties: Mapping[str, Stored]) -> GroupPlace | None:
+    """Return the group that a message says it is in, if it says so."""
+    group = properties.get("JMSXGroupID")
+    if not isinstance(group, str) or not group:
+        return None
+    sequence = properties.get("JMSXGroupSeq")
+    return group, sequence if isinstance(sequence, int) else 0
+
+
+class MessageGroup:
+    """One group that has an owner, or messages, or both."""
+
+    __slots__ = ("barrier", "closing", "entries", "name", "outstanding", "owner", "session")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.owner: Consumer | None = None
+        self.session: ConsumerSession | None = None
+        """The session of an owner that was closed while deliveries were outstanding, until they have ended."""
+        self.entries: set[QueueEntry] = set()
+        """Its messages. If a thread was interrupted, too many, so that no owner is forgotten too soon."""
+        self.outstanding = 0
+        """How many of its deliveries are outstanding."""
+        self.closing: QueueEntry | None = None
+        """The message with a negative sequence number that its owner has taken, and that was not released since: nobody takes another one."""
+        self.barrier: RedeliveryBarrier | None = None
+        """Delayed redeliveries; None: there were none yet."""
+
+    @property
+    def is_anybodys(self) -> bool:
+        """Whether any consumer may become the owner."""
+        return self.owner is None and self.session is None and self.closing is None
+
+    def is_blocked(self, entry: QueueEntry, place_of: Callable[[QueueEntry], Place]) -> bool:
+        """Return whether nobody may take a message of the group now, for its order; `place_of` returns places in the queue's order."""
+        if self.closing is not None:
+            return True
+        return bool(self.barrier) and self.barrier is not None and self.barrier.is_before(place_of(entry))
+
+    def lets(self, consumer: Consumer) -> bool:
+        """Return whether `consumer` may take messages of the group, if it is not anybody's."""
+        return consumer is self.owner if self.session is None else consumer.session is self.session
+
+
+class MessageGroups:
+    """The groups of one queue's messages, and their owners."""
+
+    __slots__ = ("_groups", "_idle", "_outstanding", "_owned", "_places", "freed", "is_freed")
+
+    def __init__(self) -> None:
+        self._groups: dict[str, MessageGroup] = {}
+        self._places: dict[QueueEntry, tuple[GroupPlace, MessageGroup]] = {}
+        self._outstanding: dict[QueueEntry, MessageGroup] = {}
+        self._owned: dict[Consumer, set[str]] = {}
+        """The groups of each consumer, and those besides in which a thread was interrupted."""
+        self._idle: dict[str, MessageGroup] = {}
+        """Groups that have an owner and no messages, first the one whose last message left first; and some that have changed since."""
+        self.freed: dict[str, set[QueueEntry]] = {}
+        """By group, messages that consumers may take which passed them over before, until those have been told."""
+        self.is_freed = False
+        """Whether nobody was woken for some of these: set here, cleared by the rules."""
+
+    # Messages
+
+    def arrived(self, entry: QueueEntry, place: GroupPlace | None) -> None:
+        """Note the group of a message that has come."""
+        if place is None or entry in self._places:
+            return
+        group = self._groups.get(place[0])
+        if group is None:
+            group = self._groups[place[0]] = MessageGroup(place[0])
+        group.entries.add(entry)
+        self._places[entry] = place, group
+
+    def gone(self, entry: QueueEntry) -> None:
+        """Forget a message that has left the queue, and what there is to be forgotten of groups without messages. May be repeated."""
+        found = self._places.get(entry)
+        if found is None:
+            return
+        group = found[1]
+        group.entries.discard(entry)
+        if group.barrier is not None and group.barrier.remove(entry):
+            self._free(group)
+        self._end_delivery(entry, group)
+        self._places.pop(entry, None)
+        if group.entries or self._groups.get(group.name) is not group:
+            return
+        if group.owner is None:
+            del self._groups[group.name]
+            return
+        self._idle.pop(group.name, None)
+        self._idle[group.name] = group
+        if len(self._idle) > _IDLE_MAX:
+            self._forget_some()
+
+    def _forget_some(self) -> None:
+        for name, group in [*islice(self._idle.items(), _FORGOTTEN)]:
+            del self._idle[name]
+            if not group.entries and self._groups.get(name) is group:
+                self._disown(group)
+                self._groups.pop(name, None)
+
+    def group_of(self, entry: QueueEntry) -> MessageGroup | None:
+        """Return the message's group; None: it has none."""
+        found = self._places.get(entry)
+        return None if found is None else found[1]
+
+    # Deliveries
+
+    def delivered(self, consumer: Consumer, entry: QueueEntry) -> bool:
+        """Note that `consumer` takes a message that it may take; return whether it may now take others that it could not take before."""
+        found = self._places.get(entry)
+        if found is None:
+            return False
+        (name, sequence), group = found
+        if group.barrier is not None:
+            group.barrier.remove(entry)
+        self._note_outstanding(entry, group)
+        if sequence < 0:
+            group.closing = entry
+        if group.owner is not None:
+            return False
+        # First: wherever the thread is interrupted, the consumer's end finds the group.
+        self._owned.setdefault(consumer, set()).add(name)
+        group.owner = consumer
+        group.session = None
+        return group.closing is None
+
+    def restored(self, entry: QueueEntry, holder: ConsumerSession) -> None:
+        """Note a message that `holder` had received before the broker was started, by a consumer that is no more."""
+        found = self._places.get(entry)
+        if found is None:
+            return
+        (_, sequence), group = found
+        self._note_outstanding(entry, group)
+        if sequence < 0:
+            group.closing = entry
+        if (
+            group.session is None or holder.is_delivering
+        ):  # a branch has no consumers, a reader group goes on with others
+            group.session = holder
+
+    def _note_outstanding(self, entry: QueueEntry, group: MessageGroup) -> None:
+        if entry not in self._outstanding:
+            self._outstanding[entry] = group
+            group.outstanding += 1
+
+    def delayed(self, entry: QueueEntry, place: Place) -> None:
+        """Note that a message was released, and is delayed: messages of its group behind that place wait for it."""
+        group = self.group_of(entry)
+        if group is not None:
+            if group.barrier is None:
+                group.barrier = RedeliveryBarrier()
+            group.barrier.add(entry, place)
+
+    def due(self, entry: QueueEntry) -> MessageGroup | None:
+        """Note that a message is no longer delayed; return its group, if it was."""
+        group = self.group_of(entry)
+        if group is None or group.barrier is None or not group.barrier.remove(entry):
+            return None
+        self.freed[group.name] = group.entries
+        return group
+
+    def delay_none(self) -> None:
+        """Let nobody wait for delayed messages any more."""
+        for group in self._groups.values():
+            if group.barrier:
+                self._free(group)
+            group.barrier = None
+
+    def released(self, entry: QueueEntry) -> None:
+        """Note that a message was given back, and is in its place, or delayed."""
+        group = self._outstanding.get(entry)
+        if group is not None:
+            if group.closing is entry:
+                group.closing = None
+                self._free(group)
+            self._end_delivery(entry, group)
+
+    def _end_delivery(self, entry: QueueEntry, group: MessageGroup) -> None:
+        if entry not in self._outstanding:
+            return
+        group.outstanding -= 1
+        del self._outstanding[entry]  # with no call since the count
+        if not group.outstanding and (group.closing is not None or group.owner is None):
+            self._disown(group)
+
+    # Owners
+
+    def left(self, consumer: Consumer) -> None:
+        """Note that `consumer` has been closed: its groups are its session's while deliveries are outstanding, else anybody's."""
+        for name in tuple(self._owned.get(consumer, ())):
+            group = self._groups.get(name)
+            if group is None or group.owner is not consumer:
+                continue
+            if group.outstanding:
+                self._free(group)
+                group.session = consumer.session
+                group.owner = None
+            else:
+                self._disown(group)
+                self._idle.pop(name, None)
+                if not group.entries:
+                    self._groups.pop(name, None)
+        self._owned.pop(consumer, None)
+
+    def _disown(self, group: MessageGroup) -> None:
+        """Have a group be anybody's."""
+        self._free(group)  # first: if the thread is interrupted, others look again in vain
+        owner = group.owner
+        group.owner = group.session = group.closing = None
+        if owner is not None:
+            self._owned.get(owner, set()).discard(group.name)
+
+    def _free(self, group: MessageGroup) -> None:
+        """Have consumers look again at the messages of a group, and be woken for them."""
+        if group.entries:
+            self.freed[group.name] = group.entries
+            self.is_freed = True

@@ -1,0 +1,568 @@
+"""The order in which available messages leave a queue: by priority, then by age (§9, §10; JMS 1.1 §3.4.10, §4.4.10).
+
+A machine without a lock: its queue calls it under the queue's own.
+
+Each priority has a lane, sorted by sequence number. A message that is taken from the middle leaves a gap, which is
+skipped, and closed when gaps outnumber messages; so adding and taking cost O(1) on average however the queue is used.
+A message that is given back goes into its old place.
+
+A message that was found again after a restart, or that came behind many others, and that nobody has asked for yet, may be
+*dormant*: two numbers in its lane, no objects. It wakes when it is looked at, with another reference of the same id.
+
+Invariants: a lane's `entries` and `sequences` are parallel and sorted from `head` on; the entry at `head` is available
+unless the lane is empty, and before it there are gaps alone; bit P of the mask says that lane P is not empty.
+
+Python may interrupt the main thread at any call. So what belongs together is worked out before, and stored without a call in between; where that
+cannot be, who is interrupted mends the lane first: a message is in its place then, or was never given one (decision 0230).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, Literal
+
+from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference
+from pyjms_provider.core.queue.cursor import (
+    PRIORITIES,
+    UNFINISHED,
+    Cursor,
+    SharedCursors,
+    Unfinished,
+    first_noted,
+    forget_noted,
+    is_noted,
+    note_behind,
+    note_place,
+)
+from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.passed_over import PassedOver, Turn
+from pyjms_provider.core.queue.priority_level import SPARE, Lane
+from pyjms_provider.core.queue.value_index import ValueIndex, ValueIndexes
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.queue.sorted_turns import Place
+    from pyjms_provider.core.queue.value_index import Asked
+
+__all__ = ["BACKLOG", "Ordering"]
+
+BACKLOG: Final = 1000
+"""Behind so many messages of its priority one is dormant if it can be: many objects cost memory, and time to collect."""
+
+_BITS: Final = tuple(1 << priority for priority in range(PRIORITIES))
+_LEVELS: Final = tuple(range(PRIORITIES))  # each priority is a level of its own
+_by_sequence = attrgetter("sequence")
+
+
+class Ordering:
+    """The available messages of one queue."""
+
+    __slots__ = (
+        "_by_priority",
+        "_cursors",
+        "_indexed",
+        "_indexes",
+        "_lanes",
+        "_last",
+        "_levels",
+        "_mask",
+        "may_sleep",
+        "passed_over",
+    )
+
+    def __init__(self, levels: tuple[int, ...] = _LEVELS) -> None:
+        """`levels`: the lane of each JMS priority; the higher lane comes first."""
+        self._levels = levels
+        self.may_sleep = False
+        """Whether messages may be dormant that have come: nobody else remembers entries."""
+        self._make_lanes()
+        self._mask = 0
+        self._last = 0
+        self._cursors: SharedCursors[Cursor] = SharedCursors()
+        self._indexed: SharedCursors[Cursor] = SharedCursors()
+        """The cursors that have an index."""
+        self._indexes = ValueIndexes()
+        self.passed_over = PassedOver()
+
+    def _make_lanes(self) -> None:
+        lanes = tuple(map(Lane, _BITS))
+        self._by_priority = tuple(lanes[level] for level in self._levels)
+        self._lanes = lanes
+
+    def __len__(self) -> int:
+        mask, total = self._mask, 0
+        while mask:  # who watches over thousands of queues asks each of them, and most have one priority, if any
+            priority = mask.bit_length() - 1
+            total += self._lanes[priority].live
+            mask ^= _BITS[priority]
+        return total
+
+    def __bool__(self) -> bool:
+        return self._mask != 0
+
+    def __iter__(self) -> Iterator[QueueEntry]:
+        """Yield the available messages in order; nothing may change meanwhile."""
+        for lane in reversed(self._lanes):
+            for index in range(len(lane.entries)):
+                entry = lane.at(index)
+                if entry is not None:
+                    yield entry
+
+    def awake(self) -> Iterator[QueueEntry]:
+        """Yield the available messages that are not dormant, in order; nothing may change meanwhile."""
+        for lane in reversed(self._lanes):
+            for entry in lane.entries:
+                if isinstance(entry, QueueEntry):
+                    yield entry
+
+    @property
+    def dormant_size(self) -> int:
+        """About how many bytes the dormant messages take."""
+        return sum(entry + MESSAGE_OVERHEAD for lane in self._lanes for entry in lane.entries if entry.__class__ is int)
+
+    def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
+        """Return up to `most` messages that will probably be wanted after that one, or about as many."""
+        answer: list[MessageReference] = []
+        level = self._levels[reference.priority]
+        for priority in range(level, -1, -1):
+            lane = self._lanes[priority]
+            first = reference.id if priority == level else 0
+            index = bisect_right(lane.sequences, first, lane.head)
+            for place in range(index, min(index + 2 * most, len(lane.entries))):
+                if len(answer) == most:
+                    return answer
+                entry = lane.at(place)
+                if entry is not None:
+                    answer.append(entry.reference)
+        return answer
+
+    def append_run(self, queue: Queue, priority: int, ids: Sequence[int], sizes: Sequence[int]) -> bool:
+        """Give messages of `queue` the last places of their priority, dormant, as `RecoveredRun` has them.
+
+        Return False, having done nothing, if they must come one by one.
+        """
+        if self._levels is not _LEVELS or ids[0] <= self._last:
+            return False
+        lane = self._lanes[priority]
+        lane.queue = queue
+        lane.entries += sizes
+        lane.sequences += ids
+        lane.live += len(ids)
+        self._last = ids[-1]
+        self._mask |= lane.bit
+        return True
+
+    def oldest(self) -> list[QueueEntry]:
+        """Return the oldest message of each priority."""
+        heads = (lane.at(lane.head) for lane in self._lanes if lane.live)
+        return [entry for entry in heads if entry is not None]
+
+    def first(self, most: int) -> list[QueueEntry]:
+        """Return up to `most` messages of those that leave first; fewer where many have been taken from the middle."""
+        answer: list[QueueEntry] = []
+        for lane in reversed(self._lanes):
+            if lane.live:
+                places = map(lane.at, range(lane.head, min(lane.head + 2 * most, len(lane.entries))))
+                answer += islice((entry for entry in places if entry is not None), most - len(answer))
+        return answer
+
+    @property
+    def last_place(self) -> int:
+        """The highest sequence number of all messages that have come."""
+        return self._last
+
+    def newest(self, most: int) -> list[QueueEntry]:
+        """Return up to about `most` messages of each priority that came last."""
+        places = ((lane, place) for lane in self._lanes if lane.live for place in _last_places(lane, most))
+        return [entry for lane, place in places if (entry := lane.at(place)) is not None]
+
+    def append(self, entry: QueueEntry) -> None:
+        """Give `entry` the last place of its priority."""
+        reference = entry.reference
+        # The reference's own number serves when it grows, as it nearly always does: one integer less for each message.
+        sequence: int = reference.id
+        if sequence <= self._last:
+            sequence = self._last + 1
+        self._last = entry.sequence = sequence
+        lane = self._by_priority[reference.priority]
+        try:
+            if lane.live >= BACKLOG and self.may_sleep and self._is_plain(entry):
+                lane.queue = entry.queue
+                lane.entries.append(max(reference.size - MESSAGE_OVERHEAD, 0))
+            else:
+                lane.entries.append(entry)
+            lane.sequences.append(sequence)
+            lane.live += 1
+            self._mask |= lane.bit
+        except BaseException:
+            self._repair(lane)
+            if lane.find(sequence) < 0:
+                entry.sequence = 0
+            raise
+
+    def pass_by(self, entry: QueueEntry) -> None:
+        """Give `entry`, which somebody takes at once, the sequence number of the place that it would have had."""
+        sequence: int = entry.reference.id
+        if sequence <= self._last:
+            sequence = self._last + 1
+        self._last = entry.sequence = sequence
+
+    def _is_plain(self, entry: QueueEntry) -> bool:
+        """Return whether all that there is to know of a message can be found again by its place."""
+        reference = entry.reference
+        is_special = reference.expiration_ms or reference.deliver_at_ms or reference.shared or entry.delivery_count
+        is_alone = reference.holders == 1 and entry.sequence == reference.id
+        return is_alone and not is_special and reference.journaled and reference.reliable and self._levels is _LEVELS
+
+    def restore(self, entries: Iterable[QueueEntry]) -> None:
+        """Put entries that were taken back into their old places."""
+        by_priority: dict[int, list[QueueEntry]] = {}
+        for entry in entries:
+            by_priority.setdefault(self._levels[entry.reference.priority], []).append(entry)
+        try:
+            self._put_back(by_priority)
+        except BaseException:
+            self._repair(*self._lanes)
+            self._put_back(by_priority, again=True)
+            raise
+
+    def _put_back(self, by_priority: dict[int, list[QueueEntry]], *, again: bool = False) -> None:
+        for priority, returned in by_priority.items():
+            lane = self._lanes[priority]
+            returned.sort(key=_by_sequence)
+            lane.put_back([each for each in returned if lane.find(each.sequence) < 0] if again else returned)
+            self._mask |= lane.bit
+            for cursor in (*self._cursors.values(), *self._indexes.values()):
+                note_behind(cursor, priority, returned)
+            self.passed_over.note_returned(priority, returned)
+
+    def _repair(self, *lanes: Lane) -> None:
+        for lane in lanes:
+            lane.repair()
+            self._mask = self._mask | lane.bit if lane.live else self._mask & ~lane.bit
+
+    def take_first(self) -> QueueEntry | None:
+        """Take the first message, or return None when there is none."""
+        mask = self._mask
+        if not mask:
+            return None
+        priority = mask.bit_length() - 1
+        lane = self._lanes[priority]
+        head = lane.head
+        entries = lane.entries
+        entry = entries[head]
+        if isinstance(entry, int):
+            entry = lane.wake(head, entry)
+        if lane.live == 1 and head < SPARE:  # what `drop` does then, without the price of a call
+            end = len(entries)
+            entries[head] = None
+            lane.live = 0
+            lane.head = end
+            self._mask = mask ^ _BITS[priority]
+            return entry
+        try:
+            if lane.drop(head):
+                self._mask = mask ^ _BITS[priority]
+        except BaseException:
+            assert entry is not None, "the lane was not empty"
+            self._keep(lane, entry)
+            raise
+        return entry
+
+    def _keep(self, lane: Lane, entry: QueueEntry) -> None:
+        """Have a message in its place, as the thread was interrupted while it took it out."""
+        self._repair(lane)
+        if lane.find(entry.sequence) < 0:
+            self.restore([entry])
+
+    def discard(self, entry: QueueEntry) -> bool:
+        """Take out this very message; return whether it was available."""
+        priority = self._levels[entry.reference.priority]
+        index = self._lanes[priority].find(entry.sequence)
+        if index < 0:
+            return False
+        self._drop(priority, index, entry)
+        return True
+
+    def holds(self, entry: QueueEntry) -> bool:
+        """Return whether a message is available."""
+        return self._lanes[self._levels[entry.reference.priority]].find(entry.sequence) >= 0
+
+    def place_of(self, entry: QueueEntry) -> Place:
+        """Return the place in the order of a message that has had one: lower places come first."""
+        return (0, -self._levels[entry.reference.priority], ""), entry.sequence
+
+    def least(self) -> QueueEntry | None:
+        """Return the oldest message of the lowest priority."""
+        lane = next((lane for lane in self._lanes if lane.live), None)
+        return None if lane is None else lane.at(lane.head)
+
+    def clear(self) -> list[QueueEntry]:
+        """Take out all messages and return them in order."""
+        entries = list(self)
+        self._make_lanes()
+        self._mask = 0
+        return entries
+
+    def _drop(self, priority: int, index: int, entry: QueueEntry) -> None:
+        lane = self._lanes[priority]
+        try:
+            if lane.drop(index):
+                self._mask &= ~lane.bit
+        except BaseException:
+            self._keep(lane, entry)
+            raise
+
+    # Selectors
+
+    def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> Cursor:
+        """Return the place of somebody who has seen nothing yet, for `look`."""
+        return Cursor(matches)
+
+    def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> Cursor:
+        """Return the cursor that all users of the selector `text` share; to be closed as often as opened. `asked`: what it asks for, if that is known."""
+        if asked is None or text in self._cursors:
+            return self._cursors.open(text, lambda: Cursor(matches))
+        if text in self._indexed:
+            return self._indexed.open(text, lambda: Cursor(matches))
+        index = self._indexes.wanted(asked, lambda: ValueIndex(asked.read, lambda: self._lanes, self._levels))
+        if index is None:
+            return self._cursors.open(text, lambda: Cursor(matches))
+        return self._indexed.open(text, lambda: index.open_cursor(matches, asked.key))
+
+    def close_cursor(self, text: str) -> None:
+        """Forget the cursor of `text` with its last user."""
+        if text in self._cursors:
+            self._cursors.close(text)
+            return
+        cursor = self._indexed[text]
+        if cursor.users == 1 and cursor.index is not None:
+            cursor.index.close_cursor(cursor)
+        self._indexed.close(text)  # last, as all else may be repeated if the thread is interrupted
+
+    def may_have(self, cursor: Cursor | None) -> bool:
+        """Return whether there may be a message for `cursor` (None: any message), without evaluating anything."""
+        if cursor is None or not self._mask:
+            return self._mask != 0
+        if cursor.index is not None:
+            return cursor in cursor.index.ready or cursor.index.lags
+        passed, behind, matched = cursor.passed, cursor.behind, cursor.matched
+        return any(
+            lane.live and (priority in behind or priority in matched or lane.sequences[-1] > passed[priority])
+            for priority, lane in enumerate(self._lanes)
+        )
+
+    def is_wanted(self, cursor: Cursor, entry: QueueEntry) -> bool:
+        """Return whether `entry`, which is available, matches; without evaluating it, if the cursor has passed it."""
+        if cursor.matches is None:
+            return True
+        priority, sequence = self._levels[entry.reference.priority], entry.sequence
+        if cursor.index is not None:
+            is_unknown = cursor.index.is_unknown(cursor, priority, sequence)
+        else:
+            is_unknown = sequence > cursor.passed[priority] or is_noted(cursor.behind.get(priority), sequence)
+        if is_unknown:
+            return cursor.matches(entry)
+        return is_noted(cursor.matched.get(priority), sequence)
+
+    def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
+        """Remember that `entry`, just appended, does not match, if nothing before it is unknown, and no index says what is."""
+        if cursor.index is not None:
+            return
+        priority = self._levels[entry.reference.priority]
+        sequences = self._lanes[priority].sequences
+        if sequences[-1] == entry.sequence and (len(sequences) == 1 or sequences[-2] <= cursor.passed[priority]):
+            cursor.passed[priority] = entry.sequence
+
+    def take_matching(
+        self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the first message that matches `cursor` and that `permits` (None: all) allows.
+
+        Returns `UNFINISHED` after about `evaluations` messages that do not match; what was learned is kept.
+        """
+        return self._take_matching(cursor, permits, evaluations, None)
+
+    def take_in_turn(
+        self,
+        consumer: object,
+        cursor: Cursor,
+        rivals: Iterable[Cursor | None],
+        permits: Callable[[QueueEntry], bool],
+        evaluations: int,
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take as `take_matching` does, for `consumer`, of which is kept what it was not permitted; `rivals` as in `PassedOver`.
+
+        What matches is forgotten some time after it has gone, so until then `may_have` may say in vain that there is something.
+        """
+        turn = self.passed_over.turn_of(consumer, rivals, cursor.went_back)
+        return self._take_matching(cursor, permits, evaluations, turn)
+
+    def _take_matching(
+        self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int, turn: Turn | None
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        found = self._find(cursor, permits, evaluations, turn)
+        if found is None or found is UNFINISHED:
+            return found
+        priority, index = found
+        sequence = self._lanes[priority].sequences[index]
+        try:
+            entry = self._lanes[priority].at(index)
+            assert entry is not None, "a gap was found"
+            self._drop(priority, index, entry)
+        except BaseException:
+            note_place(cursor, priority, sequence)
+            raise
+        return entry
+
+    def take_permitted(
+        self, consumer: object, rivals: Iterable[Cursor | None], permits: Callable[[QueueEntry], bool], looks: int
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the first message that `permits` allows to `consumer`, who has no selector; `rivals` as in `PassedOver`.
+
+        Returns `UNFINISHED` after about so many `looks`; what it passed over is kept.
+        """
+        found = self.passed_over.find(self._lanes, consumer, rivals, permits, looks)
+        if found is None or found is UNFINISHED:
+            return found
+        priority, index = found
+        entry = self._lanes[priority].at(index)
+        assert entry is not None, "a gap was found"
+        self._drop(priority, index, entry)
+        return entry
+
+    def look_again(self, entries: Iterable[QueueEntry]) -> None:
+        """Have all consumers ask again for messages that somebody else was to have; for those that are available."""
+        self.passed_over.look_again(self._by_priority, self._levels, entries)
+
+    def forget_turn(self, consumer: object) -> None:
+        """Have a consumer ask for all again, or be forgotten if it has ended. May be repeated."""
+        self.passed_over.forget(consumer)
+
+    def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Return the next message for a browser's own `cursor`, leaving it in its place."""
+        found = self._find(cursor, None, evaluations)
+        if found is None or found is UNFINISHED:
+            return found
+        priority, index = found
+        sequence = self._lanes[priority].sequences[index]
+        if sequence > cursor.last:
+            cursor.passed[priority] = self._last  # all that come after it in its lane are newer still
+            return self.look(cursor, evaluations)
+        try:
+            return self._lanes[priority].at(index)
+        except BaseException:
+            note_place(cursor, priority, sequence)
+            raise
+
+    def look_once_more(self, cursor: Cursor, entry: QueueEntry) -> None:
+        """Have the next look come to a message again that the last one found, as its thread was interrupted."""
+        note_place(cursor, self._levels[entry.reference.priority], entry.sequence)
+
+    def _find(
+        self,
+        cursor: Cursor,
+        permits: Callable[[QueueEntry], bool] | None,
+        evaluations: int,
+        turn: Turn | None = None,
+    ) -> tuple[int, int] | Literal[Unfinished.UNFINISHED] | None:
+        mask = self._mask
+        by_value = cursor.index
+        while mask:
+            priority = mask.bit_length() - 1
+            mask ^= _BITS[priority]
+            if by_value is not None:
+                evaluations = by_value.read_on(priority, evaluations)
+                if not evaluations:
+                    return UNFINISHED
+            index = self._find_noted(cursor, priority, permits, turn) if cursor.behind or cursor.matched else -1
+            if index < 0 and by_value is not None:
+                index, evaluations = self._find_by_value(by_value, cursor, priority, permits, evaluations)
+            elif index < 0:
+                index, evaluations = self._find_beyond(cursor, priority, permits, evaluations)
+            if index >= 0:
+                return priority, index
+            if evaluations <= 0:
+                return UNFINISHED
+        if by_value is not None:
+            by_value.found_nothing(cursor)
+        return None
+
+    def _find_noted(
+        self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None, turn: Turn | None
+    ) -> int:
+        """Return the index of the first message behind `cursor` that matches and is permitted, or -1."""
+        lane = self._lanes[priority]
+        found: list[int] = []
+        if priority in cursor.matched:
+            if turn is None or permits is None:
+                found.append(first_noted(lane, cursor.matched, priority, None, permits))
+            else:
+                found.append(turn.find_matched(lane, cursor.matched, priority, permits))
+        if priority in cursor.behind:
+            found.append(first_noted(lane, cursor.behind, priority, cursor.matches, permits))
+        index = min((each for each in found if each >= 0), default=-1)
+        if index < 0:
+            return -1
+        sequence = lane.sequences[index]
+        try:
+            for noted in (cursor.matched, cursor.behind):
+                forget_noted(noted, priority, sequence)
+        except BaseException:
+            note_place(cursor, priority, sequence)
+            raise
+        return index
+
+    def _find_beyond(
+        self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None, evaluations: int
+    ) -> tuple[int, int]:
+        """Return the index of the first matching message after `cursor`, or -1, and the evaluations that are left."""
+        lane = self._lanes[priority]
+        sequences, matches = lane.sequences, cursor.matches
+        for index in range(bisect_right(sequences, cursor.passed[priority], lane.head), len(sequences)):
+            entry = lane.at(index)
+            if entry is not None:
+                if evaluations <= 0:
+                    return -1, evaluations
+                evaluations -= 1
+                if matches is None or matches(entry):
+                    if permits is None or permits(entry):
+                        cursor.passed[priority] = sequences[index]
+                        return index, evaluations
+                    cursor.matched.setdefault(priority, []).append(sequences[index])
+            cursor.passed[priority] = sequences[index]
+        return -1, max(evaluations, 1)
+
+    def _find_by_value(
+        self,
+        by_value: ValueIndex,
+        cursor: Cursor,
+        priority: int,
+        permits: Callable[[QueueEntry], bool] | None,
+        evaluations: int,
+    ) -> tuple[int, int]:
+        """Find as `_find_beyond` does, with a look at those alone that may match, all of which have been read."""
+        lane = self._lanes[priority]
+        passed = cursor.passed
+        for sequence in by_value.after(cursor, priority):
+            if sequence > passed[priority]:  # else it was noted twice
+                if evaluations <= 0:
+                    return -1, evaluations
+                evaluations -= 1
+                index = lane.find(sequence)
+                entry = None if index < 0 else lane.at(index)
+                if entry is not None and (cursor.matches is None or cursor.matches(entry)):
+                    if permits is None or permits(entry):
+                        passed[priority] = sequence
+                        return index, evaluations
+                    cursor.matched.setdefault(priority, []).append(sequence)
+                passed[priority] = sequence
+        passed[priority] = max(passed[priority], by_value.passed[priority])
+        return -1, max(evaluations, 1)
+
+
+def _last_places(lane: Lane, most: int) -> range:
+    return range(max(len(lane.entries) - most, 0), len(lane.entries))

@@ -1,0 +1,342 @@
+"""What the owner of a broker chooses for a queue: its type, limits, redelivery, times, consumers; checked once, when made.
+
+A policy says what is wanted and does nothing. `queue_rules.py` and the machines beside it do what it says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import Any
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.core.queue.byte_counts import read_bytes
+
+__all__ = [
+    "MAXIMUM_DELIVERIES",
+    "MAXIMUM_FAILURES",
+    "Overflow",
+    "PolicyError",
+    "QueuePolicies",
+    "QueuePolicy",
+    "QueueType",
+]
+
+MAXIMUM_FAILURES = 7
+"""One and six more, which is what ported programs know."""
+
+MAXIMUM_DELIVERIES = 10
+"""As Artemis has it: else a message that nobody can process would come again for ever."""
+
+_LONG_MAX = 2**63 - 1
+_PRIORITIES = 10
+_TOPIC = "topic://"
+
+
+class PolicyError(ProviderError):
+    """A policy asks for what cannot be; the text names the field and what to write instead."""
+
+    code = "PYJMS-POLICY"
+
+
+class QueueType(Enum):
+    """In which order messages leave a queue, and which of them stay."""
+
+    STANDARD = "standard"
+    """By JMS priority, then by age (JMS 1.1 §3.4.10)."""
+    PRIORITY = "priority"
+    """The same with fewer levels of priority; with one level, strictly by age."""
+    LAST_VALUE = "last_value"
+    """As standard, but a newer message of the same key takes the place of an older one."""
+    SORTED = "sorted"
+    """By the value of a property, the smallest first, then by age."""
+
+    __hash__ = object.__hash__
+
+
+class Overflow(Enum):
+    """What happens when a message comes to a queue that is full."""
+
+    REJECT = "reject"
+    """The sender gets an error (ResourceAllocationException)."""
+    BLOCK = "block"
+    """The sender waits for room."""
+    RING = "ring"
+    """The oldest message that nobody holds goes."""
+    FLOW_TO_DISK = "flow_to_disk"
+    """The message is taken, and lies on the disk until it is wanted; a broker with a store can do that."""
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePolicy:
+    """All that can be chosen for one queue. Every time is in milliseconds; 0 means "no limit" unless a field says otherwise.
+
+    Raises `PolicyError` when a value is out of range or two values exclude each other.
+    """
+
+    type: QueueType = QueueType.STANDARD
+    priorities: int = _PRIORITIES
+    """Levels of a `priority` queue, 1 to 10."""
+    key: str | None = None
+    """The property by which a `last_value` or `sorted` queue tells messages apart; None for other types."""
+
+    max_messages: int = 0
+    max_bytes: int = 0
+    """Limits of all messages in the queue, also of those that are held or not committed."""
+    overflow: Overflow = Overflow.REJECT
+    block_timeout_ms: int = 0
+    """How long a sender waits for room with `block`; then it gets the error of `reject`."""
+
+    exclusive: bool = False
+    """One consumer gets all messages; the next one takes its place when it ends."""
+    groups: bool = False
+    """Messages of one JMSXGroupID go to one consumer."""
+    non_destructive: bool = False
+    """Consumers see every message and take none: messages leave by age, limits or an administrator."""
+    paused: bool = False
+    """Messages come in, and none goes out."""
+
+    max_deliveries: int = MAXIMUM_DELIVERIES
+    """So often a message is delivered, whatever gave it back, before it becomes a dead letter."""
+    max_failures: int = MAXIMUM_FAILURES
+    """The same for a message that its listener fails on, by raising (JMS 1.1 §4.5.2); the lower of both counts."""
+    redelivery_delay_ms: int = 0
+    """How long a message that was given back stays away; 0: as long as the host says (`HostPolicy.back_off_ms`)."""
+    redelivery_multiplier: float = 1.0
+    """By this the delay grows with each delivery."""
+    max_redelivery_delay_ms: int = 0
+    non_blocking_redelivery: bool = False
+    """Whether an exclusive queue, or a group, goes on with later messages while one waits for its redelivery delay, out of order."""
+    dead_letter: str = "DLQ"
+    """The queue of this queue's dead letters."""
+    expiry_queue: str | None = None
+    """The queue that expired messages go to, another one than itself; None: they are dropped."""
+
+    min_time_to_live_ms: int = 0
+    max_time_to_live_ms: int = 0
+    delivery_mode: int | None = None
+    """1 or 2: taken instead of what the sender says (JMS 1.1 §3.4.12), as are the next two; None: the sender decides."""
+    priority: int | None = None
+    time_to_live_ms: int | None = None
+
+    duplicate_window_ms: int = 300_000
+    """How long a producer's duplicate id is remembered."""
+    duplicate_count: int = 20_000
+    """How many of them are remembered; 0: none, so that duplicates are not looked for."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise PolicyError(f"{name} is {value!r}; give a number from {least} to {most}")
+        found = _contradictions(self)
+        if found:
+            raise PolicyError("; ".join(found))
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the queue can be full."""
+        return bool(self.max_messages or self.max_bytes)
+
+    @property
+    def changes_messages(self) -> bool:
+        """Whether headers of incoming messages may be changed."""
+        chosen = (self.delivery_mode, self.priority, self.time_to_live_ms)
+        return chosen != (None, None, None) or bool(self.min_time_to_live_ms or self.max_time_to_live_ms)
+
+    def check_for(self, name: str) -> None:
+        """Raise `PolicyError` if the queue `name` cannot have this policy as its own."""
+        if self.expiry_queue == name:
+            raise PolicyError(
+                f"expiry_queue is {name!r}, the queue itself, where expired messages would be expired still, and go without a trace; "
+                "name another queue, or leave it out to have them dropped"
+            )
+
+    def altered(self, **changes: Any) -> QueuePolicy:
+        """Return a policy with other values for some fields; enumerations may be given by their text, and bytes with a unit.
+
+        Raises `PolicyError`.
+        """
+        unknown = changes.keys() - _NAMES
+        if unknown:
+            raise PolicyError(f"a queue's policy has no {min(unknown)}; it has: {', '.join(sorted(_NAMES))}")
+        for name, kind in (("type", QueueType), ("overflow", Overflow)):
+            if isinstance(changes.get(name), str):
+                changes[name] = _member(name, kind, changes[name])
+        if isinstance(changes.get("max_bytes"), str):
+            changes["max_bytes"] = _bytes(changes["max_bytes"])
+        return replace(self, **changes)
+
+    def to_json(self) -> str:
+        """Return the policy as one JSON object with every field, so that later defaults do not change it."""
+        return json.dumps({name: _plain(value) for name, value in asdict(self).items()}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> QueuePolicy:
+        """Read what `to_json` wrote, or a person: fields that are left out have their defaults. Raises `PolicyError`."""
+        try:
+            read = json.loads(text)
+        except ValueError as error:
+            raise PolicyError(f"a queue's policy is no JSON: {error}; write for instance {{}}") from error
+        if not isinstance(read, dict):
+            raise PolicyError(f"a queue's policy is a JSON object, not {text!r}; write for instance {{}}")
+        return cls.from_mapping(read)
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> QueuePolicy:
+        """Make a policy of plain values; fields that are left out have their defaults. Raises `PolicyError`."""
+        return cls().altered(**values)
+
+
+_NAMES = frozenset(field.name for field in fields(QueuePolicy))
+_BOOLEANS = ("exclusive", "groups", "non_destructive", "paused", "non_blocking_redelivery")
+_TEXTS = ("key", "dead_letter", "expiry_queue")
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "priorities": (1, _PRIORITIES),
+    "max_messages": (0, _LONG_MAX),
+    "max_bytes": (0, _LONG_MAX),
+    "block_timeout_ms": (0, _LONG_MAX),
+    "max_deliveries": (0, 2**31 - 1),
+    "max_failures": (0, 2**31 - 1),
+    "redelivery_delay_ms": (0, _LONG_MAX),
+    "redelivery_multiplier": (1.0, 1000.0),
+    "max_redelivery_delay_ms": (0, _LONG_MAX),
+    "min_time_to_live_ms": (0, _LONG_MAX),
+    "max_time_to_live_ms": (0, _LONG_MAX),
+    "delivery_mode": (1, 2),
+    "priority": (0, _PRIORITIES - 1),
+    "time_to_live_ms": (0, _LONG_MAX),
+    "duplicate_window_ms": (1, _LONG_MAX),
+    "duplicate_count": (0, 10_000_000),
+}
+_OPTIONAL = frozenset({"key", "expiry_queue", "delivery_mode", "priority", "time_to_live_ms"})
+
+
+def _check_types(policy: QueuePolicy) -> None:
+    for name, kind in (("type", QueueType), ("overflow", Overflow)):
+        if not isinstance(getattr(policy, name), kind):
+            raise PolicyError(f"{name} is {getattr(policy, name)!r}; give a {kind.__name__}")
+    for name in _BOOLEANS:
+        if not isinstance(getattr(policy, name), bool):
+            raise PolicyError(f"{name} is {getattr(policy, name)!r}; give true or false")
+    for name in _TEXTS:
+        value = getattr(policy, name)
+        if not (isinstance(value, str) and value) and not (value is None and name in _OPTIONAL):
+            raise PolicyError(f"{name} is {value!r}; give a name")
+    for name in _RANGES:
+        value = getattr(policy, name)
+        if value is None and name in _OPTIONAL:
+            continue
+        allowed = (int, float) if name == "redelivery_multiplier" else int
+        if isinstance(value, bool) or not isinstance(value, allowed):
+            raise PolicyError(f"{name} is {value!r}; give a {'number' if allowed is not int else 'whole number'}")
+
+
+def _contradictions(policy: QueuePolicy) -> list[str]:
+    """Return what excludes each other, each with the remedy."""
+    keyed = policy.type in {QueueType.LAST_VALUE, QueueType.SORTED}
+    delays = 0 < policy.max_redelivery_delay_ms < policy.redelivery_delay_ms
+    lives = 0 < policy.max_time_to_live_ms < policy.min_time_to_live_ms
+    rules = (
+        (keyed and policy.key is None, f"type={policy.type.value} needs key", "give the name of a property"),
+        (not keyed and policy.key is not None, f"type={policy.type.value} has no key", "leave key out"),
+        (
+            policy.type is not QueueType.PRIORITY and policy.priorities != _PRIORITIES,
+            f"type={policy.type.value} has no choice of priorities",
+            "leave it out, or make it type=priority",
+        ),
+        (
+            policy.overflow is not Overflow.REJECT and not policy.is_limited,
+            f"overflow={policy.overflow.value} without a limit does nothing",
+            "give max_messages or max_bytes",
+        ),
+        (
+            policy.block_timeout_ms > 0 and policy.overflow is not Overflow.BLOCK,
+            "block_timeout_ms is for overflow=block",
+            "leave one of them out",
+        ),
+        (policy.exclusive and policy.groups, "exclusive leaves nothing for groups to do", "leave one of them out"),
+        (
+            policy.non_destructive and (policy.exclusive or policy.groups),
+            "with non_destructive every consumer sees every message",
+            "leave exclusive and groups out",
+        ),
+        (
+            policy.non_destructive and policy.type is QueueType.SORTED,
+            "type=sorted puts messages where a non_destructive consumer has been",
+            "leave one of them out",
+        ),
+        (delays, "max_redelivery_delay_ms is below redelivery_delay_ms", "raise it, or give 0 for no limit"),
+        (lives, "max_time_to_live_ms is below min_time_to_live_ms", "raise it, or give 0 for no limit"),
+    )
+    return [f"{problem}: {remedy}" for holds, problem, remedy in rules if holds]
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, Enum) else value
+
+
+def _member(name: str, kind: type[Enum], text: str) -> Enum:
+    try:
+        return kind(text)
+    except ValueError:
+        values = ", ".join(member.value for member in kind)
+        raise PolicyError(f"{name} is {text!r}; give one of {values}") from None
+
+
+def _bytes(text: str) -> int:
+    found = read_bytes(text)
+    if found is None:
+        raise PolicyError(f"max_bytes is {text!r}; give a number of bytes, as 200MB or 1GiB")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePolicies:
+    """Which policy a queue has that was not made with one of its own. The first pattern that matches counts.
+
+    A pattern is a glob on the queue's name (``orders.*``), or, after ``topic://``, on the name of a topic: it is then
+    for the subscriptions of that topic. Raises `PolicyError` for a subscription that would stop its publishers.
+    """
+
+    default: QueuePolicy = QueuePolicy()
+    subscriptions: QueuePolicy = QueuePolicy()
+    """Of subscriptions whose topic no pattern names."""
+    patterns: tuple[tuple[str, QueuePolicy], ...] = ()
+
+    def __post_init__(self) -> None:
+        of_topics = [("subscriptions", self.subscriptions)]
+        of_topics += [(pattern, policy) for pattern, policy in self.patterns if pattern.startswith(_TOPIC)]
+        for name, policy in of_topics:
+            if policy.is_limited and policy.overflow in {Overflow.REJECT, Overflow.BLOCK}:
+                raise PolicyError(
+                    f"{name}: overflow={policy.overflow.value} would let one slow subscriber stop all publishers; "
+                    f"give ring or flow_to_disk"
+                )
+        for pattern, policy in self.patterns:
+            policy.check_for(pattern)
+
+    def every(self) -> Sequence[QueuePolicy]:
+        """Return all of them, in no order that matters."""
+        return (self.default, self.subscriptions, *(policy for _, policy in self.patterns))
+
+    def for_queue(self, name: str) -> QueuePolicy:
+        """Return the policy of the queue `name`: the queue that takes what has expired for all drops what expires there."""
+        found = (
+            each for pattern, each in self.patterns if not pattern.startswith(_TOPIC) and fnmatchcase(name, pattern)
+        )
+        policy = next(found, self.default)
+        return replace(policy, expiry_queue=None) if policy.expiry_queue == name else policy
+
+    def for_subscription(self, topic: str) -> QueuePolicy:
+        """Return the policy of a subscription of `topic`."""
+        for pattern, policy in self.patterns:
+            if pattern.startswith(_TOPIC) and fnmatchcase(topic, pattern[len(_TOPIC) :]):
+                return policy
+        return self.subscriptions

@@ -1,0 +1,1 @@
+"""Topics and their subscriptions."""

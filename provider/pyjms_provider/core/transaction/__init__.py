@@ -1,0 +1,1 @@
+"""Units of work, branches of distributed transactions, reader groups and staged units."""

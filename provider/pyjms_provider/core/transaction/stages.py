@@ -1,0 +1,379 @@
+"""The staged units of a virtual host: transactions that wait under a name until their epoch is promoted (`pyjms.spi.replay`).
+
+A staged unit is a unit of work that is PREPARED, as that of a branch: its messages are NOT_COMMITTED, and kept with it. One
+write makes all units of an epoch true, sets the sink's marker, and forgets all older units of the sink.
+
+Locks: each sink has a turn, in which one thread writes and no lock is held; the one lock guards the tables, for a few steps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError, StageError
+from pyjms.spi.replay import StagedUnit, StageName
+from pyjms_provider.core.journal.in_doubt_writes import is_doubt
+from pyjms_provider.core.journal.journal import Changes, PipelineChanges, StageRecord
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.consumer import ConsumerSession
+from pyjms_provider.core.queue.entry import ReceiverId
+from pyjms_provider.core.queue.turn import WritingTurn
+from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.host.virtual_host import VirtualHost
+    from pyjms_provider.core.message.reference import MessageReference
+    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.timed import HasTimes
+
+__all__ = ["StageTable"]
+
+_log = logging.getLogger(__name__)
+
+_SINK_MAX: Final = 200
+_ATTEMPT_MAX: Final = 100
+_AGAIN_MS: Final = 1000
+"""When the housekeeper comes again for a sink that is busy."""
+
+
+@dataclass(slots=True)
+class _Staged:
+    record: StageRecord
+    unit: UnitOfWork
+    is_unsure: bool = False
+    """Nobody answered when it was written as promoted: only that can be tried again."""
+
+
+class _Sink:
+    __slots__ = ("claimed", "doubtful", "marker", "staged", "turn")
+
+    def __init__(self) -> None:
+        self.marker: int | None = None
+        self.turn = WritingTurn()
+        self.staged: dict[StageName, _Staged] = {}
+        self.claimed: dict[StageName, UnitOfWork] = {}
+        """Units that are being staged."""
+        self.doubtful: tuple[int, list[tuple[StageName, bool]]] | None = None
+        """A promotion that nobody answered, its epoch and what becomes of which units: to be written again before all others."""
+
+    def has_promoted(self, epoch: int) -> bool:
+        """Return whether that epoch has been promoted, or a later one, so that nothing of it can come any more."""
+        return self.marker is not None and epoch <= self.marker
+
+
+class StageTable:
+    """All staged units and markers of one host. Safe to use from any thread."""
+
+    def __init__(self, host: VirtualHost, on_due: Callable[[HasTimes, int], None] | None) -> None:
+        """`on_due` asks for a call of `do_what_is_due`, as in `AsynchronousChannel`."""
+        self._host = host
+        self._on_due = on_due
+        self._lock = Lock()
+        self._sinks: dict[str, _Sink] = {}
+
+    # Staging
+
+    def stage(
+        self,
+        name: StageName,
+        keep_s: int,
+        unit: UnitOfWork,
+        begin_commit: Callable[[], UnitOfWork | None],
+    ) -> int:
+        """Do as `ProviderSession.stage` says with a session's unit of work. Waits for the journal.
+
+        `unit`: what is done in the transaction; `begin_commit` takes it from the session, so that nobody else ends it.
+        """
+        _check(name)
+        if keep_s < 1:
+            raise StageError("a staged unit is kept for a second at least")
+        if unit.size[1]:
+            raise StageError(
+                "messages were received in this transaction; a staged unit only sends: commit, or roll back"
+            )
+        with self._lock:
+            sink = self._sinks.setdefault(name.sink, _Sink())
+        try:
+            self._claim(sink, name, unit)
+            return self._host.work(partial(self._begin, sink, name, begin_commit, keep_s))
+        finally:
+            with self._lock:
+                if sink.claimed.get(name) is unit:
+                    del sink.claimed[name]
+
+    def _claim(self, sink: _Sink, name: StageName, unit: UnitOfWork) -> None:
+        with self._lock:
+            if name in sink.staged or name in sink.claimed:
+                raise StageError(f"{_text(name)} is there already: each attempt has a name of its own")
+            _check_epoch(name, sink)
+            sink.claimed[name] = unit
+
+    def _begin(self, sink: _Sink, name: StageName, begin_commit: Callable[[], UnitOfWork | None], keep_s: int) -> int:
+        unit = begin_commit()
+        assert unit is not None, "it was opened before"
+        return self._keep(sink, name, unit, keep_s)
+
+    def _keep(self, sink: _Sink, name: StageName, unit: UnitOfWork, keep_s: int) -> int:
+        host = self._host
+        now_ms = host.clock.time_ms()
+        messages = sum(entry.state is MessageState.NOT_COMMITTED for entry in unit.sent())  # others have expired
+        record = StageRecord(name=name, messages=messages, staged_ms=now_ms, discarded_after_ms=now_ms + keep_s * 1000)
+        keeper = host.keeper
+        try:
+            unit.stage(record, None if keeper is None else keeper.journal)
+            for entry in unit.sent():
+                host.store.drop_copy(entry.reference)
+            with self._lock:
+                is_late = sink.has_promoted(name.epoch)
+                if not is_late:
+                    sink.staged[name] = _Staged(record, unit)
+        except RolledBackError:
+            raise
+        except BaseException:  # it may be there, and its sender was not promised anything
+            with self._lock:
+                sink.staged.pop(name, None)
+            self._note_discarded([name])
+            unit.undo_promise()
+            raise
+        if is_late:
+            self._note_discarded([name])
+            unit.decide(commit=False)
+            _check_epoch(name, sink)
+        self._ask(record)
+        with suppress(ProviderError):  # the unit is safe; who sends next is told that there is no room
+            host.store.relieve()
+        return record.messages
+
+    # Promoting and discarding
+
+    def promote(self, sink_name: str, epoch: int, units: Sequence[StageName]) -> bool:
+        """Do as `Stages.promote` says. Waits for the journal."""
+        _check(StageName(sink_name, epoch, 0, "-"))
+        with self._lock:
+            sink = self._sinks.setdefault(sink_name, _Sink())
+        with sink.turn:
+            is_new = self._host.work(partial(self._promote_in_turn, sink, sink_name, epoch, units))
+        if not is_new:
+            return False
+        with suppress(ProviderError):
+            self._host.store.relieve()
+        return True
+
+    def _promote_in_turn(self, sink: _Sink, sink_name: str, epoch: int, units: Sequence[StageName]) -> bool:
+        if sink.doubtful is not None:
+            last, outcomes = sink.doubtful
+            self._promote(sink, sink_name, last, outcomes)
+            if (last, {name for name, is_promoted in outcomes if is_promoted}) == (epoch, set(units)):
+                return True
+        with self._lock:
+            if sink.has_promoted(epoch):
+                return False
+            chosen = dict.fromkeys(units)
+            _check_units(sink, sink_name, epoch, chosen)
+            older = [name for name in sink.staged if name.epoch <= epoch and name not in chosen]
+        outcomes = [*((name, True) for name in chosen), *((name, False) for name in older)]
+        self._promote(sink, sink_name, epoch, outcomes)
+        return True
+
+    def _promote(self, sink: _Sink, sink_name: str, epoch: int, outcomes: list[tuple[StageName, bool]]) -> None:
+        self._write_promotion(sink, sink_name, epoch, outcomes)
+        with self._lock:
+            sink.marker, sink.doubtful = epoch, None
+            ended = [(sink.staged.pop(name), is_promoted) for name, is_promoted in outcomes]
+        for staged, is_promoted in sorted(ended, key=lambda each: each[1]):  # room is given back first
+            if is_promoted:
+                self._make_true(staged.unit)
+            else:
+                staged.unit.decide(commit=False)
+
+    def _write_promotion(self, sink: _Sink, name: str, epoch: int, outcomes: list[tuple[StageName, bool]]) -> None:
+        keeper = self._host.keeper
+        if keeper is None:
+            return
+        changes = Changes(pipelines=PipelineChanges(outcomes=outcomes, markers=[(name, epoch)]))
+        for unit_name, is_promoted in outcomes:
+            if is_promoted:
+                changes.duplicates += sink.staged[unit_name].unit.duplicate_marks()
+        try:
+            keeper.journal.write(changes, force=True)
+        except BaseException as error:
+            if is_doubt(error):
+                with self._lock:
+                    sink.doubtful = epoch, outcomes
+                    for unit_name, _ in outcomes:
+                        sink.staged[unit_name].is_unsure = True
+            raise
+
+    def _make_true(self, unit: UnitOfWork) -> None:
+        expiring = {entry.queue for entry in unit.sent() if entry.reference.expiration_ms}
+        unit.decide(commit=True)
+        for queue in expiring:
+            queue.do_what_is_due(self._host.clock.time_ms())  # while it was staged, expiry left it alone
+
+    def discard(self, units: Iterable[StageName]) -> int:
+        """Do as `Stages.discard` says; return how many units were there. Waits for the journal."""
+        by_sink: dict[str, dict[StageName, None]] = {}
+        for name in units:
+            by_sink.setdefault(name.sink, {})[name] = None
+        discarded = 0
+        for sink_name, names in by_sink.items():
+            sink = self._sinks.get(sink_name)
+            if sink is not None:
+                with sink.turn:
+                    discarded += self._host.work(partial(self._discard, sink, names))
+        return discarded
+
+    def _discard(self, sink: _Sink, names: Iterable[StageName]) -> int:
+        with self._lock:
+            found = {name: sink.staged[name] for name in names if name in sink.staged}
+        if any(staged.is_unsure for staged in found.values()):
+            raise InDoubtError(
+                "nobody answered when units were promoted, so they cannot be discarded: promote them again"
+            )
+        keeper = self._host.keeper
+        if found and keeper is not None:
+            changes = Changes(pipelines=PipelineChanges(outcomes=[(name, False) for name in found]))
+            try:
+                keeper.journal.write(changes, force=False)
+            except BaseException as error:
+                if is_doubt(error):  # as they may be gone, they go: nobody can promote them any more
+                    keeper.journal.note(changes)
+                    self._forget(sink, found)
+                raise
+        self._forget(sink, found)
+        return len(found)
+
+    def _forget(self, sink: _Sink, found: dict[StageName, _Staged]) -> None:
+        with self._lock:
+            for name in found:
+                del sink.staged[name]
+        for staged in found.values():
+            staged.unit.decide(commit=False)
+
+    # Looking
+
+    def marker(self, sink: str) -> int | None:
+        """Return the last epoch that was promoted, or None."""
+        known = self._sinks.get(sink)
+        return None if known is None else known.marker
+
+    def markers(self) -> dict[str, int]:
+        """Return the last epoch of each sink that has promoted one."""
+        with self._lock:
+            return {name: sink.marker for name, sink in sorted(self._sinks.items()) if sink.marker is not None}
+
+    def units(self, sink: str | None = None) -> list[StagedUnit]:
+        """Return the units that wait, of one sink or of all, by name."""
+        with self._lock:
+            sinks = self._sinks.values() if sink is None else [known for known in [self._sinks.get(sink)] if known]
+            records = [staged.record for each in sinks for staged in each.staged.values()]
+        return [
+            StagedUnit(
+                name=record.name,
+                messages=record.messages,
+                staged_ms=record.staged_ms,
+                discarded_after_ms=record.discarded_after_ms,
+            )
+            for record in sorted(records, key=lambda record: record.name)
+        ]
+
+    # Time
+
+    def do_what_is_due(self, now_ms: int) -> int | None:
+        """Discard units that nobody has promoted in time; return when to come again, in wall-clock ms; None: when asked."""
+        with self._lock:
+            sinks = list(self._sinks.values())
+        is_busy = False
+        for sink in sinks:
+            if not sink.turn.acquire(blocking=False):  # the housekeeper's thread, which nobody interrupts
+                is_busy = True
+                continue
+            try:
+                self._discard_late(sink, now_ms)
+            finally:
+                sink.turn.release()
+        with self._lock:
+            due = [staged.record.discarded_after_ms for sink in sinks for staged in sink.staged.values()]
+        due_ms = min(due, default=None)
+        if due_ms is None:
+            return None
+        return max(due_ms, now_ms + _AGAIN_MS) if is_busy or due_ms <= now_ms else due_ms
+
+    def _discard_late(self, sink: _Sink, now_ms: int) -> None:
+        with self._lock:
+            late = {
+                name: staged
+                for name, staged in sink.staged.items()
+                if staged.record.discarded_after_ms <= now_ms and not staged.is_unsure
+            }
+        if late:
+            self._note_discarded(list(late))
+            self._forget(sink, late)
+            _log.warning(
+                "PYJMS-BROKER-24 %d staged units of sink %r were discarded, as nobody promoted them in time",
+                len(late),
+                next(iter(late)).sink,
+            )
+
+    def _note_discarded(self, names: Sequence[StageName]) -> None:
+        keeper = self._host.keeper
+        if keeper is not None:
+            keeper.journal.note(Changes(pipelines=PipelineChanges(outcomes=[(name, False) for name in names])))
+
+    def _ask(self, record: StageRecord) -> None:
+        if self._on_due is not None:
+            self._on_due(self, record.discarded_after_ms)
+
+    # What a journal has kept
+
+    def restore_marker(self, sink: str, epoch: int) -> None:
+        """Know again how far a sink is; before the units."""
+        self._sinks.setdefault(sink, _Sink()).marker = epoch
+
+    def restore(self, record: StageRecord, sent: Iterable[tuple[Queue, MessageReference]]) -> None:
+        """Know a unit again that waits; before the queues are used."""
+        name = record.name
+        holder = ConsumerSession(ReceiverId(_text(name)), is_delivering=False)
+        unit = UnitOfWork(UnitId(_text(name)), holder)
+        for queue, reference in sent:
+            queue.restore(reference, 0, unit)
+        unit.restore_prepared()
+        sink = self._sinks.setdefault(name.sink, _Sink())
+        if sink.has_promoted(name.epoch):  # it came too late, and the broker died at that moment
+            self._note_discarded([name])
+            unit.decide(commit=False)
+            return
+        sink.staged[name] = _Staged(record, unit)
+        self._ask(record)
+
+
+def _text(name: StageName) -> str:
+    return f"staged unit {name.sink}/{name.epoch}/{name.partition}/{name.attempt}"
+
+
+def _check(name: StageName) -> None:
+    if not (1 <= len(name.sink) <= _SINK_MAX and 1 <= len(name.attempt) <= _ATTEMPT_MAX):
+        raise StageError(f"a sink's name has 1 to {_SINK_MAX} characters, and an attempt's 1 to {_ATTEMPT_MAX}")
+    if not (0 <= name.epoch < 1 << 63 and -1 << 31 <= name.partition < 1 << 31):
+        raise StageError("an epoch is 0 or more, and a partition a number of 32 bits")
+
+
+def _check_epoch(name: StageName, sink: _Sink) -> None:
+    if sink.has_promoted(name.epoch):
+        raise StageError(f"sink {name.sink!r} has promoted epoch {sink.marker}, so {_text(name)} comes too late")
+
+
+def _check_units(sink: _Sink, sink_name: str, epoch: int, units: Iterable[StageName]) -> None:
+    for name in units:
+        if (name.sink, name.epoch) != (sink_name, epoch):
+            raise StageError(f"{_text(name)} is not of epoch {epoch} of sink {sink_name!r}; nothing was promoted")
+        if name not in sink.staged:
+            raise StageError(
+                f"{_text(name)} is not there: it was never staged, was discarded, or its time was over; nothing was promoted"
+            )

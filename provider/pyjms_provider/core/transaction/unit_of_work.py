@@ -1,0 +1,417 @@
+"""What must become true together: the messages and acknowledgements of one transaction (§2.2, §5.1, §6.2.1).
+
+A unit is used by its session's thread; two others may end it: the one that closes the session, and the housekeeper when
+a message in it expires. So it has a lock, which comes before those of queues in the lock order. It is not held while the
+unit is written to a journal: COMMITTING keeps all others away meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Final, NewType
+
+from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
+from pyjms_provider.core.journal.in_doubt_writes import is_doubt
+from pyjms_provider.core.journal.journal import Changes, JoinedTransaction
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.expiry import is_expired
+from pyjms_provider.core.transaction.unit_changes import (
+    UnitChanges,
+    by_queue,
+    changes_of,
+    entries_by_queue,
+    prepared_changes,
+    staged_changes,
+)
+from pyjms_provider.core.transaction.unit_state import UnitEvent, UnitState, next_unit_state
+
+if TYPE_CHECKING:
+    from pyjms.spi.xid import Xid
+    from pyjms_provider.core.host.admission import DuplicateClaim
+    from pyjms_provider.core.journal.journal import DuplicateMark, Journal, StageRecord, Witness
+    from pyjms_provider.core.queue.consumer import ConsumerSession
+    from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
+    from pyjms_provider.core.queue.queue import Queue
+
+__all__ = ["UnitId", "UnitOfWork"]
+
+UnitId = NewType("UnitId", str)
+_UNENDED: Final = frozenset({UnitState.OPEN, UnitState.INCOMPLETE, UnitState.DOOMED})
+
+
+class UnitOfWork:
+    """The sends and acknowledgements of one local transaction, or of one branch of a distributed one."""
+
+    __slots__ = (
+        "_acknowledged",
+        "_duplicates",
+        "_in_doubt",
+        "_lock",
+        "_sent",
+        "_session",
+        "_settled",
+        "_settled_in",
+        "_state",
+        "expired_rolls_back",
+        "unit_id",
+    )
+
+    def __init__(self, unit_id: UnitId, session: ConsumerSession, *, expired_rolls_back: bool = True) -> None:
+        self.unit_id = unit_id
+        self.expired_rolls_back = expired_rolls_back
+        """Whether a message that expires before the commit rolls all back (True), or is merely left out."""
+        self._session = session
+        self._lock = Lock()
+        self._state = UnitState.OPEN
+        self._sent: list[QueueEntry] = []
+        self._settled: list[tuple[QueueEntry, int]] = []
+        self._acknowledged: list[tuple[QueueEntry, ReceiverId]] = []
+        self._settled_in: Sequence[Queue] = ()
+        """Where its commit has settled messages, until consumers there have been woken."""
+        self._duplicates: list[DuplicateClaim] = []
+        self._in_doubt: UnitChanges | None = None
+        """What may have been written, once that was begun."""
+
+    def __str__(self) -> str:
+        return f"transaction {self.unit_id}"
+
+    @property
+    def state(self) -> UnitState:
+        """How far the unit is."""
+        return self._state
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether the unit is being written, so that what is in it must be left alone. Read without the lock."""
+        return self._state is UnitState.COMMITTING
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether a coordinator decides, so that not even time changes what is in it. Read without the lock."""
+        return self._state is UnitState.PREPARED
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been done in it: a unit that lost something to expiry is not empty."""
+        with self._lock:
+            nothing = not (self._sent or self._settled or self._acknowledged)
+            return nothing and self._state is UnitState.OPEN
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many messages it sends, and how many it has received."""
+        with self._lock:
+            return len(self._sent), len(self._settled) + len(self._acknowledged)
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether it takes nothing more. The lock is held."""
+        return self._state is not UnitState.OPEN and self._state is not UnitState.INCOMPLETE
+
+    def held_in(self, queue: Queue) -> tuple[int, int]:
+        """How many messages of a queue, and of what size, leave it at the end of the unit at the earliest."""
+        with self._lock:
+            entries = [*self._sent, *(entry for entry, _ in self._settled)]
+        # Those that have expired have left it already.
+        sizes = [
+            entry.reference.size for entry in entries if entry.queue is queue and entry.state is not MessageState.ABSENT
+        ]
+        return len(sizes), sum(sizes)
+
+    def add_sent(self, entry: QueueEntry) -> bool:
+        """Add a NOT_COMMITTED message; return False if the unit has ended and the message must go."""
+        with self._lock:
+            if self._has_ended:
+                return False
+            self._sent.append(entry)
+            return True
+
+    def add_duplicate(self, claim: DuplicateClaim) -> None:
+        """Add the producer's id of a message in it, which counts as seen when the unit commits. May be repeated at once."""
+        with self._lock:
+            if not self._has_ended:
+                if self._duplicates[-1:] != [claim]:
+                    self._duplicates.append(claim)
+                return
+        claim.end(arrived=False)
+
+    def add_settled(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
+        """Add the acknowledgements of pulled messages: of each the delivery of that number."""
+        with self._lock:
+            if not self._has_ended:
+                self._settled += settled
+
+    def add_acknowledgement(self, entry: QueueEntry, receiver_id: ReceiverId) -> None:
+        """Add the acknowledgement of a message that was pushed to `receiver_id`."""
+        with self._lock:
+            if not self._has_ended:
+                self._acknowledged.append((entry, receiver_id))
+
+    def commit(self, now_ms: int, journal: Journal | None = None, *, force_acknowledgements: bool = False) -> None:
+        """Make all of it true. Raises `RolledBackError` when it was rolled back instead, `InDoubtError`."""
+        self.begin_commit(now_ms)
+        self.finish_commit(journal, force_acknowledgements=force_acknowledgements)
+
+    def begin_commit(self, now_ms: int, *, for_stage: bool = False) -> None:
+        """Do the first half of `commit` or `stage`: from then on no other thread can end the unit. Does not wait.
+
+        A session calls this under its lock, so that who closes it gives back either nothing or all of what it
+        acknowledged. `for_stage`: what has expired is left out, and the rest kept; who stages repeats what others have sent, and
+        would find the same message expired each time. Raises `RolledBackError`.
+        """
+        with self._lock:
+            if for_stage:
+                self._end(UnitEvent.STAGE)
+                if self._state is not UnitState.COMMITTING:
+                    raise RolledBackError(
+                        f"transaction {self.unit_id} was rolled back: a message expired in it, which also received, or its session was closed"
+                    )
+                return
+            may_expire = [entry.reference for entry in self._sent if entry.reference.expiration_ms]
+            if self.expired_rolls_back and any(is_expired(reference, now_ms) for reference in may_expire):
+                self._end(UnitEvent.EXPIRE)
+            self._end(UnitEvent.COMMIT)
+            if self._state is not UnitState.COMMITTING:
+                raise RolledBackError(
+                    f"transaction {self.unit_id} was rolled back: a message in it expired before the commit, "
+                    f"or its session was closed; give messages a longer time to live, or commit sooner"
+                )
+
+    def finish_commit(
+        self, journal: Journal | JoinedTransaction | None, *, force_acknowledgements: bool = False
+    ) -> None:
+        """Do the second half: write, settle, and make the messages available. Waits for the journal.
+
+        Raises `RolledBackError` when the journal refused, `InDoubtError` when nobody knows.
+        """
+        if journal is not None:
+            written = changes_of(self._sent, self._settled)
+            if written is None and isinstance(journal, JoinedTransaction):
+                written = UnitChanges(Changes())  # the application's part must be committed first in any case
+            if written is not None:
+                changes = written.changes
+                changes.duplicates = self.duplicate_marks()
+                self._write(journal, written, force=bool(changes.messages) or force_acknowledgements)
+        self._make_true(UnitEvent.WRITTEN)
+
+    def prepare(self, xid: Xid, now_ms: int, journal: Journal) -> None:
+        """Have it kept as a prepared branch, which only `decide` ends. Waits for the journal.
+
+        Raises `RolledBackError` when it was rolled back instead, `InDoubtError` when it was, and may be kept nevertheless.
+        """
+        try:
+            self.begin_commit(now_ms)
+            self._write(journal, prepared_changes(self._sent, self._settled, xid, now_ms), force=True)
+            with self._lock:
+                self._end(UnitEvent.KEPT)
+        except BaseException as error:
+            if is_doubt(error):
+                self.undo_promise()
+            raise
+
+    def undo_promise(self) -> None:
+        """Drop all of it, as nothing was promised: `prepare` was not answered, or its thread was interrupted. May be repeated."""
+        with self._lock:
+            if self._state is UnitState.COMMITTING:
+                self._end(UnitEvent.REFUSED)
+            elif self._state is UnitState.PREPARED:
+                self._end(UnitEvent.DECIDE_ROLLBACK)
+            else:
+                self._end(UnitEvent.ROLLBACK)
+
+    def stage(self, record: StageRecord, journal: Journal | None) -> None:
+        """Have what it sends kept as a staged unit, which only `decide` ends; `begin_commit` was called.
+
+        All of it is kept, also what is NON_PERSISTENT: the unit is promoted as a whole. Waits for the journal. Raises as
+        `prepare`.
+        """
+        if journal is not None:
+            try:
+                self._write(journal, staged_changes(self._sent, self._settled, record), force=True)
+            except BaseException as error:
+                if is_doubt(error):
+                    with self._lock:
+                        self._end(UnitEvent.REFUSED)
+                raise
+        with self._lock:
+            self._end(UnitEvent.KEPT)
+
+    # In doubt: COMMITTING, after `finish_commit` was not answered, or interrupted
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether nobody knows if its commit was written, or has taken effect. To be asked by who has tried."""
+        return self._in_doubt is not None and self._state is UnitState.COMMITTING
+
+    def was_not_written(self) -> None:
+        """Hear that its changes are in no store, so that `end_unwritten` may end it."""
+        self._in_doubt = None
+
+    def end_unwritten(self) -> None:
+        """End it without effect if its thread was interrupted after it had begun to commit, and before it began to write. May be repeated."""
+        with self._lock:
+            if self._state is not UnitState.COMMITTING or self._in_doubt is not None:
+                return
+            settled = self._settled
+            self._end(UnitEvent.REFUSED)
+        self._give_back(settled)
+
+    def go_on(self) -> bool:
+        """Be open again if its thread was interrupted after it had begun to commit, and before it began to write; return whether it is. May be repeated."""
+        with self._lock:
+            if self._state is UnitState.COMMITTING and self._in_doubt is None:
+                self._end(UnitEvent.INTERRUPT)
+            return self._state in _UNENDED
+
+    def withdraw(self) -> Changes | None:
+        """End it without effect, and return what a journal must forget; None: it has received, so it must be looked at."""
+        assert self._in_doubt is not None
+        changes = self._in_doubt.changes
+        if changes.removals:
+            return None
+        with self._lock:
+            settled = self._settled
+            self._end(UnitEvent.REFUSED)
+        self._give_back(settled)
+        return changes.withdrawal()
+
+    def witnesses(self) -> Iterable[Witness]:
+        """Do as `Doubt` says."""
+        assert self._in_doubt is not None
+        return self._in_doubt.changes.witnesses()
+
+    def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
+        """Do as `Doubt` says: make it true, or give back what it has received."""
+        if is_written:
+            expiring = {entry.queue for entry in self._sent if entry.reference.expiration_ms}
+            assert self._in_doubt is not None
+            self._in_doubt.note_written()
+            self._make_true(UnitEvent.WRITTEN)
+            for queue in expiring:
+                queue.do_what_is_due(now_ms)  # while it was in doubt, expiry left it alone
+            return
+        with self._lock:
+            settled = self._settled
+            self._end(UnitEvent.REFUSED)
+        self._give_back(settled)
+
+    def _give_back(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
+        """Make available what its session has left to it: its client was told that nobody knows."""
+        for queue, received in by_queue(settled).items():
+            queue.give_back(received, self._session)
+
+    def restore_prepared(self) -> None:
+        """Be the prepared branch again that a journal has kept, and that has been added; before anybody uses it."""
+        with self._lock:
+            self._end(UnitEvent.COMMIT)
+            self._end(UnitEvent.KEPT)
+
+    def decide(self, *, commit: bool) -> None:
+        """End a prepared branch whose outcome is written. May be repeated."""
+        if commit:
+            self._make_true(UnitEvent.DECIDE_COMMIT)
+            return
+        with self._lock:
+            self._end(UnitEvent.DECIDE_ROLLBACK if self._state is UnitState.PREPARED else UnitEvent.ROLLBACK)
+
+    def duplicate_marks(self) -> list[DuplicateMark]:
+        """Return what must be written together with its commit, which begins now."""
+        with self._lock:
+            marks = [claim.mark_commit() for claim in self._duplicates]
+        return [mark for mark in marks if mark is not None]
+
+    def sent(self) -> list[QueueEntry]:
+        """Return the messages in it."""
+        with self._lock:
+            return list(self._sent)
+
+    def queues(self) -> set[Queue]:
+        """Return where the messages are that it sends, or has received."""
+        with self._lock:
+            entries = (*self._sent, *(entry for entry, _ in (*self._settled, *self._acknowledged)))
+            return {entry.queue for entry in entries}
+
+    def _make_true(self, event: UnitEvent) -> None:
+        sent = self._sent  # nobody adds to it any more
+        try:
+            self._take_effect(event, sent)
+        except BaseException:  # the thread was interrupted: what the journal has must be seen
+            self._take_effect(event, [entry for entry in sent if entry.state is MessageState.NOT_COMMITTED])
+            raise
+
+    def _take_effect(self, event: UnitEvent, sent: Sequence[QueueEntry]) -> None:
+        with self._lock:
+            if self._state is not UnitState.COMMITTED:
+                self._end(event)
+            settled_in, self._settled_in = self._settled_in, ()
+        for queue, entries in entries_by_queue(sent).items():
+            queue.commit(entries)  # in the order sent (§9.2); consumers are woken
+        for queue in settled_in:
+            queue.wake_freed()
+
+    def _write(self, journal: Journal | JoinedTransaction, written: UnitChanges, *, force: bool) -> None:
+        self._in_doubt = written  # first, as the thread may be interrupted, also when it is written and not yet true
+        try:
+            journal.write(written.changes, force=force)
+        except InDoubtError:
+            raise
+        except ProviderError as error:
+            with self._lock:
+                settled = self._settled
+                self._end(UnitEvent.REFUSED)
+            if self._session.is_closed:  # it has given back what else it held
+                for queue in by_queue(settled):
+                    queue.give_back_all(self._session)
+            raise RolledBackError(
+                f"transaction {self.unit_id} was rolled back, as it could not be written: {error.reason}"
+            ) from error
+        written.note_written()
+
+    def rollback(self) -> None:
+        """Drop all of it. May be repeated."""
+        with self._lock:
+            self._end(UnitEvent.ROLLBACK)
+
+    def expire(self) -> None:
+        """Let it not be committed, as a message in it expired (§5.1.3); the session hears of it when it commits."""
+        with self._lock:
+            has_received = bool(self._settled or self._acknowledged)
+            self._end(UnitEvent.EXPIRE if has_received else UnitEvent.LOSE_ONE)
+
+    def _end(self, event: UnitEvent) -> None:
+        """Change state, and settle or drop what is in the unit. The lock is held.
+
+        Acknowledgements take effect here, so that a session that is closed by another thread gives back either none or
+        all of what it acknowledged.
+        """
+        before = self._state
+        after = next_unit_state(before, event)
+        if after is not UnitState.COMMITTED:
+            self._state = after
+        if before is after is UnitState.COMMITTED:
+            return
+        if after in (UnitState.OPEN, UnitState.INCOMPLETE, UnitState.COMMITTING, UnitState.PREPARED):
+            return
+        # What was dropped is in it no more; some of it is if the thread was interrupted in that, and comes again.
+        if after is UnitState.COMMITTED:
+            # The state follows the effects: who closes the session meanwhile leaves alone what is COMMITTING, and would
+            # give back what is COMMITTED and not yet settled.
+            settled_in = by_queue(self._settled)
+            self._settled_in = tuple(settled_in)
+            for queue, settled in settled_in.items():
+                queue.settle_committed(settled, self._session)
+            for queue, acknowledged in by_queue(self._acknowledged).items():
+                queue.apply_acknowledgements(acknowledged)
+        else:
+            for entry in self._sent:
+                entry.queue.rollback(entry)
+            for entry, _ in (*self._settled, *self._acknowledged):
+                entry.queue.drop_acknowledgement(entry, self)
+        for claim in self._duplicates:
+            claim.end(arrived=after is UnitState.COMMITTED)
+        self._duplicates = []
+        self._sent = []
+        self._settled = []
+        self._acknowledged = []
+        self._state = after
