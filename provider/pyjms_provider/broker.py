@@ -7,7 +7,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from threading import Lock, Thread, get_ident
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 _STOPPING_S: Final = 60.0
 """So long a connection waits for the broker of that name to be stopped: who commits may be waiting for a server."""
 _LOOK_S: Final = 0.1
-"""So often who waits looks itself: an interrupted thread may not have said what it did, and of several one is woken."""
+"""How often a waiting thread looks itself: of several that wait, a signal wakes one."""
 _PROGRESS_MS: Final = 1000  # so long nobody needs to be told that the broker is starting
 
 
@@ -119,12 +119,11 @@ class EmbeddedBroker:
         self._first_watch = on_expired
         self.stories: StoryLog | None = None
         """Where the lives of messages are written down; None: nowhere."""
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._let_go)
             self.virtual_host = self._take_over(cancelled or Signal())
             self._begin_to_serve()
-        except BaseException:
-            self._let_go()
-            raise
+            undo.pop_all()
         forget_in_children(self)
 
     def forget(self) -> None:
@@ -476,15 +475,11 @@ def find_broker(
         raise UrlError(refusal)
     while True:
         own = _Place()
-        try:
-            with _lock:
-                place = _running.setdefault(name, own)
-                stopper = place.stopper
-            if place is own:
-                return _start(name, clock, settings, own, on_expired)
-        except BaseException as error:
-            _leave_place(name, own, error)
-            raise
+        with _lock:
+            place = _running.setdefault(name, own)
+            stopper = place.stopper
+        if place is own:
+            return _start(name, clock, settings, own, on_expired)
         if stopper is None:
             break
         _await_end(name, stopper, place)
@@ -503,29 +498,21 @@ def find_broker(
 def _start(
     name: str, clock: Clock, settings: BrokerSettings | None, place: _Place, on_expired: OnExpired | None
 ) -> EmbeddedBroker:
-    broker: EmbeddedBroker | None = None
+    """Start a broker in its place of the register; if that fails, free the place, and tell the threads that wait why."""
+    failure: ProviderError = ResourceError(f"broker {name} was not started; connect again")
     try:
-        broker = EmbeddedBroker(name, clock, settings, cancelled=place.cancelled, on_expired=on_expired)
-        place.broker = broker
-        place.changed.set()
-    except BaseException:
-        if broker is not None:  # the thread was interrupted, and nobody has it
-            place.broker = None
-            broker.stop()
+        broker = place.broker = EmbeddedBroker(name, clock, settings, cancelled=place.cancelled, on_expired=on_expired)
+    except ProviderError as error:
+        failure = error
         raise
-    return broker
-
-
-def _leave_place(name: str, place: _Place, error: BaseException) -> None:
-    """Let others start the broker that was not started in a place of its own; who waits for it is told why."""
-    with _lock:
-        if _running.get(name) is place:
-            del _running[name]
-    if place.broker is None:
-        if not isinstance(error, ProviderError):  # such as an interrupt, which is the one thread's alone
-            error = ResourceError(f"broker {name} was not started, as {error!r} ended that; connect again")
-        place.failure = error
+    finally:
+        if place.broker is None:
+            with _lock:
+                if _running.get(name) is place:
+                    del _running[name]
+            place.failure = failure
         place.changed.set()
+    return broker
 
 
 def _await_end(name: str, stopper: int, place: _Place) -> None:
@@ -560,20 +547,14 @@ def _ending(name: str, broker: EmbeddedBroker | None = None) -> Iterator[_Place 
         yield found
     finally:
         if found is not None:
-            try:
-                _end(name, found)
-            finally:  # again, if the thread was interrupted in it: else nobody could connect by that name any more
-                _end(name, found)
+            _end(name, found)
 
 
 def _end(name: str, place: _Place) -> None:
-    """Give a place back that this thread has stopped, or was about to stop, and tell who waits for that. May be repeated."""
+    """Free a place whose broker this thread has stopped, and wake the threads that wait for that."""
     with _lock:
-        if place.stopper != get_ident():
-            return
         if place.broker is not None and not place.broker.has_stopped:
-            # the thread was interrupted before it came to that
-            place.stopper = None
+            place.stopper = None  # a second signal interrupted the wait for its start: it runs on
         elif _running.get(name) is place:
             del _running[name]
     place.changed.set()

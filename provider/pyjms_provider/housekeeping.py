@@ -67,30 +67,25 @@ class Housekeeper:
         """
         key = ref(visited)
         refused: RuntimeError | None = None
-        try:
-            with self._lock:
-                if self._stopped:
-                    return
-                planned_ms = self._planned.get(key)
-                is_next = False
-                if planned_ms is None or planned_ms > at_ms:
-                    self._plan(key, at_ms)
-                    is_next = self._visits[0][2] == key and self._visits[0][0] == at_ms
-                if self._thread is None:  # or the system had none to give when the visit was planned
-                    refused = self._start()
-            if is_next:
-                self._signal.set()
-        except BaseException:  # the caller was interrupted: else nobody who comes later would have it look
+        with self._lock:
+            if self._stopped:
+                return
+            planned_ms = self._planned.get(key)
+            is_next = False
+            if planned_ms is None or planned_ms > at_ms:
+                self._plan(key, at_ms)
+                is_next = self._visits[0][2] == key and self._visits[0][0] == at_ms
+            if self._thread is None:  # or the system had none to give when the visit was planned
+                refused = self._start()
+        if is_next:
             self._signal.set()
-            raise
         if refused is not None:
             _log.warning("%s: nothing expires or becomes due: %s; it is tried again", self._name, refused)
 
     def _plan(self, key: ReferenceType[HasTimes], at_ms: int) -> None:
         """Note the next visit. The lock is held."""
-        visit = (at_ms, next(self._numbers), key)
-        self._planned[key] = at_ms  # in one step with the next: Python interrupts a thread after a call
-        heappush(self._visits, visit)
+        self._planned[key] = at_ms
+        heappush(self._visits, (at_ms, next(self._numbers), key))
         if len(self._visits) > self._most:
             planned = {each: planned_ms for each, planned_ms in self._planned.items() if each() is not None}
             visits = [(planned_ms, next(self._numbers), each) for each, planned_ms in planned.items()]
@@ -101,18 +96,12 @@ class Housekeeper:
     def _start(self) -> RuntimeError | None:
         """Start the thread; return what the log is to say, once, if the system has none to give. The lock is held."""
         thread = Thread(target=self._run, name=f"pyjms housekeeping {self._name}", daemon=True)
-        self._thread = thread
         try:
             thread.start()
         except RuntimeError as error:
-            self._thread = None
             is_known, self._is_refused = self._is_refused, True
             return None if is_known else error
-        except BaseException:  # the caller was interrupted, and whether the thread begins nobody knows
-            if not thread.is_alive():
-                self._thread = None  # if it begins after all, it sees that, and ends
-                self._start()
-            raise
+        self._thread = thread
         self._is_refused = False
         return None
 
@@ -141,10 +130,9 @@ class Housekeeper:
             if seen_ms < before_ms - _LOOK_MS:
                 self._visit(seen_ms, is_everybody=True)
             with self._lock:
-                is_over = self._stopped or self._thread is not current_thread()
+                is_over = self._stopped
                 next_ms = self._visits[0][0] if self._visits else None
             if is_over:
-                self._signal.set()  # there may be another one that waits for it
                 return
             if next_ms is None:
                 self._clock.wait(self._signal, None)

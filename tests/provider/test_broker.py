@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from urllib.parse import quote
@@ -21,9 +20,7 @@ from pyjms_provider import broker
 from pyjms_provider.broker import EmbeddedBroker, find_broker, running_broker, stop_broker
 from pyjms_provider.settings import BrokerSettings, StoreSettings
 from pyjms_provider.stores.sql import SqlJournal
-from pyjms_provider.stores.volatile import Medium, VolatileJournal
 from tests.needs.declaring import needing
-from tests.provider.interruptions import Interruption, each_interruption
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
@@ -143,7 +140,7 @@ def test_the_thread_that_stops_a_broker_does_not_wait_for_itself(stopping: Stopp
     assert stopping.find() is not stopping.broker
 
 
-# Interrupts
+# A start that fails
 
 
 def begun(act: Callable[[], object]) -> Future[object]:
@@ -160,102 +157,35 @@ def begun(act: Callable[[], object]) -> Future[object]:
     return done
 
 
-def test_who_is_interrupted_while_a_broker_starts_leaves_room_for_the_next() -> None:
-    def attempt(interruption: Interruption) -> None:
-        with suppress(KeyboardInterrupt), interruption():
-            find_broker("interrupted", SystemClock(), None)
-        found = begun(lambda: find_broker("interrupted", SystemClock(), None)).result(PATIENCE_S)
-        assert found is running_broker("interrupted"), interruption.where
-        stop_broker("interrupted")
-
-    assert each_interruption(attempt, "pyjms_provider/broker.py") > 20
-
-
-def test_who_is_interrupted_while_a_broker_stops_leaves_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    medium, settings = Medium(), BrokerSettings(store=StoreSettings(url="in place of it the test gives a journal"))
-    monkeypatch.setattr(broker, "open_store", lambda *_, **__: VolatileJournal(medium))
-
-    def attempt(interruption: Interruption) -> None:
-        find_broker("interrupted", SystemClock(), settings)
-        with suppress(KeyboardInterrupt), interruption():
-            stop_broker("interrupted")
-        stop_broker("interrupted")
-        assert running_broker("interrupted") is None, interruption.where
-        found = begun(lambda: find_broker("interrupted", SystemClock(), settings))
-        assert found.result(PATIENCE_S) is running_broker("interrupted"), interruption.where
-        stop_broker("interrupted")
-
-    assert each_interruption(attempt, "pyjms_provider/broker.py") > 20
-
-
-def test_who_waits_for_the_end_of_a_broker_whose_stop_is_interrupted_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, or nearly so: whether it has been stopped, or runs on."""
-    await_end = broker._await_end
-    waiting = Event()
-
-    def watched(name: str, stopper: int, place: broker._Place) -> None:
-        waiting.set()
-        await_end(name, stopper, place)
-
-    monkeypatch.setattr(broker, "_await_end", watched)
-
-    def attempt(interruption: Interruption) -> None:
-        finding: list[Future[object]] = []
-        waiting.clear()
-        find_broker("interrupted", SystemClock(), None)
-
-        def find_meanwhile() -> None:
-            tracer = sys.gettrace()
-            sys.settrace(None)  # what the test does is not interrupted
-            finding.append(begun(lambda: find_broker("interrupted", SystemClock(), None)))
-            assert waiting.wait(PATIENCE_S)
-            sys.settrace(tracer)
-
-        cancelled = broker._running["interrupted"].cancelled
-        cancelled.ring = find_meanwhile
-        with suppress(KeyboardInterrupt), interruption():
-            stop_broker("interrupted")
-        cancelled.ring = None  # else the next stop would start another one
-        for found in finding:
-            with suppress(TimeoutError):
-                found.result(5)
-            assert found.done(), interruption.where
-            assert isinstance(found.result(), EmbeddedBroker), interruption.where
-        stop_broker("interrupted")
-
-    files = ("pyjms_provider/broker.py", "pyjms/spi/clock.py", "concurrent/futures/_base.py", "threading.py")
-    assert each_interruption(attempt, *files) > 20
-
-
 @pytest.mark.parametrize("step", ["_open_stories", "_open_host", "_begin_to_serve"])
 def test_a_broker_that_does_not_come_to_its_end_of_starting_lets_go_of_its_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     settings = BrokerSettings(store=StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}"))
 
-    def interrupt(_: EmbeddedBroker) -> None:
-        raise KeyboardInterrupt
+    def fail(_: EmbeddedBroker) -> None:
+        raise KeyboardInterrupt  # as a second signal does while a call is stuck
 
     with monkeypatch.context() as patch:
-        patch.setattr(EmbeddedBroker, step, interrupt)
+        patch.setattr(EmbeddedBroker, step, fail)
         with pytest.raises(KeyboardInterrupt):
-            find_broker("interrupted", SystemClock(), settings)
-    assert find_broker("interrupted", SystemClock(), settings) is running_broker("interrupted")
-    stop_broker("interrupted")
+            find_broker("failing", SystemClock(), settings)
+    assert find_broker("failing", SystemClock(), settings) is running_broker("failing")
+    stop_broker("failing")
 
 
-def test_who_waits_for_a_broker_whose_start_is_interrupted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_waits_for_a_broker_whose_start_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: list[Future[object]] = []
 
-    def interrupt(*_: object, **__: object) -> None:
-        asked = watch_for_waiting(broker._running["interrupted"])
-        waiting.append(begun(lambda: find_broker("interrupted", SystemClock(), None)))
+    def fail(*_: object, **__: object) -> None:
+        asked = watch_for_waiting(broker._running["failing"])
+        waiting.append(begun(lambda: find_broker("failing", SystemClock(), None)))
         assert asked.wait(PATIENCE_S)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(broker, "EmbeddedBroker", interrupt)
+    monkeypatch.setattr(broker, "EmbeddedBroker", fail)
     with pytest.raises(KeyboardInterrupt):
-        find_broker("interrupted", SystemClock(), None)
+        find_broker("failing", SystemClock(), None)
     with pytest.raises(ResourceError, match="connect again"):
         waiting[0].result(PATIENCE_S)
 

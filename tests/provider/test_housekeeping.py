@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from gc import collect
 from queue import Queue
 from threading import Event, Thread
@@ -20,7 +19,6 @@ from pyjms_provider.core.host.sent_headers import DELIVER_AT
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.housekeeping import Housekeeper
 from tests.provider.helpers import QueueWorld, holders, make_envelope
-from tests.provider.interruptions import Interruption, each_interruption
 
 
 @pytest.fixture
@@ -271,28 +269,6 @@ def test_it_starts_later_if_the_system_has_no_thread_to_give(
     assert "can't start new thread" in record.getMessage()
     housekeeper.ask(visited, clock.time_ms() + 1)  # it is to come before that, as was asked already
     wait_until(lambda: len(visited.visits) == 1)
-
-
-@pytest.mark.parametrize("waits", [False, True], ids=["not begun", "waiting"])
-def test_who_is_interrupted_as_it_asks_keeps_it_from_nobody(waits: bool) -> None:
-    """What is asked for later on woke it for nothing, as there was something earlier: nothing became due any more."""
-
-    def attempt(interruption: Interruption) -> None:
-        clock = VirtualClock()
-        housekeeper = Housekeeper("interrupted", clock)
-        visited, later, begin_ms = Visited(None), Visited(None), clock.time_ms()
-        if waits:
-            housekeeper.ask(Visited(None), begin_ms + 60_000)
-            clock.await_wait(10_000)
-        with suppress(KeyboardInterrupt), interruption():
-            housekeeper.ask(visited, begin_ms + 5)
-        housekeeper.ask(later, begin_ms + 6)
-        clock.advance(10)
-        wait_until(lambda: len(later.visits) == 1)
-        housekeeper.stop()
-        wait_until(lambda: not threads_of("interrupted"))
-
-    assert each_interruption(attempt, "pyjms_provider/housekeeping.py", "/spi/clock.py", "/threading.py") > 3
 
 
 def test_each_time_without_a_thread_is_told(

@@ -6,7 +6,7 @@ import gc
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -218,8 +218,10 @@ def _open_from_options(
     from pyjms_provider.serving.served_broker import ServedBroker
 
     listening = [read_listen_url(url, f"listen-{number}") for number, url in enumerate(listen, 1)]
-    broker = ServedBroker.open(name=name, trace=_tracer() if trace else None, audit_file=audit)
-    try:
+    with ExitStack() as undo:  # also after Ctrl-C, while a store is opened or another broker holds it
+        broker = undo.enter_context(
+            closing(ServedBroker.open(name=name, trace=_tracer() if trace else None, audit_file=audit))
+        )
         top = broker.broker
         if users is None:
             top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
@@ -238,9 +240,7 @@ def _open_from_options(
                 top.create_child("trust_store", each.trust_store)
             chosen = {"authentication_providers": [provider], "access_control": "access"}
             top.create_child("port", {**each.port, **chosen})
-    except BaseException:
-        broker.close()
-        raise
+        undo.pop_all()
     return broker
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Final
 from uuid import uuid4
@@ -156,13 +156,12 @@ def _make(file: Path, data: Path, operator: str, password: str, text: str) -> No
     from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
     from pyjms_provider.security.user_file import UserFile
 
-    undo: list[Callable[[], None]] = []
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     users, host = data / "users", data / f"{_HOST}.json"
-    try:
-        undo.append(lambda: users.unlink(missing_ok=True))
+    with ExitStack() as undo:  # also after Ctrl-C
+        undo.callback(users.unlink, missing_ok=True)
         UserFile(users).add(operator, password, [_OPERATORS])
-        undo.append(lambda: host.unlink(missing_ok=True))
+        undo.callback(host.unlink, missing_ok=True)
         attributes = {"name": _HOST, "type": "standard", "store_url": "sqlite:///${data}/messages.db"}
         attributes |= {
             "story": "ends",
@@ -178,7 +177,4 @@ def _make(file: Path, data: Path, operator: str, password: str, text: str) -> No
             store.close()
         with file.open("x", encoding="utf-8") as written:
             written.write(text)
-    except BaseException:
-        for each in undo:
-            each()
-        raise
+        undo.pop_all()

@@ -510,7 +510,7 @@ class Desk:
         except ProviderError as error:
             note(AuditResult.FAILED, error.reason)
             raise
-        except BaseException as error:
+        except Exception as error:
             note(AuditResult.FAILED, type(error).__name__)
             raise
 

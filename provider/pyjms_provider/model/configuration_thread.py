@@ -52,10 +52,8 @@ class Call(Generic[_T]):
             self._is_begun = True
         try:
             result = self._job()
-        except BaseException as error:
+        except (Exception, SystemExit) as error:
             self._finish(None, error)
-            if not isinstance(error, Exception):
-                raise
         else:
             self._finish(result, None)
 

@@ -172,7 +172,7 @@ class ConfiguredObject(ManagedObject):
                 self._run_phase(phase)
                 done.append(phase)
             self._in_thread(self._begin)
-        except BaseException:
+        except Exception:
             self._undo_creation(done)
             raise
         self._tell(self._above, lambda listener: listener.child_added(self._above, self))
@@ -313,7 +313,7 @@ class ConfiguredObject(ManagedObject):
         self._publish(record=updated, attributes=new)
         try:
             self._write(lambda writer: writer.attributes_changed(self, before.record.attributes, actual))
-        except BaseException:
+        except Exception:
             self._publish(record=before.record, attributes=before.attributes)
             if is_obeyed:
                 assert before.attributes is not None
@@ -386,7 +386,7 @@ class ConfiguredObject(ManagedObject):
         try:
             for each in reversed(doomed):
                 each._in_thread(each._end_for_good)
-        except BaseException:
+        except Exception:
             self._write(lambda writer: writer.child_added(above, self))
             raise
         above._unregister(self)

@@ -6,6 +6,7 @@ store keeps: queues and their policies.
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import ResourceError
@@ -28,13 +29,13 @@ def manage(broker: str, *, context: Mapping[str, str] | None = None) -> SystemCo
     running = running_broker(broker)
     if running is None:
         raise ResourceError(f"there is no broker {broker!r} in this process; connect to vm://{broker} first")
-    system = SystemConfig.opened(clock=running.clock, context=context, broker={"name": broker}, adopted=running)
-    try:
+    with ExitStack() as undo:
+        system = undo.enter_context(
+            closing(SystemConfig.opened(clock=running.clock, context=context, broker={"name": broker}, adopted=running))
+        )
         node = system.broker.create_child("virtual_host_node", {"name": broker, "type": "memory"})
         node.create_child("virtual_host", {"name": broker})
-    except BaseException:
-        system.close()
-        raise
+        undo.pop_all()
     return system
 
 

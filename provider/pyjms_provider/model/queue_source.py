@@ -211,7 +211,7 @@ class QueueSource(ChildSource):
             doubt = error
         try:
             self._keep(name, record)
-        except BaseException:
+        except Exception:
             self.manager.destroy(name)
             raise
         made = self.find(name)
@@ -241,7 +241,7 @@ class QueueSource(ChildSource):
         self._obey(name, policy)
         try:
             self._keep(name, record)
-        except BaseException:
+        except Exception:
             self._obey(name, old)
             raise
         self._host.tell_attributes_changed(

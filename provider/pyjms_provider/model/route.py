@@ -211,7 +211,7 @@ class Route(Stoppable):
         try:
             self._on_stop()
             self._running = find_runner(self.type).start(self._request(new))
-        except BaseException:
+        except Exception:
             self._go_back()
             raise
 

@@ -34,7 +34,7 @@ class Startable(ConfiguredObject):
             raise FailedOpeningError(f"{self.path} cannot be started: {self.snapshot.error}") from error
         try:
             self._set_stopped(stopped=False, by=by)
-        except BaseException:
+        except Exception:
             self._in_thread(self._on_stop)
             raise
         self._step(Event.START)
@@ -47,7 +47,7 @@ class Startable(ConfiguredObject):
         self._publish(record=replace(before, is_stopped=stopped, updated_by=by, updated_ms=self.clock.time_ms()))
         try:
             self._write(lambda writer: writer.attributes_changed(self, before.attributes, before.attributes))
-        except BaseException:
+        except Exception:
             self._publish(record=before)  # or the next change would keep it
             raise
 

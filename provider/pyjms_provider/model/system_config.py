@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 from uuid import NAMESPACE_URL, uuid5
 
@@ -62,14 +63,13 @@ class SystemConfig(ManagingObject):
         `choices`: as for the class. Raises `StoreError` when the store cannot be opened; what is wrong with single objects
         is told by them: they are ERRORED.
         """
-        system = cls(store, **choices)
-        try:
+        with ExitStack() as undo:  # also after Ctrl-C: the store is held otherwise
+            system = cls(store, **choices)
+            undo.callback(system.close)
             system._thread.call(system._open, however_long=True)
             if system.find_broker() is None:
                 system.create_child("broker", {"name": "broker", **(broker or {})})
-        except BaseException:
-            system.close()
-            raise
+            undo.pop_all()
         return system
 
     def _open(self) -> None:

@@ -100,7 +100,7 @@ def _write_beside(path: Path, text: str) -> Path:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-    except BaseException:
+    except Exception:
         Path(name).unlink()
         raise
     return Path(name)

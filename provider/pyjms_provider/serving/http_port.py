@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import CancelledError
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
@@ -66,7 +67,7 @@ class _Server(uvicorn.Server):
         try:
             await super().startup([])  # which would give a handshake of TLS a minute
             await self._listen(sockets or [])
-        except BaseException as error:
+        except (Exception, CancelledError) as error:
             if self.ready.set_running_or_notify_cancel():
                 self.ready.set_exception(error)
             raise
@@ -151,7 +152,7 @@ class HttpListeningPort:
         try:
             self._ended = network.run(self._server.serve(sockets=[listening]))
             self._await_start()
-        except BaseException:
+        except Exception:
             if not self._server.ready.cancelled():  # else the server closes it, as soon as it gets to it
                 listening.close()
             raise

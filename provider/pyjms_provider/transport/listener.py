@@ -78,7 +78,7 @@ def bind(settings: ListenerSettings) -> socket.socket:
             listening.bind(address)
             listening.listen(settings.backlog)
             listening.setblocking(False)
-        except BaseException:
+        except Exception:
             listening.close()
             raise
     except OSError as error:

@@ -115,7 +115,7 @@ class NetworkService:
             if self.scheduler.is_here():
                 return self._open(settings, make_engine, listening)
             return self.run(self._open_there(settings, make_engine, listening)).result()
-        except BaseException:
+        except Exception:
             listening.close()
             raise
 
@@ -134,7 +134,7 @@ class NetworkService:
             with self._lock:  # so that it is on the loop's list before what stops the loop, or not at all
                 self._must_run()
                 return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except BaseException:
+        except Exception:
             coroutine.close()
             raise
 

@@ -93,7 +93,7 @@ class Job:
         """Do it. On a worker's thread."""
         try:
             self._result = self._call()
-        except BaseException as error:  # the engine is told, whatever it was: its client waits for an answer
+        except (Exception, SystemExit) as error:  # the client waits for an answer, whatever an authenticator raises
             self._error = error
 
     def ended_together(self, joint: Joint, error: BaseException | None) -> None:

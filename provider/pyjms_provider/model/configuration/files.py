@@ -92,7 +92,7 @@ class FileConfigurationStore(ConfigurationStore):
             remove_unfinished(self._path)
             records = self._read_file()
             self._refuse_twins(records)
-        except BaseException:
+        except Exception:
             lock.release()
             raise
         self._lock = lock

@@ -261,7 +261,7 @@ class StompServerEngine(ProtocolEngine):
             guard.enter()
             if login.client_id is not None:
                 connection.set_client_id(login.client_id)
-        except BaseException:
+        except Exception:
             connection.close()
             raise
         self._connection = connection

@@ -406,7 +406,7 @@ class ProfileDialogue(Dialogue):
                 priority=verb.priority,
             )
             consumer.begin(consumer.session.session.subscribe(request, consumer.on_ready))
-        except BaseException:
+        except Exception:
             self._consumers.pop(verb.id, None)
             consumer.close()  # which answers CREDIT frames that have come meanwhile
             raise
@@ -522,7 +522,7 @@ class ProfileDialogue(Dialogue):
         if adopted:
             try:
                 heir.session.adopt(list(adopted.values()))
-            except BaseException:  # what was not taken over is still its holder's
+            except Exception:  # what was not taken over is still its holder's
                 for number, delivery in adopted.items():
                     holders[number].unsettled[number] = delivery
                 raise
