@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from threading import Barrier, Thread
 
 import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.core.channel import channel_state
 from pyjms_provider.core.channel.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.channel.channel_state import Reliability
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerTarget
 from pyjms_provider.core.queue.consumer_manager import ConsumerList
 from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.store.store import NotAtOnceError
 from tests.provider.helpers import QueueWorld, Reader, entry_of, holders, text_of
-from tests.provider.interruptions import Interruption, each_interruption
 
 
 @pytest.fixture
@@ -294,36 +290,6 @@ def test_who_leaves_looks_once_at_the_much_that_others_hold(world: QueueWorld) -
     assert not world.queue._state._by_holder
 
 
-def test_after_an_interrupt_each_session_has_what_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel_state, "_FEW_HELD", 0)
-
-    def attempt(interruption: Interruption) -> None:
-        world = QueueWorld()
-        for text in "abcde":
-            world.send(text)
-        holder, heir = world.reader("holder"), world.reader("heir")
-        a, b, c, d = (pulled(holder) for _ in range(4))
-        state = world.queue._state
-        assert len(state.held_by(holder.session)) == 4
-        with suppress(KeyboardInterrupt), interruption():
-            pulled(heir)
-            holder.settle(a)
-            world.queue.change_holder(entry_of(b), b.count, holder.session, heir.session)
-            holder.give_back(c)
-            world.queue.take_out_held(entry_of(d), d.count, holder.session, [])
-        held = state.entries(MessageState.DELIVERED)
-        for session in (holder.session, heir.session):
-            assert set(state.held_by(session)) == {entry for entry in held if entry.holder is session}, (
-                interruption.where
-            )
-        assert sum(entry.holder is None for entry in held) == 0, interruption.where
-        holder.session.close()
-        heir.session.close()
-        assert not state._by_holder, interruption.where
-
-    assert each_interruption(attempt, "core/channel/channel_state.py") > 10
-
-
 def test_messages_of_one_thread_keep_their_order_within_a_priority(world: QueueWorld) -> None:
     reader = world.reader()
     for number in range(100):
@@ -576,13 +542,3 @@ def test_a_closed_queue_lets_go_of_everything_but_what_clients_hold(world: Queue
     for use in (world.send, world.reader, lambda: world.send(unit=world.unit())):
         with pytest.raises(ChannelClosedError, match="queue://orders no longer exists"):
             use()
-
-
-def test_a_message_that_is_refused_is_not_looked_for(world: QueueWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only who is interrupted may have left one that expires, and is not among those that do."""
-    looked_for: list[MessageReference] = []
-    monkeypatch.setattr(Queue, "_note_expiring", lambda _, reference: looked_for.append(reference))
-    world.queue.close()
-    with pytest.raises(ChannelClosedError):
-        world.send(expiration_ms=world.clock.now_ms + 10)
-    assert looked_for == []

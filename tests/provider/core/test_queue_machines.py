@@ -491,11 +491,8 @@ def test_delayed_messages_come_out_by_their_time() -> None:
     assert not delays.discard(entries[1])
     assert entries[2] in delays
     assert list(delays) == [entries[3], entries[2], entries[0]]
-    due: list[QueueEntry] = []
-    delays.take_due(29, 1000, due)
-    assert due == []
-    delays.take_due(40, 1000, due)
-    assert due == [entries[3], entries[2]]
+    assert delays.take_due(29, 1000) == []
+    assert delays.take_due(40, 1000) == [entries[3], entries[2]]
     assert (len(delays), list(delays)) == (1, [entries[0]])
 
 
@@ -528,8 +525,7 @@ def test_the_least_of_the_delayed_is_the_oldest_of_the_lowest_priority(
         elif step == "discard":
             assert delays.discard(known[number]) is (there.pop(known[number], None) is not None)
         elif step == "due":
-            due: list[QueueEntry] = []
-            delays.take_due(due_ms, 1000, due)
+            due = delays.take_due(due_ms, 1000)
             assert set(due) == {each for each in there if there[each] <= due_ms}
             there = {each: at_ms for each, at_ms in there.items() if at_ms > due_ms}
         expected = min(there, key=lambda each: (each.reference.priority, each.reference.id), default=None)

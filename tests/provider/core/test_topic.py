@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from contextlib import suppress
 
 import pytest
 
@@ -18,7 +17,6 @@ from pyjms_provider.core.queue.entry import ReceiverId
 from pyjms_provider.core.topic.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.topic.topic import Topic
 from tests.provider.helpers import CONNECTION, NEWS, QueueWorld, ScriptedReceiver, holders, make_envelope, refuse
-from tests.provider.interruptions import Interruption, each_interruption
 
 OTHER = ConnectionId("connection-2")
 
@@ -248,31 +246,6 @@ def test_a_message_goes_to_those_whose_selectors_it_satisfies(
         envelope = make_envelope("a", destination=NEWS, properties=properties)
         wanting = [each for each in subscriptions if each.selector is None or each.selector.matches(envelope)]
         assert world.topic.wanting(world.store.store(envelope, OTHER)) == wanting
-
-
-@pytest.mark.parametrize("is_coming", [False, True])
-def test_a_message_goes_to_who_is_there_after_an_interrupt(is_coming: bool) -> None:
-    """Wherever it comes while a subscription comes or goes; and that may be repeated."""
-
-    def attempt(interruption: Interruption) -> None:
-        world = TopicWorld()
-        one, other = world.subscribe("one"), world.subscribe("other", "n = 1")
-        topic = world.topic
-        if is_coming:
-            topic.remove_subscription(other)
-        world.publish("before", n=0)
-        with suppress(KeyboardInterrupt), interruption():
-            (topic.add_subscription if is_coming else topic.remove_subscription)(other)
-            topic.wanting(world.store.store(make_envelope("nobody's", destination=NEWS, properties={"n": 1}), OTHER))
-        there = topic.subscriptions
-        world.publish("between", n=1)
-        assert texts(one) == ["before", "between"]
-        assert texts(other) == ["between"] * (other in there), interruption.where
-        topic.remove_subscription(other)
-        world.publish("after", n=1)
-        assert texts(other) == ["between"] * (other in there), interruption.where
-
-    assert each_interruption(attempt, "core/topic/topic.py", "core/topic/addressees.py") > 5
 
 
 def test_a_subscription_that_ends_meanwhile_takes_nothing(world: TopicWorld) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Never
 
 import pytest
 
@@ -144,24 +143,6 @@ def test_dead_letters(site: Site, point: str, end: Callable[[Site], None]) -> No
     assert sorted(name for name, _ in letters + orders) == ["first", "second", "third"]
     assert all(count > 1 for _, count in orders), "they come flagged"
     assert len(site.broker.virtual_host.store) == 0
-
-
-@pytest.mark.parametrize("what", ["the mark", "the message"])
-def test_a_receipt(site: Site, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """The client never had the message, so its session does not hold it."""
-    site.send("order")
-    site.restart()
-
-    def interrupt(*_: object, **__: object) -> Never:
-        raise KeyboardInterrupt
-
-    session = site.session()
-    delivery = consume(session).poll()
-    with monkeypatch.context() as patch:
-        patch.setattr(site.journal, "write" if what == "the mark" else "read", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            text(delivery)
-    assert site.drain() == [("order", 1)]
 
 
 @POINTS

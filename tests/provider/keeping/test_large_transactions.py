@@ -7,16 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from pyjms.spi.envelope import Address
-from pyjms.spi.errors import InDoubtError, ResourceError, RolledBackError
+from pyjms.spi.errors import ResourceError, RolledBackError
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.store.paging import PagingMessageStore
 from pyjms_provider.queue_manager import QueueManager
-from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.keeping.site import BILLS, NEWS, ORDERS, consume, take_all, text
-from tests.provider.keeping.test_interrupted_anywhere import interrupt
 from tests.provider.simulation.site import SimulatedSite as Site
 
 LIMIT = 50_000
@@ -237,35 +235,3 @@ def test_a_subscription_may_end_with_what_it_was_to_get(site: Site, is_being_wri
     assert (site.texts(BILLS), len(store_of(site)), paged(site)) == (["bill"], 1, 0)
     site.crash()
     assert (site.texts(BILLS), len(store_of(site))) == (["bill"], 1)
-
-
-@pytest.mark.parametrize("ends", ["commit", "rollback"])
-def test_its_end_is_interrupted(ends: str) -> None:
-    """Made again, it is done: all of it is there, or nothing, and no copy of what is gone stays on the disk."""
-
-    def attempt(interruption: Interruption) -> None:
-        site = Site(memory_bytes=5_000)
-        session = site.session(transacted=True)
-        for body in TEXTS[:6]:
-            site.send(body, session)
-        assert paged(site) > 1
-        interrupt(interruption, getattr(session, ends))
-        is_committed = ends == "commit"
-        try:
-            getattr(session, ends)()
-        except RolledBackError:
-            is_committed = False
-        except InDoubtError:
-            is_committed = bool(site.texts())
-        assert [each for each, _ in site.drain()] == (TEXTS[:6] if is_committed else []), interruption.where
-        assert len(store_of(site)) == store_of(site).bytes_in_memory == paged(site) == 0, interruption.where
-        site.stop()
-
-    where = (
-        "core/store/paging.py",
-        "core/queue/queue.py",
-        "core/queue/restorable_queue.py",
-        "core/transaction/unit_changes.py",
-        "stores/volatile.py",
-    )
-    assert each_interruption(attempt, *where) > 10

@@ -184,10 +184,10 @@ class AsynchronousChannel(Channel):
             unit.expire()  # §5.1.3: the expiry of one message rolls its transaction back
         return len(expired) == AT_ONCE
 
-    def let_go_of_expired(self, entry: QueueEntry, owed: list[MessageReference]) -> None:
-        """Let go of a message that was taken out as it had expired, and then told of; `owed` as in `_release`."""
+    def let_go_of_expired(self, entry: QueueEntry) -> None:
+        """Let go of a message that was taken out as it had expired, and then told of."""
         with self._lock:
-            self._release(entry, owed)
+            self._release(entry)
 
     @property
     def last_place(self) -> int:
@@ -226,7 +226,7 @@ class AsynchronousChannel(Channel):
     def _expire(self, entry: QueueEntry) -> None:
         """Take out a message that has expired, and is no longer in the index of those that will."""
         self._state.remove(entry, MessageEvent.EXPIRE)
-        self._let_go(entry, [entry.reference])
+        self._let_go(entry)
 
     def _remove_if_expired(self, entry: QueueEntry) -> bool:
         if not entry.reference.expiration_ms or not is_expired(entry.reference, self._clock.time_ms()):
@@ -236,45 +236,24 @@ class AsynchronousChannel(Channel):
         return True
 
     def _remove(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None = None) -> None:
-        was_here = entry.state is not MessageState.ABSENT
-        owed, room = [entry.reference], None if self._rules is None else self._rules.taken_room
-        try:
-            self._state.remove(entry, event, cause)
-            self._forget(entry, owed)
-        except BaseException:
-            # The thread was interrupted: what is out of the channel must not come again with the next start.
-            if was_here and entry.state is MessageState.ABSENT:
-                self._free_room(entry, room)
-                self._release(entry, owed)
-            raise
+        self._state.remove(entry, event, cause)
+        self._forget(entry)
 
-    def _free_room(self, entry: QueueEntry, room: int | None) -> None:
-        """Have the rules note that a message has left, if they have not since so many took room. The lock is held."""
-        if self._rules is None:
-            return
-        if self._rules.taken_room in {room, None}:
-            self._rules.gone(entry)
-        else:
-            self._rules.wake_sender()  # if that was not done
-
-    def _forget(self, entry: QueueEntry, owed: list[MessageReference] | None = None) -> None:
-        """Let go of the message of an entry that has just become ABSENT; `owed` as in `_release`, for who may have to go on."""
+    def _forget(self, entry: QueueEntry) -> None:
+        """Let go of the message of an entry that has just become ABSENT."""
         if entry.reference.expiration_ms:
             self._expiry.forget_one()
-        self._let_go(entry, [entry.reference] if owed is None else owed)
+        self._let_go(entry)
 
-    def _let_go(self, entry: QueueEntry, owed: list[MessageReference]) -> None:
+    def _let_go(self, entry: QueueEntry) -> None:
         if self._rules is not None:
             self._rules.gone(entry)
-        self._release(entry, owed)
+        self._release(entry)
 
-    def _release(self, entry: QueueEntry, owed: list[MessageReference]) -> None:
-        """Have the journal and the store let go of a message that has left. May be repeated with the same list.
-
-        `owed`: the message, which leaves it as `MessageStore.release_all` says: who is interrupted lets go once.
-        """
+    def _release(self, entry: QueueEntry) -> None:
+        """Have the journal and the store let go of a message that has left."""
         if self.kept is not None:
             self.kept.note_removed(entry.reference)
         elif self.was_kept is not None:
             self.was_kept.note_late(entry)
-        self._store.release_all(owed)
+        self._store.release(entry.reference)

@@ -272,7 +272,7 @@ class ChannelState:
         if entry.acknowledgements is not None:
             self._pushed.pop(entry.reference.id, None)
             self.ordering.discard(entry)
-        entry.state = after  # last: nothing that is out of the channel is in the order, if the thread is interrupted
+        entry.state = after
         entry.holder = None
         entry.transaction = None
 
@@ -334,7 +334,7 @@ class ChannelState:
         entry.holder = heir
 
     def _forget_holder(self, entry: QueueEntry) -> None:
-        """Have a message no longer among those of its session, which is about to be changed; without a call, as in `cancel`."""
+        """Have a message no longer among those of its session, which is about to be changed."""
         if self._by_holder is not None and entry.holder is not None:
             held = self._by_holder[entry.holder]
             del held[entry]
@@ -357,38 +357,19 @@ class ChannelState:
         entry.transaction = None
 
     def cancel(self, entries: Sequence[QueueEntry], due_ms: Callable[[QueueEntry], int] | None = None) -> None:
-        """Make messages that were given back available again, in their old places (JMS 1.1 §4.4.11), at once or each when it is due (0: at once).
-
-        A thread that is interrupted meanwhile makes all of them available at once.
-        """
-        try:
-            for entry in entries:
-                self.cancel_one(entry)
-            if due_ms is None:
-                self.ordering.restore(entries)
+        """Make messages that were given back available again, in their old places (JMS 1.1 §4.4.11), at once or each when it is due (0: at once)."""
+        for entry in entries:
+            self.cancel_one(entry)
+        if due_ms is None:
+            self.ordering.restore(entries)
+            return
+        at_once: list[QueueEntry] = []
+        for entry in entries:
+            if at_ms := due_ms(entry):
+                self.delays.add(entry, at_ms)
             else:
-                at_once: list[QueueEntry] = []
-                for entry in entries:
-                    if at_ms := due_ms(entry):
-                        self.delays.add(entry, at_ms)
-                    else:
-                        at_once.append(entry)
-                self.ordering.restore(at_once)
-        except BaseException:
-            for entry in entries:
-                if entry.state is _PULLED:
-                    self.cancel_one(entry)
-            self.restore_place(entries)
-            raise
-
-    def restore_place(self, entries: Iterable[QueueEntry]) -> None:
-        """Make available what is NEW and has no place, as the thread was interrupted that took it, or gave it back."""
-        self.ordering.restore([each for each in entries if self.is_homeless(each)])
-
-    def is_homeless(self, entry: QueueEntry) -> bool:
-        """Return whether a message is NEW, and nobody could get it: its thread was interrupted while it put it somewhere."""
-        has_place = entry in self.delays or entry.reference.id in self._pushed or self.ordering.holds(entry)
-        return entry.state is _ACCEPTED and not has_place
+                at_once.append(entry)
+        self.ordering.restore(at_once)
 
     def cancel_one(self, entry: QueueEntry) -> None:
         """Make a message that was given back NEW again, without a place in the order."""

@@ -113,7 +113,7 @@ class DeadLetterOffice:
         if dead.is_kept:
             self._put_back([dead.entry])
         else:
-            dead.entry.queue.let_go_of_expired(dead.entry, [dead.entry.reference])
+            dead.entry.queue.let_go_of_expired(dead.entry)
 
     def _put_back(self, moving: Sequence[QueueEntry]) -> None:
         """Have messages in their queues again that did not go elsewhere."""
@@ -126,16 +126,11 @@ class DeadLetterOffice:
 
     def _let_expire(self, dead: DeadEntry, moving: list[QueueEntry]) -> None:
         """Let go of a message that has expired and goes nowhere, and tell of it."""
-        queue, reference, envelope = dead.entry.queue, dead.entry.reference, None
-        owed = [reference]
-        try:
-            moving.clear()
-            with suppress(ProviderError):  # one that cannot be read goes as well, but nobody knows which it was
-                envelope = queue.message_of(reference)
-            queue.let_go_of_expired(dead.entry, owed)
-        except BaseException:  # the thread was interrupted
-            queue.let_go_of_expired(dead.entry, owed)
-            raise
+        queue, envelope = dead.entry.queue, None
+        moving.clear()
+        with suppress(ProviderError):  # one that cannot be read goes as well, but nobody knows which it was
+            envelope = queue.message_of(dead.entry.reference)
+        queue.let_go_of_expired(dead.entry)
         if envelope is not None:
             self._host.expiries.tell(dead, envelope)
 

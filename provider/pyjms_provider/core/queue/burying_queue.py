@@ -90,18 +90,10 @@ class BuryingQueue(PagedQueue):
         """Take a message out that `_bury` sets aside, once the lock, which is held, is released."""
         now_ms = self._clock.time_ms()
         dead = DeadEntry.leaving(entry, kind, reason, self.subscription_name, now_ms, is_kept=is_kept)
-        room = None if self._rules is None else self._rules.taken_room
-        try:
-            self._state.remove(entry, event)
-            if self._rules is not None:
-                self._rules.gone(entry)
-            self._dead.append(dead)
-        except BaseException:  # the thread was interrupted: what is out of the queue is set aside nevertheless
-            if entry.state is MessageState.ABSENT:
-                self._free_room(entry, room)
-                if not any(each is dead for each in self._dead):
-                    self._dead.append(dead)
-            raise
+        self._state.remove(entry, event)
+        if self._rules is not None:
+            self._rules.gone(entry)
+        self._dead.append(dead)
 
     def _die_spent(self, entry: QueueEntry, reason: str | None) -> None:
         """Do the same with a message that was delivered too often; `reason` as in `DeadEntry.leaving`. The lock is held."""
@@ -129,13 +121,13 @@ class BuryingQueue(PagedQueue):
 
     def _bury(self) -> None:
         """Have the messages set aside that have died."""
-        dead: deque[DeadEntry] = deque()
+        with self._lock:
+            dead, self._dead = self._dead, deque()
+        if not dead or self._on_dead is None:
+            return
         try:
-            with self._lock:
-                dead, self._dead = self._dead, dead
-            if dead and self._on_dead is not None:
-                self._on_dead(dead)
-        except BaseException:  # the thread was interrupted, perhaps before anybody answered for them
+            self._on_dead(dead)
+        except Exception:  # nobody answers for those that are left: they are tried again
             if dead:
                 with self._lock:
                     self._dead.extendleft(reversed(dead))

@@ -35,7 +35,6 @@ class Consumer:
         "acquires",
         "cursor",
         "group",
-        "is_attached",
         "number",
         "place",
         "priority",
@@ -64,8 +63,6 @@ class Consumer:
         """Consumers of higher priority are served first while they want messages."""
         self.acquires = acquires
         """False: it looks at messages and takes none."""
-        self.is_attached = False
-        """Whether its queue may know of it: an interrupted coming, or going, leaves that to the next call."""
         self.place = ConsumerList.REMOVED
         self.group: PriorityGroup | None = None
         """The lists of its priority, one of which `place` names."""
@@ -168,13 +165,9 @@ class ConsumerSession:
     def add_target(self, on_ready: Callable[[], None]) -> ConsumerTarget:
         """Make a target without consumers. Raises `ClosedError`."""
         target = ConsumerTarget(self, on_ready)
-        try:
-            with self._lock:
-                self._check_open()
-                self._targets[target] = None
-        except BaseException:  # interrupted, perhaps: nobody has it
-            self._targets.pop(target, None)
-            raise
+        with self._lock:
+            self._check_open()
+            self._targets[target] = None
         return target
 
     def add_consumer(self, consumer: Consumer) -> None:
@@ -251,7 +244,7 @@ class ConsumerSession:
                 consumer.close()
         for queue in queues:
             queue.give_back_all(self)
-        with self._lock:  # last, so that who was interrupted finds them again; and there come no more
+        with self._lock:
             self._targets.clear()
             self._queues.clear()
 

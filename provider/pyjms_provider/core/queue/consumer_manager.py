@@ -242,7 +242,7 @@ class PriorityGroup:
         self.in_vain: set[Cursor | None] = set()
         """With which selectors (None: with none) one was woken, looked at all there is, and may have nothing of it; since marks were last forgotten."""
         self.wanting: dict[Cursor | None, int] | None = None
-        """How many in Interested and Notified have each selector; None: nobody has asked since somebody was interrupted."""
+        """How many in Interested and Notified have each selector; None: nobody has asked yet."""
 
     @property
     def is_empty(self) -> bool:
@@ -300,17 +300,12 @@ class PriorityGroup:
             self.wanting = dict(Counter(each.cursor for place in _WANTING for each in self.lists[place]))
         return self.wanting
 
-
-def _counted(
-    wanting: dict[Cursor | None, int], cursor: Cursor | None, before: ConsumerList, after: ConsumerList
-) -> dict[Cursor | None, int]:
-    """Return `wanting` once a consumer with that selector has moved."""
-    change = (after in _WANTING) - (before in _WANTING)
-    if change:
-        wanting[cursor] = wanting.get(cursor, 0) + change
-        if not wanting[cursor]:
-            del wanting[cursor]
-    return wanting
+    def count_wanting(self, cursor: Cursor | None, change: int) -> None:
+        """Note that one more, or one less, in Interested and Notified has a selector."""
+        if self.wanting is not None and change:
+            self.wanting[cursor] = self.wanting.get(cursor, 0) + change
+            if not self.wanting[cursor]:
+                del self.wanting[cursor]
 
 
 _by_turn = attrgetter("turn")
@@ -365,10 +360,9 @@ class ConsumerManager:
         self._note_non_acquiring()
 
     def remove(self, consumer: Consumer) -> bool:
-        """Let a consumer go; return whether it had been woken, so that another one must be. May be repeated if the thread was interrupted."""
+        """Let a consumer go; return whether it had been woken, so that another one must be."""
         was_notified = consumer.place is _NOTIFIED
-        if consumer.place is not _REMOVED:
-            self._move(consumer, ConsumerEvent.REMOVE)
+        self._move(consumer, ConsumerEvent.REMOVE)
         self._note_non_acquiring()
         self._groups = [group for group in self._groups if not group.is_empty]
         self._forget_vain()
@@ -400,9 +394,7 @@ class ConsumerManager:
             return
         group = consumer.group
         assert group is not None, "it has one from ADD on"
-        lists, crowd, wanting = group.lists, group.crowd, group.wanting
-        group.crowd = group.wanting = None  # until they agree again: who is interrupted leaves them to be made anew
-        # With no call from here on, at which Python could interrupt the thread, until the place is noted.
+        lists, crowd = group.lists, group.crowd
         if before is not _REMOVED:
             del lists[before][consumer]
         if after is not _REMOVED:
@@ -419,9 +411,8 @@ class ConsumerManager:
                 crowd.add(consumer)
             elif before is _INTERESTED:
                 crowd.remove(consumer)
-            group.crowd = crowd
-        if wanting is not None:
-            group.wanting = _counted(wanting, consumer.cursor, before, after)
+        if group.wanting is not None:
+            group.count_wanting(consumer.cursor, (after in _WANTING) - (before in _WANTING))
 
     def _group_of(self, priority: int) -> PriorityGroup:
         """Return the lists of one priority, which may be new."""

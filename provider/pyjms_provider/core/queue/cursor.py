@@ -29,7 +29,6 @@ __all__ = [
     "forget_noted",
     "is_noted",
     "note_behind",
-    "note_place",
 ]
 
 PRIORITIES: Final = 10
@@ -146,14 +145,6 @@ def forget_noted(noted: dict[int, list[int]], priority: int, sequence: int) -> N
         del sequences[bisect_left(sequences, sequence)]
         if not sequences:
             del noted[priority]
-
-
-def note_place(cursor: Cursor, priority: int, sequence: int) -> None:
-    """Make `cursor` look again at the message of that place, which it has found, and which stays: its thread was interrupted."""
-    if sequence <= cursor.passed[priority]:
-        behind = cursor.behind.setdefault(priority, [])
-        if not is_noted(behind, sequence):
-            insort(behind, sequence)
 
 
 def note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> None:

@@ -90,7 +90,6 @@ class DelayIndex:
         }
         heap = [(due_ms, next(self._numbers), entry) for entry, due_ms in due.items()]
         heapify(heap)
-        # In one step: Python interrupts a thread after a call.
         self._due, self._heap, self._ahead_ms = due, heap, ahead_ms
 
     def add(self, entry: QueueEntry, due_ms: int) -> None:
@@ -101,7 +100,7 @@ class DelayIndex:
                 self._ages = None  # nobody asks any more, or it is mostly those that have gone
             else:
                 heappush(self._ages, _aged(entry))
-        self._due[entry] = due_ms  # last: a thread that is interrupted in between has noted nothing
+        self._due[entry] = due_ms
 
     def discard(self, entry: QueueEntry) -> bool:
         """Forget a message that has left the queue; return whether it waited."""
@@ -111,7 +110,7 @@ class DelayIndex:
             heap = [item for item in self._heap if self._due.get(item[2]) == item[0]]
             heapify(heap)
             self._heap = heap
-        del self._due[entry]  # last, as in `add`
+        del self._due[entry]
         return True
 
     def least(self) -> QueueEntry | None:
@@ -125,15 +124,14 @@ class DelayIndex:
             heappop(ages)
         return ages[0][2] if ages else None
 
-    def take_due(self, now_ms: int, most: int, due: list[QueueEntry]) -> None:
-        """Take out up to `most` messages whose time has come, in the order of their times, and add them to `due`.
-
-        One that is out is there, also if the thread is interrupted; the last one there may not be out then.
-        """
+    def take_due(self, now_ms: int, most: int) -> list[QueueEntry]:
+        """Take out up to `most` messages whose time has come, in the order of their times."""
+        due: list[QueueEntry] = []
         while len(due) < most and (next_ms := self.next_ms) is not None and next_ms <= now_ms:
             entry = self._heap[0][2]
             due.append(entry)
-            del self._due[entry]  # without a call; the heap forgets it when it is looked at next
+            del self._due[entry]  # the heap forgets it when it is looked at next
+        return due
 
 
 def _aged(entry: QueueEntry) -> tuple[int, int, QueueEntry]:

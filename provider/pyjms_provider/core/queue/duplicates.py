@@ -108,7 +108,7 @@ class DuplicateWindow:
         return DuplicateMark(self.address, identity, now_ms + self.window_ms, serial, queue, below)
 
     def confirm(self, mark: DuplicateMark, now_ms: float) -> None:
-        """Remember the id of a message that has arrived, by the monotonic clock at `now_ms`. May be repeated, after an interrupt too: it is forgotten as claimed last."""
+        """Remember the id of a message that has arrived, by the monotonic clock at `now_ms`. May be repeated."""
         if mark.forgets_below and mark.forgets_below == self._forgets_below:
             self._forgets_below = self._marked = 0
         self._remember(mark, now_ms + self.window_ms)

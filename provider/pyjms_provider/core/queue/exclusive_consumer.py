@@ -77,7 +77,7 @@ class ExclusiveConsumer:
     def _forget(self, consumer: Consumer) -> None:
         priority = consumer.priority
         if priority in self._waiting and consumer in self._waiting[priority]:
-            del self._waiting[priority][consumer]  # without a call in between, as no priority may be without consumers
+            del self._waiting[priority][consumer]
             if not self._waiting[priority]:
                 del self._waiting[priority]
 

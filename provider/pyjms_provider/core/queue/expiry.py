@@ -44,11 +44,6 @@ class ExpiryIndex:
             return True
         return False
 
-    def plan_next(self) -> int | None:
-        """Plan the housekeeper's next visit anew, of which nobody knows whether it was asked for; return when, None: not at all."""
-        self.due_ms = self._heap[0][0] if self._heap else None
-        return self.due_ms
-
     def forget_one(self) -> None:
         """Note that some message that can expire has left the channel in another way."""
         self._gone += 1

@@ -66,14 +66,14 @@ class Room:
             return False
         self._waiting.pop(waiting, None)
         self._claimed_size += waiting.size
-        self._claims.add(waiting)  # without a call in between, at which the thread could be interrupted
+        self._claims.add(waiting)
         return True
 
     def unclaim(self, waiting: RoomRequest) -> None:
         """End a claim: the message has come in and is counted, or does not come. Nothing happens if there is none."""
         if waiting in self._claims:
             self._claimed_size -= waiting.size
-            self._claims.remove(waiting)  # as in `claim`
+            self._claims.remove(waiting)
 
     def follow(self, other: Room) -> None:
         """Take the place of `other`, with its claims and those that wait there; before anything is counted."""

@@ -58,7 +58,7 @@ class MessageGroup:
         self.session: ConsumerSession | None = None
         """The session of an owner that was closed while deliveries were outstanding, until they have ended."""
         self.entries: set[QueueEntry] = set()
-        """Its messages. If a thread was interrupted, too many, so that no owner is forgotten too soon."""
+        """Its messages."""
         self.outstanding = 0
         """How many of its deliveries are outstanding."""
         self.closing: QueueEntry | None = None
@@ -92,7 +92,7 @@ class MessageGroups:
         self._places: dict[QueueEntry, tuple[GroupPlace, MessageGroup]] = {}
         self._outstanding: dict[QueueEntry, MessageGroup] = {}
         self._owned: dict[Consumer, set[str]] = {}
-        """The groups of each consumer, and those besides in which a thread was interrupted."""
+        """The groups of each consumer."""
         self._idle: dict[str, MessageGroup] = {}
         """Groups that have an owner and no messages, first the one whose last message left first; and some that have changed since."""
         self.freed: dict[str, set[QueueEntry]] = {}
@@ -160,7 +160,6 @@ class MessageGroups:
             group.closing = entry
         if group.owner is not None:
             return False
-        # First: wherever the thread is interrupted, the consumer's end finds the group.
         self._owned.setdefault(consumer, set()).add(name)
         group.owner = consumer
         group.session = None
@@ -221,7 +220,7 @@ class MessageGroups:
         if entry not in self._outstanding:
             return
         group.outstanding -= 1
-        del self._outstanding[entry]  # with no call since the count
+        del self._outstanding[entry]
         if not group.outstanding and (group.closing is not None or group.owner is None):
             self._disown(group)
 
@@ -246,7 +245,7 @@ class MessageGroups:
 
     def _disown(self, group: MessageGroup) -> None:
         """Have a group be anybody's."""
-        self._free(group)  # first: if the thread is interrupted, others look again in vain
+        self._free(group)
         owner = group.owner
         group.owner = group.session = group.closing = None
         if owner is not None:

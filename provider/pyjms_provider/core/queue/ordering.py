@@ -11,9 +11,6 @@ A message that was found again after a restart, or that came behind many others,
 
 Invariants: a lane's `entries` and `sequences` are parallel and sorted from `head` on; the entry at `head` is available
 unless the lane is empty, and before it there are gaps alone; bit P of the mask says that lane P is not empty.
-
-Python may interrupt the main thread at any call. So what belongs together is worked out before, and stored without a call in between; where that
-cannot be, who is interrupted mends the lane first: a message is in its place then, or was never given one (decision 0230).
 """
 
 from __future__ import annotations
@@ -35,7 +32,6 @@ from pyjms_provider.core.queue.cursor import (
     forget_noted,
     is_noted,
     note_behind,
-    note_place,
 )
 from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.passed_over import PassedOver, Turn
@@ -188,20 +184,14 @@ class Ordering:
             sequence = self._last + 1
         self._last = entry.sequence = sequence
         lane = self._by_priority[reference.priority]
-        try:
-            if lane.live >= BACKLOG and self.may_sleep and self._is_plain(entry):
-                lane.queue = entry.queue
-                lane.entries.append(max(reference.size - MESSAGE_OVERHEAD, 0))
-            else:
-                lane.entries.append(entry)
-            lane.sequences.append(sequence)
-            lane.live += 1
-            self._mask |= lane.bit
-        except BaseException:
-            self._repair(lane)
-            if lane.find(sequence) < 0:
-                entry.sequence = 0
-            raise
+        if lane.live >= BACKLOG and self.may_sleep and self._is_plain(entry):
+            lane.queue = entry.queue
+            lane.entries.append(max(reference.size - MESSAGE_OVERHEAD, 0))
+        else:
+            lane.entries.append(entry)
+        lane.sequences.append(sequence)
+        lane.live += 1
+        self._mask |= lane.bit
 
     def pass_by(self, entry: QueueEntry) -> None:
         """Give `entry`, which somebody takes at once, the sequence number of the place that it would have had."""
@@ -222,27 +212,14 @@ class Ordering:
         by_priority: dict[int, list[QueueEntry]] = {}
         for entry in entries:
             by_priority.setdefault(self._levels[entry.reference.priority], []).append(entry)
-        try:
-            self._put_back(by_priority)
-        except BaseException:
-            self._repair(*self._lanes)
-            self._put_back(by_priority, again=True)
-            raise
-
-    def _put_back(self, by_priority: dict[int, list[QueueEntry]], *, again: bool = False) -> None:
         for priority, returned in by_priority.items():
             lane = self._lanes[priority]
             returned.sort(key=_by_sequence)
-            lane.put_back([each for each in returned if lane.find(each.sequence) < 0] if again else returned)
+            lane.put_back(returned)
             self._mask |= lane.bit
             for cursor in (*self._cursors.values(), *self._indexes.values()):
                 note_behind(cursor, priority, returned)
             self.passed_over.note_returned(priority, returned)
-
-    def _repair(self, *lanes: Lane) -> None:
-        for lane in lanes:
-            lane.repair()
-            self._mask = self._mask | lane.bit if lane.live else self._mask & ~lane.bit
 
     def take_first(self) -> QueueEntry | None:
         """Take the first message, or return None when there is none."""
@@ -263,20 +240,9 @@ class Ordering:
             lane.head = end
             self._mask = mask ^ _BITS[priority]
             return entry
-        try:
-            if lane.drop(head):
-                self._mask = mask ^ _BITS[priority]
-        except BaseException:
-            assert entry is not None, "the lane was not empty"
-            self._keep(lane, entry)
-            raise
+        if lane.drop(head):
+            self._mask = mask ^ _BITS[priority]
         return entry
-
-    def _keep(self, lane: Lane, entry: QueueEntry) -> None:
-        """Have a message in its place, as the thread was interrupted while it took it out."""
-        self._repair(lane)
-        if lane.find(entry.sequence) < 0:
-            self.restore([entry])
 
     def discard(self, entry: QueueEntry) -> bool:
         """Take out this very message; return whether it was available."""
@@ -284,7 +250,7 @@ class Ordering:
         index = self._lanes[priority].find(entry.sequence)
         if index < 0:
             return False
-        self._drop(priority, index, entry)
+        self._drop(priority, index)
         return True
 
     def holds(self, entry: QueueEntry) -> bool:
@@ -307,14 +273,10 @@ class Ordering:
         self._mask = 0
         return entries
 
-    def _drop(self, priority: int, index: int, entry: QueueEntry) -> None:
+    def _drop(self, priority: int, index: int) -> None:
         lane = self._lanes[priority]
-        try:
-            if lane.drop(index):
-                self._mask &= ~lane.bit
-        except BaseException:
-            self._keep(lane, entry)
-            raise
+        if lane.drop(index):
+            self._mask &= ~lane.bit
 
     # Selectors
 
@@ -341,7 +303,7 @@ class Ordering:
         cursor = self._indexed[text]
         if cursor.users == 1 and cursor.index is not None:
             cursor.index.close_cursor(cursor)
-        self._indexed.close(text)  # last, as all else may be repeated if the thread is interrupted
+        self._indexed.close(text)
 
     def may_have(self, cursor: Cursor | None) -> bool:
         """Return whether there may be a message for `cursor` (None: any message), without evaluating anything."""
@@ -407,16 +369,7 @@ class Ordering:
         found = self._find(cursor, permits, evaluations, turn)
         if found is None or found is UNFINISHED:
             return found
-        priority, index = found
-        sequence = self._lanes[priority].sequences[index]
-        try:
-            entry = self._lanes[priority].at(index)
-            assert entry is not None, "a gap was found"
-            self._drop(priority, index, entry)
-        except BaseException:
-            note_place(cursor, priority, sequence)
-            raise
-        return entry
+        return self._take(*found)
 
     def take_permitted(
         self, consumer: object, rivals: Iterable[Cursor | None], permits: Callable[[QueueEntry], bool], looks: int
@@ -428,10 +381,12 @@ class Ordering:
         found = self.passed_over.find(self._lanes, consumer, rivals, permits, looks)
         if found is None or found is UNFINISHED:
             return found
-        priority, index = found
+        return self._take(*found)
+
+    def _take(self, priority: int, index: int) -> QueueEntry:
         entry = self._lanes[priority].at(index)
         assert entry is not None, "a gap was found"
-        self._drop(priority, index, entry)
+        self._drop(priority, index)
         return entry
 
     def look_again(self, entries: Iterable[QueueEntry]) -> None:
@@ -452,15 +407,7 @@ class Ordering:
         if sequence > cursor.last:
             cursor.passed[priority] = self._last  # all that come after it in its lane are newer still
             return self.look(cursor, evaluations)
-        try:
-            return self._lanes[priority].at(index)
-        except BaseException:
-            note_place(cursor, priority, sequence)
-            raise
-
-    def look_once_more(self, cursor: Cursor, entry: QueueEntry) -> None:
-        """Have the next look come to a message again that the last one found, as its thread was interrupted."""
-        note_place(cursor, self._levels[entry.reference.priority], entry.sequence)
+        return self._lanes[priority].at(index)
 
     def _find(
         self,
@@ -508,12 +455,8 @@ class Ordering:
         if index < 0:
             return -1
         sequence = lane.sequences[index]
-        try:
-            for noted in (cursor.matched, cursor.behind):
-                forget_noted(noted, priority, sequence)
-        except BaseException:
-            note_place(cursor, priority, sequence)
-            raise
+        for noted in (cursor.matched, cursor.behind):
+            forget_noted(noted, priority, sequence)
         return index
 
     def _find_beyond(

@@ -4,8 +4,6 @@ One without a selector looks at all messages, one with a selector at those that 
 
 A machine without a lock: its queue calls it under the queue's own. What a consumer has passed over is asked again only when that may have changed:
 a message came back (`note_returned`), a group is anybody's (`look_again`), or a consumer of higher priority waits no longer (`find`).
-
-The thread may be interrupted at any call: a message that was found has not been passed, so it stays ahead until it is taken.
 """
 
 from __future__ import annotations

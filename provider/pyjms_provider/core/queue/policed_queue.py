@@ -19,7 +19,7 @@ from pyjms_provider.core.channel.channel import ChannelClosedError
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.queue.burying_queue import BuryingQueue
-from pyjms_provider.core.queue.consumer_manager import ConsumerList, ConsumerManager
+from pyjms_provider.core.queue.consumer_manager import ConsumerManager
 from pyjms_provider.core.queue.cursor import UNFINISHED
 from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.limits import RoomRequest
@@ -89,7 +89,6 @@ class PolicedQueue(BuryingQueue):
         """Make rules and order for `policy`, unless the order was made for its type. There are no messages or consumers."""
         rules = QueueRules(policy) if needs_rules(policy) else None
         order = self._ordering if policy.type is made_for else make_order(policy, rules)
-        # With no call in between, at which Python could interrupt the thread.
         self._rules, self._ordering, self._state.ordering, self.policy = rules, order, order, policy
         self._note_policy()
 
@@ -110,33 +109,25 @@ class PolicedQueue(BuryingQueue):
         check_disk(policy, has_disk=not self._all_in_memory)
         woken: Sequence[Consumer] = ()
         signals: Sequence[Signal] = ()
-        try:
-            with self._lock:
-                changes_kind = self._changes_kind(policy)
-                if only_check:
-                    return
-                if self._rules is not None and self._rules.room is not None:
-                    signals = self._rules.room.all_signals()
-                if changes_kind:
-                    self._obey(policy, None)
-                else:
-                    resumes = self.policy.paused and not policy.paused
-                    self._change_rules(policy)
-                    self._drop_surplus()
-                    woken = self._successors()
-                    if resumes and policy.non_destructive:  # who only looks succeeds nobody, and waited with the others
-                        woken = [*woken, *self._manager.non_acquiring()]
-            for signal in signals:
-                signal.set()
-            for consumer in woken:
-                consumer.notify_work()
-        except BaseException:
-            for signal in signals:
-                signal.set()
-            with self._lock:
-                self._note_policy()  # if that was not done
-            self._make_up()
-            raise
+        with self._lock:
+            changes_kind = self._changes_kind(policy)
+            if only_check:
+                return
+            if self._rules is not None and self._rules.room is not None:
+                signals = self._rules.room.all_signals()
+            if changes_kind:
+                self._obey(policy, None)
+            else:
+                resumes = self.policy.paused and not policy.paused
+                self._change_rules(policy)
+                self._drop_surplus()
+                woken = self._successors()
+                if resumes and policy.non_destructive:  # who only looks succeeds nobody, and waited with the others
+                    woken = [*woken, *self._manager.non_acquiring()]
+        for signal in signals:
+            signal.set()
+        for consumer in woken:
+            consumer.notify_work()
         with suppress(ResourceError):  # the policy has changed; who sends next is told that there is no room
             self._store.relieve()
 
@@ -164,7 +155,7 @@ class PolicedQueue(BuryingQueue):
                 self._shelve(reference)
             if not needs_rules(policy):
                 self._rules = None
-        self.policy = policy  # not before: whoever is interrupted, and alters it again, finds what is to change
+        self.policy = policy
         self._note_policy()
 
     # Room
@@ -212,29 +203,6 @@ class PolicedQueue(BuryingQueue):
         self._state.place(entry)
         return self._announce(entry)
 
-    def _accept(self, entry: QueueEntry, claim: RoomRequest | None) -> None:
-        """Have the rules note a message that has just come, in the room that is held for `claim`; else it has not come. The lock is held."""
-        rules = self._rules
-        if rules is None:
-            return
-        room = rules.taken_room
-        try:
-            rules.accept(entry, self._store.retrieve, claim)
-        except BaseException:
-            if room is None or room != rules.taken_room:
-                rules.gone(entry)
-            raise
-
-    def _place_new(self, entry: QueueEntry, claim: RoomRequest | None) -> Sequence[Consumer]:
-        """Have a message accepted, and available, that has just come; else it has not come. The lock is held."""
-        self._accept(entry, claim)
-        try:
-            return self._place(entry)
-        except BaseException:
-            if self._rules is not None and self._state.is_homeless(entry):
-                self._rules.gone(entry)
-            raise
-
     def _announce(self, entry: QueueEntry) -> Sequence[Consumer]:
         """Drop what a message that has become available displaces; return whom to wake for it. The lock is held."""
         if self._rules is None:
@@ -258,27 +226,6 @@ class PolicedQueue(BuryingQueue):
         older = None if self._rules is None else self._rules.arrived(entry)
         if older is not None and older.state is MessageState.NEW:
             self._remove(older, MessageEvent.REMOVE, Happening.SUPERSEDED)
-
-    def _make_up(self) -> None:
-        """Do what follows a change of the queue, as the thread was interrupted, perhaps before it came to that. The lock is not held.
-
-        Whom it was to wake is not known any more, so all are woken who were chosen, and some in vain.
-        """
-        self._ask_again()
-        if self._dead:
-            self._bury()
-        with self._lock:
-            chosen = self._manager.members(ConsumerList.NOTIFIED)
-            woken = [*chosen, *self._successors(), *self._manager.non_acquiring()]
-        for consumer in woken:
-            consumer.notify_work()
-
-    def _ask_again(self) -> None:
-        """Have the housekeeper come when the next message expires or is due, as who was to ask was interrupted."""
-        with self._lock:
-            times = [at_ms for at_ms in (self._expiry.plan_next(), self._state.delays.next_ms) if at_ms is not None]
-        if times and self._on_due is not None:
-            self._on_due(self, min(times))
 
     def _ask_for_delayed(self) -> None:
         """Have the housekeeper come when the next delayed message is due."""
@@ -309,27 +256,17 @@ class PolicedQueue(BuryingQueue):
 
     def _place_some_due(self, now_ms: int) -> bool:
         """Make so many messages available that are due as keep the lock for a moment only; return whether there may be more."""
-        due: list[QueueEntry] = []
-        try:
-            with self._lock:
-                try:
-                    self._state.delays.take_due(now_ms, AT_ONCE, due)
-                    self._state.place_all(due)
-                    woken = [*self._end_delays(due), *self._announce_all(due)]
-                except BaseException:  # an application's thread was interrupted, which has just committed
-                    self._state.place_all([entry for entry in due if self._state.is_homeless(entry)])
-                    self._announce_all([entry for entry in due if entry not in self._state.delays])
-                    raise
-                pushable = due if self._receivers else []
-            if self._dead:
-                self._bury()
-            for entry in pushable:
-                self._push_or_choose(entry)
-            for consumer in woken:
-                consumer.notify_work()
-        except BaseException:
-            self._make_up()
-            raise
+        with self._lock:
+            due = self._state.delays.take_due(now_ms, AT_ONCE)
+            self._state.place_all(due)
+            woken = [*self._end_delays(due), *self._announce_all(due)]
+            pushable = due if self._receivers else []
+        if self._dead:
+            self._bury()
+        for entry in pushable:
+            self._push_or_choose(entry)
+        for consumer in woken:
+            consumer.notify_work()
         return len(due) == AT_ONCE
 
     def _end_delays(self, due: Iterable[QueueEntry]) -> list[Consumer]:
@@ -420,36 +357,16 @@ class PolicedQueue(BuryingQueue):
     def take_out(self, entry: QueueEntry, taken: list[QueueEntry], cause: Happening | None = None) -> bool:
         """Take a message out that nobody holds, for one who puts it elsewhere, or deletes it; return False if it is held, or has gone.
 
-        The store and the journal do not know of it. Then it is in `taken`, also if the thread is interrupted. `cause`: what becomes of it,
-        if nobody else tells of that.
+        The store and the journal do not know of it. Then it is in `taken`. `cause`: what becomes of it, if nobody else tells of that.
         """
-        try:
-            with self._lock:
-                if entry.state is not MessageState.NEW or entry.acknowledgements is not None:
-                    return False
-                room = None if self._rules is None else self._rules.taken_room
-                try:
-                    taken.append(entry)
-                    self._state.remove(entry, MessageEvent.REMOVE, cause)
-                    self._note_out(entry)
-                except BaseException:
-                    self._end_taking(entry, taken, room)
-                    raise
-            self.wake_freed()
-        except BaseException:
-            self._make_up()
-            raise
+        with self._lock:
+            if entry.state is not MessageState.NEW or entry.acknowledgements is not None:
+                return False
+            taken.append(entry)
+            self._state.remove(entry, MessageEvent.REMOVE, cause)
+            self._note_out(entry)
+        self.wake_freed()
         return True
-
-    def _end_taking(self, entry: QueueEntry, taken: list[QueueEntry], room: int | None) -> None:
-        """Have a message out, or in, whose thread was interrupted while it took it out, when so many took room. The lock is held."""
-        if entry.state is MessageState.ABSENT:
-            self._free_room(entry, room)
-            return
-        if entry in taken:
-            taken.remove(entry)
-        if self._state.is_homeless(entry):
-            self._place(entry)
 
     def _note_out(self, entry: QueueEntry) -> None:
         """Note that a message is out which others know nothing of. The lock is held."""

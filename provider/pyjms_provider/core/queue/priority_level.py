@@ -92,14 +92,6 @@ class Lane:
         self.entries = entries  # type: ignore[assignment]  # as before
         self.head = 0
 
-    def repair(self) -> None:
-        """Make all agree again after an interrupt: what is in one of the two lists alone has no place."""
-        entries, sequences = self.entries, self.sequences
-        both = min(len(entries), len(sequences))
-        del entries[both:], sequences[both:]
-        self.head = next((index for index, entry in enumerate(entries) if entry is not None), both)
-        self.live = both - entries.count(None)
-
     def find(self, sequence: int) -> int:
         """Return the index of the available message with `sequence`, or -1."""
         index = bisect_left(self.sequences, sequence, self.head)
@@ -140,7 +132,6 @@ class Lane:
         goes_forward = (last - head) <= (len(self.sequences) - first) // _COPIES
         low = head if goes_forward else first
         entries, sequences = self._merged(returned, low, last)
-        # With no call from here on, at which Python could interrupt the thread while one list is longer than the other.
         if goes_forward and head >= size:
             self.entries[head - size : last] = entries
             self.sequences[head - size : last] = sequences

@@ -22,7 +22,7 @@ from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor, Unfinished
 from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.expiry import is_expired
 from pyjms_provider.core.queue.ordering import Ordering
-from pyjms_provider.core.queue.restorable_queue import NEWEST, RestorableQueue
+from pyjms_provider.core.queue.restorable_queue import RestorableQueue
 from pyjms_provider.core.queue.settling_queue import SettlingQueue
 from pyjms_provider.core.store.store import NotAtOnceError, NotInMemoryError
 
@@ -69,96 +69,82 @@ class Queue(RestorableQueue, SettlingQueue):
         due_ms: int | None = None
         woken: Sequence[Consumer] = ()
         handed: tuple[Consumer, Delivery] | None = None
-        try:
-            with self._lock:
-                if self._closed:
-                    raise ChannelClosedError(f"{self._name} no longer exists")  # noqa: TRY301 - a call would cost each message
-                if transaction is not None:
-                    entry = self._add_uncommitted(reference, transaction, claim)
-                elif self._rules is not None or reference.deliver_at_ms:
-                    entry = self._state.make(self, reference)
-                    woken = self._place_new(entry, claim)
-                    due_ms = self._state.delays.next_ms
-                elif self._manager.interested_count and (handed := self._hand_over(reference)) is not None:
-                    entry = handed[1].tag  # type: ignore[assignment]  # as `entry_of` in `clients`, without a call
-                else:
-                    entry = self._state.add(self, reference)
-                    if (self._manager.interested_count or self._manager.non_acquiring_count) and not self._receivers:
-                        woken = self._choose(entry)
-                if not self._all_in_memory:
-                    self._store.publish(reference)
-                    if self._rules is not None and transaction is None:
-                        self._shelve(reference, is_coming=True)
-                if reference.expiration_ms and self._expiry.add(entry):
-                    due_ms = reference.expiration_ms if due_ms is None else min(due_ms, reference.expiration_ms)
-            if due_ms is not None and self._on_due is not None:
-                self._on_due(self, due_ms)
-            if transaction is not None:
-                if not transaction.add_sent(entry):
-                    self.rollback(entry)  # the unit has been rolled back meanwhile
-            elif self._receivers:
-                self._push_or_choose(entry)
-            if handed is not None:
-                handed[0].hand_over(handed[1])
-            for consumer in woken:
-                consumer.notify_work()
-        except BaseException as error:
-            if reference.expiration_ms and not isinstance(error, Exception):
-                self._note_expiring(reference)
-            self._make_up()
-            raise
-        return True
-
-    def _note_expiring(self, reference: MessageReference) -> None:
-        """Have a message among those that expire, if it is here: its thread was interrupted, perhaps before it came to that. The lock is not held."""
         with self._lock:
-            places = self._ordering.newest(NEWEST), self._state.delays, self._state.entries(_NOT_COMMITTED)
-            for entry in {each for place in places for each in place if each.reference is reference}:
-                self._expiry.add(entry)
+            if self._closed:
+                raise ChannelClosedError(f"{self._name} no longer exists")
+            if transaction is not None:
+                entry = self._state.add_in_transaction(self, reference, transaction)
+                if self._rules is not None:
+                    try:
+                        self._rules.accept(entry, self._store.retrieve, claim)
+                    except NotInMemoryError:
+                        self._state.remove(entry, MessageEvent.ROLLBACK)
+                        raise
+            elif self._rules is not None or reference.deliver_at_ms:
+                entry = self._state.make(self, reference)
+                if self._rules is not None:
+                    self._rules.accept(entry, self._store.retrieve, claim)
+                woken = self._place(entry)
+                due_ms = self._state.delays.next_ms
+            elif self._manager.interested_count and (handed := self._hand_over(reference)) is not None:
+                entry = handed[1].tag  # type: ignore[assignment]  # as `entry_of` in `clients`, without a call
+            else:
+                entry = self._state.add(self, reference)
+                if (self._manager.interested_count or self._manager.non_acquiring_count) and not self._receivers:
+                    woken = self._choose(entry)
+            if not self._all_in_memory:
+                self._store.publish(reference)
+                if self._rules is not None and transaction is None:
+                    self._shelve(reference, is_coming=True)
+            if reference.expiration_ms and self._expiry.add(entry):
+                due_ms = reference.expiration_ms if due_ms is None else min(due_ms, reference.expiration_ms)
+        if due_ms is not None and self._on_due is not None:
+            self._on_due(self, due_ms)
+        if transaction is not None:
+            if not transaction.add_sent(entry):
+                self.rollback(entry)  # the unit has been rolled back meanwhile
+        elif self._receivers:
+            self._push_or_choose(entry)
+        if handed is not None:
+            handed[0].hand_over(handed[1])
+        for consumer in woken:
+            consumer.notify_work()
+        return True
 
     def commit(self, entries: Iterable[QueueEntry]) -> None:
         """Make NOT_COMMITTED messages available, in this order, and deliver them if that can be (§2.2.1)."""
         woken: list[Consumer] = []
         pushable: list[QueueEntry] = []
         late: list[QueueEntry] = []
-        try:
-            with self._lock:
-                for entry in entries:
-                    if entry.state is not _NOT_COMMITTED:  # it expired while it was written, or the queue was closed
-                        self.note_refused(entry.reference)
-                        continue
-                    woken.extend(self._commit_one(entry))
-                    if entry.reference.expiration_ms and is_expired(entry.reference, self._clock.time_ms()):
-                        late.append(entry)
-                    if self._receivers:
-                        pushable.append(entry)
-            if self._state.delays:
-                self._ask_for_delayed()
-            if late and self._on_due is not None:  # the housekeeper was here while they were being written
-                self._on_due(self, late[0].reference.expiration_ms)
-            for entry in pushable:
-                self._push_or_choose(entry)
-            for consumer in woken:
-                consumer.notify_work()
-        except BaseException:
-            self._make_up()
-            raise
+        with self._lock:
+            for entry in entries:
+                if entry.state is not _NOT_COMMITTED:  # it expired while it was written, or the queue was closed
+                    self.note_refused(entry.reference)
+                    continue
+                woken.extend(self._commit_one(entry))
+                if entry.reference.expiration_ms and is_expired(entry.reference, self._clock.time_ms()):
+                    late.append(entry)
+                if self._receivers:
+                    pushable.append(entry)
+        if self._state.delays:
+            self._ask_for_delayed()
+        if late and self._on_due is not None:  # the housekeeper was here while they were being written
+            self._on_due(self, late[0].reference.expiration_ms)
+        for entry in pushable:
+            self._push_or_choose(entry)
+        for consumer in woken:
+            consumer.notify_work()
 
     def _commit_one(self, entry: QueueEntry) -> Sequence[Consumer]:
         """Make a NOT_COMMITTED message available; return whom to wake for it. The lock is held."""
         woken: Sequence[Consumer] = ()
-        try:
-            self._state.commit(entry)
-            if self._rules is not None or entry.reference.deliver_at_ms:
-                woken = self._place(entry)
-            else:
-                self._ordering.append(entry)
-                if (self._manager.interested_count or self._manager.non_acquiring_count) and not self._receivers:
-                    woken = self._choose(entry)
-        except BaseException:
-            if self._state.is_homeless(entry):
-                self._place(entry)
-            raise
+        self._state.commit(entry)
+        if self._rules is not None or entry.reference.deliver_at_ms:
+            woken = self._place(entry)
+        else:
+            self._ordering.append(entry)
+            if (self._manager.interested_count or self._manager.non_acquiring_count) and not self._receivers:
+                woken = self._choose(entry)
         if not self._all_in_memory:
             if entry.reference.journaled:
                 self._store.drop_copy(entry.reference)
@@ -181,7 +167,6 @@ class Queue(RestorableQueue, SettlingQueue):
                 raise ChannelClosedError(f"{self._name} no longer exists")
             if consumer.session.is_closed:
                 raise ClosedError("the session is closed")
-            consumer.is_attached = True
             selector = consumer.selector
             consumer.acquires = consumer.acquires and not self.policy.non_destructive
             if not consumer.acquires:
@@ -196,18 +181,10 @@ class Queue(RestorableQueue, SettlingQueue):
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer; what it pulled stays with its session. May be repeated."""
-        try:
-            with self._lock:
-                try:
-                    woken = self._detach(consumer)
-                except BaseException:
-                    self._detach(consumer)
-                    raise
-            for other in woken:
-                other.notify_work()
-        except BaseException:
-            self._make_up()
-            raise
+        with self._lock:
+            woken = self._detach(consumer)
+        for other in woken:
+            other.notify_work()
 
     def keep_cursor(self, selector: Selector | None) -> Callable[[], None]:
         """Remember what a selector has seen while consumers with it come and go, until the answer is called."""
@@ -230,26 +207,18 @@ class Queue(RestorableQueue, SettlingQueue):
 
         When interest begins and there may be work, it is woken. When interest ends, the wake-up is handed on.
         """
-        try:
-            with self._lock:
-                consumer.wants_wake_ups = desired
-                woken = self._review(consumer)
-            for other in woken:
-                other.notify_work()
-        except BaseException:
-            self._make_up()
-            raise
+        with self._lock:
+            consumer.wants_wake_ups = desired
+            woken = self._review(consumer)
+        for other in woken:
+            other.notify_work()
 
     def review_interest(self, consumer: Consumer) -> None:
         """Look anew whether `consumer` wants to be woken, after its connection was started or stopped; else as `set_notify_work_desired`."""
-        try:
-            with self._lock:
-                woken = self._review(consumer)
-            for other in woken:
-                other.notify_work()
-        except BaseException:
-            self._make_up()
-            raise
+        with self._lock:
+            woken = self._review(consumer)
+        for other in woken:
+            other.notify_work()
 
     # Messages are pulled
 
@@ -265,42 +234,38 @@ class Queue(RestorableQueue, SettlingQueue):
         """
         delivery: Delivery | None = None
         woken: Sequence[Consumer] = ()
-        found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = None
+        found: QueueEntry | Literal[Unfinished.UNFINISHED] | None
         search: _Search | None = None
-        try:
-            while True:
-                with self._lock:
-                    session = consumer.session
-                    if consumer.place is _REMOVED or not session.is_delivering:
-                        consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
-                        return None
-                    if consumer.cursor is None and not self._manager.weighs:
-                        found = self._ordering.take_first()
+        while True:
+            with self._lock:
+                session = consumer.session
+                if consumer.place is _REMOVED or not session.is_delivering:
+                    consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
+                    return None
+                if consumer.cursor is None and not self._manager.weighs:
+                    found = self._ordering.take_first()
+                else:
+                    search = search or _Search(self._load, at_once=at_once)
+                    found = self._take_on(consumer, search)
+                if found is None:
+                    woken = self._found_nothing(consumer, or_wait, search)
+                    break
+                if found is not UNFINISHED and not (
+                    found.reference.expiration_ms and self._drop_if_expired(found, consumer)
+                ):
+                    tag = found if consumer.acquires else None
+                    count = found.delivery_count + 1 if tag is None else self._state.deliver(tag, session, consumer)
+                    if self._all_in_memory:
+                        delivery = Delivery(self._store.retrieve(found.reference), count, count > 1, tag)
                     else:
-                        search = search or _Search(self._load, at_once=at_once)
-                        found = self._take_on(consumer, search)
-                    if found is None:
-                        woken = self._found_nothing(consumer, or_wait, search)
-                        break
-                    if found is not UNFINISHED and not (
-                        found.reference.expiration_ms and self._drop_if_expired(found, consumer)
-                    ):
-                        tag = found if consumer.acquires else None
-                        count = found.delivery_count + 1 if tag is None else self._state.deliver(tag, session, consumer)
-                        if self._all_in_memory:
-                            delivery = Delivery(self._store.retrieve(found.reference), count, count > 1, tag)
-                        else:
-                            delivery = self._make_delivery(found.reference, count, tag)
-                        if search is not None or (or_wait and consumer.wants_wake_ups):
-                            woken = self._note_delivered(consumer, found, delivery, or_wait)
-                        break
-                if found is UNFINISHED and search is not None:
-                    search.go_on()
-            for other in woken:
-                other.notify_work()
-        except BaseException as error:
-            self._put_back(found, consumer, error)
-            raise
+                        delivery = self._make_delivery(found.reference, count, tag)
+                    if search is not None or (or_wait and consumer.wants_wake_ups):
+                        woken = self._note_delivered(consumer, found, delivery, or_wait)
+                    break
+            if found is UNFINISHED and search is not None:
+                search.go_on()
+        for other in woken:
+            other.notify_work()
         return delivery
 
     def open_browser(self, selector: Selector | None) -> Cursor:
@@ -339,19 +304,6 @@ class Queue(RestorableQueue, SettlingQueue):
             signal.set()
 
     # With the lock held
-
-    def _add_uncommitted(
-        self, reference: MessageReference, transaction: UnitOfWork, claim: RoomRequest | None
-    ) -> QueueEntry:
-        """Take in a message that nobody sees before its unit of work is committed. Raises as `_accept`."""
-        entry = self._state.add_in_transaction(self, reference, transaction)
-        try:
-            if self._rules is not None:
-                self._accept(entry, claim)
-        except BaseException:
-            self._state.remove(entry, MessageEvent.ROLLBACK)
-            raise
-        return entry
 
     def _hand_over(self, reference: MessageReference) -> tuple[Consumer, Delivery] | None:
         """Give a message that has just come to the consumer whose turn it is, if that waits for it where it comes in.
@@ -395,8 +347,8 @@ class Queue(RestorableQueue, SettlingQueue):
         return self._manager.choose_successors(self._ordering.may_have)
 
     def _detach(self, consumer: Consumer) -> Sequence[Consumer]:
-        """Let go of a consumer, if that is not done; return whom to wake. What a thread did that was interrupted is not done twice."""
-        if not consumer.is_attached:
+        """Let go of a consumer, if that is not done; return whom to wake."""
+        if consumer.place is _REMOVED:
             return ()
         weighs = False
         if self._rules is not None:
@@ -406,8 +358,7 @@ class Queue(RestorableQueue, SettlingQueue):
         was_notified = self._manager.remove(consumer)
         if consumer.acquires and consumer.cursor is not None and consumer.selector is not None:
             self._ordering.close_cursor(consumer.selector.text)
-            consumer.cursor = None  # with no call before, at which Python could interrupt the thread
-        consumer.is_attached = False
+            consumer.cursor = None
         return self._successors() if was_notified or weighs else ()
 
     def _review(self, consumer: Consumer) -> Sequence[Consumer]:
@@ -460,28 +411,6 @@ class Queue(RestorableQueue, SettlingQueue):
             consumer.wants_wake_ups = True
             self._manager.begin_interest(consumer)
         return woken
-
-    def _put_back(
-        self, found: QueueEntry | Literal[Unfinished.UNFINISHED] | None, consumer: Consumer, error: BaseException
-    ) -> None:
-        """Have a message in its place that a pull has found, and perhaps delivered, but not returned, because of `error`.
-
-        The lock is not held. Others may have been chosen to be woken, and are; if nothing was taken out, only for one who was interrupted:
-        whoever fails to look has woken nobody, and would be woken to fail again.
-        """
-        taken = [] if found is None or found is UNFINISHED else [found]
-        try:
-            with self._lock:
-                self._state.restore_place(taken)
-                if consumer.acquires:
-                    held = [each for each in taken if each.state is MessageState.DELIVERED]
-                    self._cancel([each for each in held if each.holder is consumer.session], None, unseen=True)
-                elif consumer.cursor is not None:
-                    for each in taken:
-                        self._ordering.look_once_more(consumer.cursor, each)
-        finally:
-            if taken or not isinstance(error, Exception):
-                self._make_up()
 
     def _take_on(self, consumer: Consumer, search: _Search) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Do as `_take`; what is not in memory is left to `search`, which goes on without the lock."""

@@ -113,6 +113,8 @@ class QueueRules:
     ) -> None:
         """Note a message that has come in, and is not available yet; it takes the room that was held for `claim`."""
         reference = entry.reference
+        # What is read first may not be in memory: then nothing has been noted.
+        properties = read(reference).properties if self.reads_messages else None
         if self.room is not None:
             if not reference.size and self.policy.max_bytes:
                 reference.size = approximate_size(read(reference))
@@ -120,8 +122,7 @@ class QueueRules:
             if claim is not None:
                 self.room.unclaim(claim)  # in the same step: nobody finds it counted twice
                 self.wake_sender()  # it may be smaller than it was thought to be
-        if self.reads_messages:
-            properties = read(reference).properties
+        if properties is not None:
             value = None if self.policy.key is None else properties.get(self.policy.key)
             group = None if self._groups is None else group_place(properties)
             self._marks[entry] = _Marks(last_key(value), sort_value(value), group)
@@ -152,13 +153,8 @@ class QueueRules:
             return available  # it is the last by its value, and nobody knows how old that is
         return min(available, delayed, key=_age)
 
-    @property
-    def taken_room(self) -> int | None:
-        """How many messages take room; None: they are not counted."""
-        return None if self.room is None else self.room.messages
-
     def gone(self, entry: QueueEntry) -> None:
-        """Note that a message has left the queue; the sender that waited longest for room looks again. May be repeated where none is counted."""
+        """Note that a message has left the queue; the sender that waited longest for room looks again."""
         if entry in self._marks:
             if self._last_values is not None:
                 self._last_values.gone(entry)

@@ -141,10 +141,6 @@ class MessageOrder(Protocol):
         """Return the next message for somebody's own `cursor`, leaving it in its place."""
         ...
 
-    def look_once_more(self, cursor: Cursor, entry: QueueEntry) -> None:
-        """Have the next look come to a message again that the last one found, as its thread was interrupted."""
-        ...
-
 
 def priority_levels(levels: int) -> tuple[int, ...]:
     """Return, by JMS priority, which of so many levels a message is in."""

@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.queue.queue_rules import QueueRules
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
 __all__ = ["SettlingQueue"]
 
 # Looking up a member of an enumeration costs more than a global name.
 _DELIVERED = MessageState.DELIVERED
-_SETTLED = MessageState.ABSENT
 
 
 class SettlingQueue(PolicedQueue):
@@ -36,51 +34,20 @@ class SettlingQueue(PolicedQueue):
 
     def settle(self, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
         """Take a pulled message out for good; return False if that delivery is no longer the session's."""
-        reference: MessageReference | None = None
-        shared: list[MessageReference] | None = None
-        rules: QueueRules | None = None
-        try:
-            with self._lock:
-                # As `_is_held`, which a call would double the price of.
-                if (
-                    entry.state is not _DELIVERED
-                    or entry.holder is not session
-                    or entry.delivery_count != delivery_count
-                ):
-                    return False
-                reference, rules = entry.reference, self._rules
-                if reference.holders != 1:
-                    shared = [reference]
-                room = None if rules is None else rules.taken_room
-                try:
-                    self._state.settle(entry)
-                    if reference.expiration_ms:
-                        self._expiry.forget_one()
-                    if rules is not None:
-                        rules.gone(entry)
-                except BaseException:
-                    self._end_settling(entry, room)
-                    raise
-            if shared is None:
-                self._store.release(reference)
-            else:
-                self._store.release_all(shared)
-        except BaseException:  # the thread was interrupted, and who settles it again finds it settled
-            if reference is not None and entry.state is _SETTLED:
-                if shared is None:
-                    self._store.remove(reference)  # of which nothing may be left
-                else:
-                    self._store.release_all(shared)
-            raise
-        finally:
+        with self._lock:
+            # As `_is_held`, which a call would double the price of.
+            if entry.state is not _DELIVERED or entry.holder is not session or entry.delivery_count != delivery_count:
+                return False
+            reference, rules = entry.reference, self._rules
+            self._state.settle(entry)
+            if reference.expiration_ms:
+                self._expiry.forget_one()
             if rules is not None:
-                self.wake_freed()
+                rules.gone(entry)
+        self._store.release(reference)
+        if rules is not None:
+            self.wake_freed()
         return True
-
-    def _end_settling(self, entry: QueueEntry, room: int | None) -> None:
-        """Free the room of a message whose thread was interrupted while it settled it, if it has, when so many took room. The lock is held."""
-        if entry.state is _SETTLED:
-            self._free_room(entry, room)
 
     def take_out_held(
         self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, taken: list[QueueEntry]
@@ -92,14 +59,9 @@ class SettlingQueue(PolicedQueue):
         with self._lock:
             if not _is_held(entry, delivery_count, session):
                 return False
-            room = None if self._rules is None else self._rules.taken_room
-            try:
-                taken.append(entry)
-                self._state.settle(entry)
-                self._note_out(entry)
-            except BaseException:
-                self._end_taking(entry, taken, room)
-                raise
+            taken.append(entry)
+            self._state.settle(entry)
+            self._note_out(entry)
         self.wake_freed()
         return True
 
@@ -118,32 +80,19 @@ class SettlingQueue(PolicedQueue):
     def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
         """Take pulled messages out whose acknowledgements have been committed, and written. The caller then calls `wake_freed`, without a lock."""
         with self._lock:
-            gone: list[QueueEntry] = []
-            room: int | None = None
-            owed: list[MessageReference] | None = None
+            released: list[MessageReference] = []
             rules = self._rules
-            try:
-                for entry, delivery_count in settled:
-                    # As `_is_held`.
-                    if entry.state is _DELIVERED and entry.holder is session and entry.delivery_count == delivery_count:
-                        if rules is not None:
-                            room = rules.taken_room
-                        gone.append(entry)
-                        self._state.settle(entry)
-                        entry.transaction = None
-                        if entry.reference.expiration_ms:
-                            self._expiry.forget_one()
-                        if rules is not None:
-                            rules.gone(entry)
-                owed = [entry.reference for entry in gone]
-                self._store.release_all(owed)
-            except BaseException:  # the thread was interrupted: who commits again finds these settled
-                if owed is None and gone:
-                    self._end_settling(gone[-1], room)
-                if owed is None:
-                    owed = [entry.reference for entry in gone if entry.state is _SETTLED]
-                self._store.release_all(owed)
-                raise
+            for entry, delivery_count in settled:
+                # As `_is_held`.
+                if entry.state is _DELIVERED and entry.holder is session and entry.delivery_count == delivery_count:
+                    released.append(entry.reference)
+                    self._state.settle(entry)
+                    entry.transaction = None
+                    if entry.reference.expiration_ms:
+                        self._expiry.forget_one()
+                    if rules is not None:
+                        rules.gone(entry)
+            self._store.release_all(released)
 
     def change_holder(
         self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession
@@ -175,25 +124,17 @@ class SettlingQueue(PolicedQueue):
         At once, or after the redelivery delay; one that was delivered too often is set aside instead. `reason`: why the
         client failed to process it, if it says so. `unseen`: the client never saw them, so these deliveries never were.
         """
-        try:
-            with self._lock:
-                # Once each: a unit of work has those twice whose acknowledgement was interrupted, and made again.
-                held = dict.fromkeys(entry for entry, count in deliveries if _is_held(entry, count, session))
-                woken = self._cancel(list(held), reason, unseen=unseen)
-            self._after_giving_back(woken)
-        except BaseException:
-            self._make_up()
-            raise
+        with self._lock:
+            # Once each: a unit of work has those twice that were acknowledged twice.
+            held = dict.fromkeys(entry for entry, count in deliveries if _is_held(entry, count, session))
+            woken = self._cancel(list(held), reason, unseen=unseen)
+        self._after_giving_back(woken)
 
     def give_back_all(self, session: ConsumerSession) -> None:
         """Make all messages available again that `session` pulled and has not settled."""
-        try:
-            with self._lock:
-                woken = self._cancel(self._state.held_by(session), None)
-            self._after_giving_back(woken)
-        except BaseException:
-            self._make_up()
-            raise
+        with self._lock:
+            woken = self._cancel(self._state.held_by(session), None)
+        self._after_giving_back(woken)
 
     def _after_giving_back(self, woken: Sequence[Consumer]) -> None:
         if self._state.delays:

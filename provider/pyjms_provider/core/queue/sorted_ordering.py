@@ -103,13 +103,7 @@ class SortedOrdering:
     def append(self, entry: QueueEntry) -> None:
         """Give `entry` its place, behind others of the same value."""
         self.pass_by(entry)
-        try:
-            self._insert(entry)
-        except BaseException:
-            if not self.holds(entry):
-                entry.sequence = 0
-            self._repair()
-            raise
+        self._insert(entry)
 
     def pass_by(self, entry: QueueEntry) -> None:
         """Give `entry`, which somebody takes at once, the sequence number of the place that it would have had."""
@@ -120,14 +114,8 @@ class SortedOrdering:
 
     def restore(self, entries: Iterable[QueueEntry]) -> None:
         """Put entries that were taken back into their old places."""
-        returned = list(entries)
-        try:
-            for entry in returned:
-                self._insert(entry)
-        except BaseException:
-            self._entries.update((entry.sequence, entry) for entry in returned)
-            self._repair()
-            raise
+        for entry in entries:
+            self._insert(entry)
 
     def _insert(self, entry: QueueEntry) -> None:
         place = (self._value_of(entry), entry.sequence)
@@ -142,15 +130,6 @@ class SortedOrdering:
                     each for each in self._places[self._head :] if each[1] in known
                 ]  # sorted, and so a heap
 
-    def _repair(self) -> None:
-        """Give each message its place anew, and let all selectors look again: the thread was interrupted on the way."""
-        places = sorted((self._value_of(entry), entry.sequence) for entry in self._entries.values())
-        self._places = places
-        self._head = 0
-        self._turns = SortedTurns()
-        for cursor in self._cursors.values():
-            cursor.candidates = places.copy()
-
     def take_first(self) -> QueueEntry | None:
         """Take the first message, or return None when there is none."""
         if not self._entries:
@@ -161,7 +140,7 @@ class SortedOrdering:
             self._head = head = 0
         sequence = self._places[head][1]
         entry = self._entries[sequence]
-        self._head = head + 1  # with no call from here on, at which Python could interrupt the thread
+        self._head = head + 1
         del self._entries[sequence]
         return entry
 
@@ -170,7 +149,7 @@ class SortedOrdering:
         if not self.holds(entry):
             return False
         index = bisect_left(self._places, (self._value_of(entry), entry.sequence), self._head)
-        del self._entries[entry.sequence]  # with no call from here on, as in `take_first`
+        del self._entries[entry.sequence]
         del self._places[index]
         return True
 
@@ -244,36 +223,30 @@ class SortedOrdering:
         assert isinstance(cursor, SortedCursor), "it was opened here"
         candidates, matches = cursor.candidates, cursor.matches
         not_now: list[Place] = []
-        place: Place | None = None
         found: QueueEntry | None = None
         try:
-            try:
+            self._drop_gone(candidates)
+            while candidates and evaluations > 0:
+                entry = self._entries[candidates[0][1]]
+                is_match = matches is None or matches(
+                    entry
+                )  # raises where the message is not in memory: it stays a candidate
+                is_permitted = is_match and (permits is None or permits(entry))
+                place = heappop(candidates)
+                if is_permitted:
+                    found = entry
+                    break
+                if is_match:
+                    not_now.append(place)
+                else:
+                    evaluations -= 1
                 self._drop_gone(candidates)
-                while candidates and evaluations > 0:
-                    entry = self._entries[candidates[0][1]]
-                    is_match = matches is None or matches(entry)  # if that cannot be said, it stays a candidate
-                    is_permitted = is_match and (permits is None or permits(entry))
-                    place = candidates[0]
-                    heappop(candidates)
-                    if is_permitted:
-                        found = entry
-                        break
-                    if is_match:
-                        not_now.append(place)
-                    else:
-                        evaluations -= 1
-                    place = None
-                    self._drop_gone(candidates)
-                is_unfinished = bool(candidates)
-            finally:
-                for each in not_now:
-                    heappush(candidates, each)
-            if found is not None:
-                self.discard(found)
-        except BaseException:
-            if place is not None:  # the thread was interrupted before the message was taken
-                heappush(candidates, place)
-            raise
+            is_unfinished = bool(candidates)
+        finally:
+            for each in not_now:
+                heappush(candidates, each)
+        if found is not None:
+            self.discard(found)
         return UNFINISHED if found is None and is_unfinished else found
 
     def _drop_gone(self, candidates: list[Place]) -> None:
@@ -321,9 +294,3 @@ class SortedOrdering:
             if is_match:
                 return entry
         return UNFINISHED if index + evaluations < len(places) else None
-
-    def look_once_more(self, cursor: Cursor, entry: QueueEntry) -> None:
-        """Have the next look come to a message again that the last one found, as its thread was interrupted."""
-        if isinstance(cursor, SortedCursor):
-            index = bisect_left(self._places, (self._value_of(entry), entry.sequence), self._head)
-            cursor.place = self._places[index - 1] if index > self._head else None

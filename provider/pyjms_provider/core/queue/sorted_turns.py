@@ -3,8 +3,6 @@
 A machine without a lock: its queue calls it under the queue's own. A consumer remembers the last place that it has passed. What has come before that place
 since, came back, or became anybody's, stands in one list for all consumers: each reads on there when it looks, so a message costs the same however many consumers there
 are. When that list is longer than twice the queue it is forgotten, and who has not read it begins anew.
-
-The thread may be interrupted at any call: what was found has not been passed, and what was read twice is asked twice.
 """
 
 from __future__ import annotations

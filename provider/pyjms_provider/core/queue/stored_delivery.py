@@ -20,7 +20,7 @@ LARGE: Final = 16_384
 
 
 def _gone() -> NoReturn:
-    raise GoneError("the message could not be had, or whoever asked for it was interrupted: it is in its queue again")
+    raise GoneError("the message could not be had: it is in its queue again")
 
 
 def _nothing() -> None:
@@ -35,7 +35,7 @@ class StoredDelivery(Delivery):
     def __init__(
         self, fetch: Callable[[], Envelope], undo: Callable[[], None], count: int, redelivered: bool, tag: object
     ) -> None:
-        """`undo`: what has the message in its queue again if `fetch` fails, or is interrupted."""
+        """`undo`: what has the message in its queue again if `fetch` fails."""
         self._fetch = fetch
         self._undo = undo
         self._fetched: Envelope | None = None
@@ -51,7 +51,7 @@ class StoredDelivery(Delivery):
             fetch, self._fetch = self._fetch, _gone
             try:
                 self._fetched = fetch()
-            except BaseException:
+            except Exception:
                 self._undo()
                 self._undo = _nothing
                 raise

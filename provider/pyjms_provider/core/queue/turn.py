@@ -1,7 +1,6 @@
 """One at a time: who works may wait for the disk, and others wait for him.
 
-A turn is a plain lock, which is entered by ``with`` and in no other way where the main thread comes by. Both halves of that are written in C, and Python
-interrupts the thread in neither, nor between them and the block: so it is handed on whatever happens. It guards no fields, but is the right to change
+A turn is a plain lock. It guards no fields, but is the right to change
 something whose changes are written, as the right to write is (decision 0104). Who has it waits for nothing but the disk, so that all others get it.
 """
 

@@ -4,8 +4,6 @@ A machine without a lock, a part of an order, whose queue calls it under its own
 (`pyjms.spi.selector.equalities`); a cursor then looks at those alone that have its own key. What it has evaluated it remembers as other cursors do.
 
 What has gone stays noted until many have: 16 bytes a message, in sorted blocks of some thousand. Messages that are given back have been noted, or are read again.
-
-The thread may be interrupted at any call: a message counts as read when it has been noted, and what was noted twice is found twice, which harms nobody.
 """
 
 from __future__ import annotations
@@ -135,7 +133,6 @@ class _Places:
         blocks = self._thinned(lane)
         if places:
             blocks.append(_make_block(sorted(places), max(sequence for _, sequence in places)))
-        # With no call from here on, at which Python could interrupt the thread.
         self._blocks = blocks
         self._recent = {}
         self._count = 0
@@ -184,7 +181,7 @@ class ValueIndex(Cursor):
         cursor.index = self
         cursor.key = key
         cursors = self._cursors.get(key)
-        if cursors is None:  # with no call from here on, at which Python could interrupt the thread
+        if cursors is None:
             cursors = self._cursors[key] = {}
         self.ready[cursor] = None
         cursors[cursor] = None

@@ -91,7 +91,7 @@ class Topic(Channel):
         with self._lock:
             if self._closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
-            self._addressees = None  # first: who is interrupted here leaves nobody with those of before
+            self._addressees = None
             self._members.setdefault(subscription.terms.selector_text, {})[subscription] = None
 
     def remove_subscription(self, subscription: Subscription) -> None:
@@ -138,10 +138,9 @@ class Topic(Channel):
         self, reference: MessageReference, wanting: Sequence[Subscription], transaction: UnitOfWork | None = None
     ) -> bool:
         """Do the same for the subscriptions that `wanting` has found."""
-        store, passed, is_shared, acknowledged = self._store, 0, False, True
+        store, passed, acknowledged = self._store, 0, True
+        store.acquire(reference, len(wanting))
         try:
-            store.acquire(reference, len(wanting))
-            is_shared = True
             for subscription in wanting:
                 try:
                     subscription.take_over(reference, transaction)
@@ -159,25 +158,8 @@ class Topic(Channel):
             for _ in wanting[passed:]:
                 store.release(reference)
             raise
-        except BaseException:  # the thread was interrupted: all get it, or nobody
-            if is_shared:
-                self._pass_on_rest(reference, wanting[passed:], transaction)
-            raise
         store.release(reference)
         return acknowledged
-
-    def _pass_on_rest(
-        self, reference: MessageReference, wanting: Sequence[Subscription], transaction: UnitOfWork | None
-    ) -> None:
-        """Finish the passing on that was interrupted while the first of these took the message, or had taken it."""
-        for subscription in wanting:
-            try:
-                if not subscription.took(reference, transaction):
-                    subscription.take_over(reference, transaction)
-            except ChannelClosedError:
-                subscription.note_refused(reference)
-                self._store.release(reference)
-        self._store.release(reference)
 
     def took(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
         """Return whether a subscription took a message that came a moment ago, as `Queue.took`; then all did that want it."""
