@@ -201,6 +201,9 @@ class _Connection(ProviderConnection):
     def stop(self) -> None:
         self._inner.stop()
 
+    def abort(self) -> bool:
+        return self._inner.abort()
+
     def create_temporary(self, kind: AddressKind) -> Address:
         return self._inner.create_temporary(kind)
 

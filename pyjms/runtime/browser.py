@@ -98,6 +98,10 @@ class JmsQueueBrowser(QueueBrowser):
     def __iter__(self) -> Iterator[Message]:
         return self.enumeration
 
+    def poison(self) -> None:
+        """Give the connection up, as a signal has interrupted a call of this browser in its midst."""
+        self._session.poison()
+
     def close(self) -> None:
         self._closed = True
         self._session.forget_browser(self)

@@ -6,6 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from functools import partial
 from itertools import chain, count
 from threading import RLock
 from typing import Any, TypeAlias, TypeVar
@@ -21,19 +22,20 @@ from pyjms.runtime.leaving import note_start
 from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listeners import check_implementation, exception_callback
 from pyjms.runtime.meta_data import JmsConnectionMetaData
+from pyjms.runtime.poisoning import REASON, Poisoned, close_later
 from pyjms.runtime.server_sessions import JmsConnectionConsumer
 from pyjms.runtime.session import JmsSession
 from pyjms.runtime.subscribing import check_durable, subscribe_request
 from pyjms.runtime.temporaries import Temporaries
-from pyjms.runtime.threads import EventThread
+from pyjms.runtime.threads import EventThread, start_without_lock
 from pyjms.runtime.undoing import close_made
-from pyjms.runtime.waiting import Turn
+from pyjms.runtime.waiting import CloseOnce
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import CapabilityError, ConnectionLostError, ProgramEndsError, ProviderError
 from pyjms.spi.interrupts import defers_signals
-from pyjms.spi.provider import ConnectRequest, Provider, ProviderSession
+from pyjms.spi.provider import ConnectRequest, Provider, ProviderConnection, ProviderSession
 
 __all__ = ["JmsConnection"]
 
@@ -78,12 +80,12 @@ class JmsConnection(Connection):
         self._numbers = count(1)
         self._exception_listener: ExceptionListenerLike | None = None
         self.lost: ConnectionLostError | None = None
-        self._closing = Turn()
+        self._closing = CloseOnce()
         self._destinations: dict[Address, Destination] = {}
         self._recent: tuple[Address, Destination] | None = None
         self._events = EventThread(f"pyjms-exceptions-{request.url.host}")
         with mapped_errors:
-            self._provider = provider.connect(request, self)
+            self._provider: ProviderConnection = provider.connect(request, self)
         self.connection_id: ConnectionId = self._provider.connection_id
         self.capabilities: Capability = self._provider.capabilities
         self.temporaries = Temporaries(self._provider)
@@ -347,6 +349,25 @@ class JmsConnection(Connection):
             if isinstance(error, ProgramEndsError):
                 return
         self._events.call(lambda: self._report(error))
+
+    def poison(self) -> None:
+        """Give the provider's connection up: a signal has interrupted a call of it in its midst (decision 0230). Takes no lock."""
+        provider: ProviderConnection | None = getattr(self, "_provider", None)  # none yet while it is made
+        if provider is None or self.lost is not None or provider.abort():
+            return
+        self.lost = error = ConnectionLostError(REASON)
+        refuses: Any = Poisoned(error, provider)
+        self._provider = refuses
+        self.temporaries.poison(refuses)
+        for session in list(self._sessions):
+            session.replace_provider(refuses, refuses)
+        for consumer in list(self._consumers):
+            consumer.replace_provider(refuses, refuses)
+        start_without_lock(partial(self._end_poisoned, error, provider))
+
+    def _end_poisoned(self, error: ConnectionLostError, provider: ProviderConnection) -> None:
+        self.on_exception(error)
+        close_later(provider)
 
     def check_not_lost(self) -> None:
         """Raise JMSException when the provider has said that the connection is gone for good."""

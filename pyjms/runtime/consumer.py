@@ -91,6 +91,10 @@ class JmsMessageConsumer(MessageConsumer):
             with suppress(ProviderError):  # why nobody has it says more
                 provider.close()
 
+    def poison(self) -> None:
+        """Give the connection up, as a signal has interrupted a call of this consumer in its midst."""
+        self._session.poison()
+
     @property
     def message_selector(self) -> str | None:
         self._check_open()

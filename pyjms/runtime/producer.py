@@ -99,6 +99,10 @@ class JmsMessageProducer(MessageProducer):
                 if deferred.pending and not deferred.depth:
                     deferred.run_handlers()
 
+    def poison(self) -> None:
+        """Give the connection up, as a signal has interrupted a call of this producer in its midst."""
+        self._session.poison()
+
     def _send_sorted(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Send with arguments in any order that JMS has."""
         destination, message, options = _sort_arguments(arguments, keywords)

@@ -14,10 +14,10 @@ from pyjms.runtime.listeners import check_implementation
 from pyjms.runtime.rest import Rest
 from pyjms.runtime.session import JmsSession
 from pyjms.runtime.threads import WorkThread
-from pyjms.runtime.waiting import Turn
+from pyjms.runtime.waiting import CloseOnce
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError
-from pyjms.spi.provider import ProviderSession, SubscribeRequest
+from pyjms.spi.provider import ProviderConsumer, ProviderSession, SubscribeRequest
 from pyjms.spi.reasons import reason_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self._pool = pool
         self._max_messages = max_messages
         self._closed = False
-        self._closing = Turn()
+        self._closing = CloseOnce()
         self._running = False
         self._rest = Rest(connection.clock)
         self._is_told = False
@@ -69,7 +69,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
 
     def subscribe(self, request: SubscribeRequest) -> None:
         """Have a provider's consumer, and a thread. Raises what `ProviderSession.subscribe` raises, unmapped."""
-        self._consumer = self._session.subscribe(request, self._worker.wake)
+        self._consumer: ProviderConsumer = self._session.subscribe(request, self._worker.wake)
         self._worker.start()
 
     @property
@@ -77,6 +77,14 @@ class JmsConnectionConsumer(ConnectionConsumer):
         if self._closed:
             raise IllegalStateException("the connection consumer is closed")
         return self._pool
+
+    def replace_provider(self, session: ProviderSession, consumer: ProviderConsumer) -> None:
+        """Call what refuses each call: the connection was given up."""
+        self._session, self._consumer = session, consumer
+
+    def poison(self) -> None:
+        """Give the connection up, as a signal has interrupted a call of this consumer in its midst."""
+        self._connection.poison()
 
     def close(self) -> None:
         """Take nothing more. What was loaded into server sessions stays with them."""

@@ -42,7 +42,7 @@ from pyjms.runtime.subscribing import (
 )
 from pyjms.runtime.tracing import current_tracer
 from pyjms.runtime.undoing import close_made, delete_made
-from pyjms.runtime.waiting import Inbox, Turn
+from pyjms.runtime.waiting import CloseOnce, Inbox
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, MessageId
@@ -55,7 +55,7 @@ from pyjms.spi.errors import (
     TooLateError,
 )
 from pyjms.spi.interrupts import deferred, defers_signals
-from pyjms.spi.provider import ProviderSession
+from pyjms.spi.provider import ProviderConsumer, ProviderSession
 from pyjms.spi.reasons import reason_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class JmsSession(SettlingSession):
     def __init__(self, connection: JmsConnection, mode: AcknowledgeMode, provider_session: ProviderSession) -> None:
         super().__init__(connection, mode, provider_session)
         self.clock = connection.clock
-        self._closing = Turn()
+        self._closing = CloseOnce()
         self.has_listeners = False
         """Whether messages go to listeners, so that no synchronous receive is allowed."""
         self._state = State.STOPPED
@@ -222,6 +222,12 @@ class JmsSession(SettlingSession):
             consumer.give_up()
             raise
         return consumer
+
+    def replace_provider(self, session: ProviderSession, consumer: ProviderConsumer) -> None:
+        """Have this session and its consumers call what refuses each call: the connection was given up. Takes no lock."""
+        self.provider_session = session
+        for each in list(self._consumers):
+            each.provider = consumer
 
     def make_inbox(self) -> Inbox:
         """Return where a consumer of this session waits for messages."""

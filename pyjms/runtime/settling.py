@@ -68,6 +68,10 @@ class SettlingSession(Session):
         self._untold: ProviderError | None = None
         """Why a commit failed whose client was interrupted before he heard it: the next one tells him."""
 
+    def poison(self) -> None:
+        """Give the connection up, as a signal has interrupted a call of this session in its midst."""
+        self.connection.poison()
+
     def check_open(self) -> None:
         """Raise IllegalStateException when the session or its connection is closed."""
         if self.is_closed:

@@ -30,6 +30,10 @@ class Temporaries:
         self._provider = provider
         self._dropped: deque[Address] = deque()
 
+    def poison(self, provider: ProviderConnection) -> None:
+        """Go on with what refuses each call: the connection was given up."""
+        self._provider = provider
+
     def create_queue(self) -> JmsTemporaryQueue:
         """Make a temporary queue."""
         queue = JmsTemporaryQueue(self._create(AddressKind.QUEUE), self._delete)

@@ -1,23 +1,19 @@
 """The one place where the client's side waits.
 
-For messages (`Inbox`), for deliveries to end (`DeliveryGate`), and for another thread that closes (`Turn`).
+For messages (`Inbox`), for deliveries to end (`DeliveryGate`), and for another thread that closes (`CloseOnce`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from threading import Lock, RLock, get_ident
-from typing import Final
+from threading import Lock, get_ident
 
 from pyjms.errors import JMSException
 from pyjms.spi.clock import Signal
 from pyjms.spi.interrupts import deferred
 
-__all__ = ["DeliveryGate", "Inbox", "Turn"]
-
-_AGAIN_S: Final = 0.1
-"""After so long who waits at a gate looks again by himself, as a thread that is interrupted may not have told of its change."""
+__all__ = ["CloseOnce", "DeliveryGate", "Inbox"]
 
 
 class Inbox:
@@ -121,7 +117,7 @@ class DeliveryGate:
                     if is_so():
                         return
                     self._waiting.add(signal)
-                deferred.wait(_wait_a_moment, signal, None)
+                deferred.wait(_wait_for, signal, None)
         finally:
             self._waiting.discard(signal)  # one call, and without the lock, for which an interrupted thread would wait
 
@@ -131,37 +127,49 @@ class DeliveryGate:
             signal.set()
 
 
-def _wait_a_moment(signal: Signal, _: float | None) -> bool:
-    return signal.wait(_AGAIN_S)
+def _wait_for(signal: Signal, _: float | None) -> bool:
+    return signal.wait(-1)
 
 
-class Turn:
-    """A piece of work that is done once: one thread does it, others that come wait until it is done.
+class CloseOnce:
+    """The close of an object: one thread does it, other threads that close wait until it is done.
 
-    Work that ends with an ordinary error is done; if it is interrupted (KeyboardInterrupt), the next one takes over.
-
-    Who does it holds a lock, entered by `with`, which a thread lets go of whatever interrupts it (decision 0104): it guards
-    nothing, but is the right to do the work.
+    A close that fails with a `JMSException` is done. After any other exception the next call does it again.
     """
 
-    __slots__ = ("_is_begun", "_is_done", "_right")
+    __slots__ = ("_is_done", "_lock", "_thread", "_waiting")
 
     def __init__(self) -> None:
-        self._right = RLock()
-        self._is_begun = False
+        self._lock = Lock()
+        self._thread: int | None = None
+        """The thread that closes."""
         self._is_done = False
+        self._waiting: set[Signal] = set()
 
     def do(self, work: Callable[[], None]) -> None:
-        """Do `work`, or wait for the thread that does it; in that very thread return at once."""
-        with self._right:
-            if self._is_done or self._is_begun:
-                return
-            try:
-                self._is_begun = True
-                work()
-                self._is_done = True
-            except JMSException:
-                self._is_done = True
-                raise
-            finally:
-                self._is_begun = False
+        """Do `work`, or wait for the thread that does it; in that very thread return at once.
+
+        In the main thread a signal ends the wait, and its handler runs there.
+        """
+        me, signal = get_ident(), Signal()
+        while True:
+            with self._lock:
+                if self._is_done or self._thread == me:
+                    return
+                if self._thread is None:
+                    self._thread = me
+                    break
+                self._waiting.add(signal)
+            deferred.wait(_wait_for, signal, None)
+        try:
+            work()
+            self._is_done = True
+        except JMSException:
+            self._is_done = True
+            raise
+        finally:
+            with self._lock:
+                self._thread = None
+                waiting, self._waiting = self._waiting, set()
+            for signal in waiting:
+                signal.set()

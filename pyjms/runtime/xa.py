@@ -63,6 +63,10 @@ class JmsXAResource(XAResource):
         """The connection that this resource works for."""
         return self._session.connection
 
+    def poison(self) -> None:
+        """Give the connection up, as a signal has interrupted a call of this resource in its midst."""
+        self._session.poison()
+
     @defers_signals()
     def start(self, xid: Xid, flags: int) -> None:
         _check_flags(flags, _START_FLAGS, "start")

@@ -5,7 +5,8 @@ would leave a call half done. So a handler is deferred while a call of pyjms is 
 call that waits is woken. Then, at the boundary of the outermost call, the handler runs, and what it raises is raised there.
 
 A second signal, `STUCK_AFTER_S` or more after the first, finds a call that does not end: on a disk, or a database, that does not
-answer. Its handler runs at once, in the midst of the call.
+answer. Its handler runs at once, in the midst of the call. If it raises, the connection whose call it was is poisoned: its owner gives
+it up as after a lost connection, since nobody knows how far the call had come.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from types import FrameType
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from pyjms.spi.clock import Signal
 
@@ -28,6 +29,7 @@ __all__ = [
     "DEFAULT_SIGNALS",
     "STUCK_AFTER_S",
     "DeferredSignals",
+    "Poisonable",
     "defer_signals",
     "deferred",
     "defers_signals",
@@ -46,6 +48,15 @@ DEFAULT_SIGNALS: Final = tuple(
 _NO_THREAD: Final = -1
 
 
+@runtime_checkable
+class Poisonable(Protocol):
+    """What has a connection, or is one: found as ``self`` of the call that is interrupted in its midst."""
+
+    def poison(self) -> None:
+        """Give the connection up. Called by the handler of a signal: takes no lock, and waits for nothing."""
+        ...
+
+
 class _Handler:
     """Stands in place of a handler of the program's, which it calls: at once, or when the main thread leaves its call of pyjms."""
 
@@ -58,7 +69,11 @@ class _Handler:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self._signals.defers(self.original, number, frame):
             return
-        if self.original is not signal.default_int_handler or not _cancels_main_task(number, frame):
+        if self._signals.depth:
+            with _poisoning(frame):
+                self._signals.run_handlers()
+                self.original(number, frame)
+        elif self.original is not signal.default_int_handler or not _cancels_main_task(number, frame):
             self.original(number, frame)
 
 
@@ -116,7 +131,6 @@ class DeferredSignals:
             return False
         now_s = time.perf_counter()
         if self.pending and now_s - self._since_s >= STUCK_AFTER_S:
-            self.pending = ()
             return False
         if not self.pending:
             self._since_s = now_s
@@ -255,6 +269,21 @@ def _cancels_main_task(number: int, frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+@contextmanager
+def _poisoning(frame: FrameType | None) -> Iterator[None]:
+    """Poison the connection whose call is under way in `frame` if the block, which is the handler of a signal, raises."""
+    try:
+        yield
+    except BaseException:
+        while frame is not None:
+            owner = frame.f_locals.get("self")
+            if frame.f_globals.get("__name__", "").startswith("pyjms.") and isinstance(owner, Poisonable):
+                owner.poison()
+                break
+            frame = frame.f_back
+        raise
 
 
 if hasattr(os, "register_at_fork"):

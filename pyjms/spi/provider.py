@@ -200,6 +200,15 @@ class ProviderConnection(ABC):
         are rolled back; temporary destinations and non-durable subscriptions end. May be repeated.
         """
 
+    def abort(self) -> bool:
+        """Hear that a signal has interrupted a call of this connection in its midst, so that nobody knows how far it came.
+
+        Called by the signal's handler: takes no lock, and waits for nothing. Return True if the connection ends for that as it does
+        when the network breaks: it is made anew, or tells of its loss. False: the runtime gives it up, and closes it in another thread,
+        since `close` may wait for what does not answer. As given here it is right for every provider.
+        """
+        return False
+
     def create_temporary(self, kind: AddressKind) -> Address:
         """Make a destination that only this connection may consume from (`Capability.TEMPORARY_DESTINATIONS`)."""
         raise _lacks(Capability.TEMPORARY_DESTINATIONS, f"temporary {kind.name.lower()}s")

@@ -200,6 +200,9 @@ class _Connection(ProviderConnection):
         self._faults.gone(self)
         self._inner.close()
 
+    def abort(self) -> bool:
+        return self._inner.abort()
+
     def create_temporary(self, kind: AddressKind) -> Address:
         return self.alive().create_temporary(kind)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from threading import Barrier, Event, get_ident
+from threading import Barrier, get_ident
 
 import pytest
 
+from pyjms import JMSException
 from pyjms.runtime.deadline import Deadline
-from pyjms.runtime.waiting import DeliveryGate, Inbox, Turn
+from pyjms.runtime.waiting import CloseOnce, DeliveryGate, Inbox
 from pyjms.spi import SystemClock
 from pyjms.testing import VirtualClock
-from tests.provider.interruptions import Interruption, each_interruption
 from tests.pyjms.runtime.helpers import PATIENCE_S, Call, WatchedClock
 
 
@@ -128,41 +127,6 @@ class TestGate:
             gate.receiver, gate.receives_for = get_ident(), "consumer"
         assert not gate.runs_listener_here()
 
-    @pytest.mark.parametrize("waits_for", ["quiet", "open"])
-    def test_an_interrupt_of_who_waits_leaves_it_as_it_was(self, waits_for: str) -> None:
-        """Nobody else's lock is let go of, nor is one kept, and whoever waits next hears of what changes."""
-
-        def attempt(interruption: Interruption) -> None:
-            gate, is_entered, is_over = DeliveryGate(), Event(), Event()
-
-            def change() -> None:
-                with gate.lock:
-                    gate.enter("consumer")
-                is_entered.set()
-                while not gate._waiting and not is_over.wait(0.0005):
-                    pass
-                gate.leave()
-                with gate.lock:
-                    gate.set_open(True)
-
-            def wait() -> None:
-                if waits_for == "quiet":
-                    gate.wait_until_quiet()
-                else:
-                    gate.wait_until_open(lambda: False)
-
-            other = Call(change)
-            assert is_entered.wait(PATIENCE_S)
-            with suppress(KeyboardInterrupt), interruption():
-                wait()
-            is_over.set()
-            other.result()
-            assert not gate.lock.locked(), interruption.where
-            assert not gate._waiting, interruption.where
-            Call(wait).result()
-
-        assert each_interruption(attempt, "runtime/waiting.py", "threading.py") > 5
-
     @staticmethod
     def _busy(gate: DeliveryGate, consumer: str, listener: bool, steps: Barrier) -> None:
         with gate.lock:
@@ -179,35 +143,33 @@ class TestGate:
                 gate.end_receive()
 
 
-class TestTurn:
+class TestCloseOnce:
     def test_its_own_thread_does_not_wait_for_itself(self) -> None:
-        turn, done = Turn(), list[int]()
+        closing, done = CloseOnce(), list[int]()
 
         def work() -> None:
-            turn.do(work)
+            closing.do(work)
             done.append(1)
 
-        Call(turn.do, work).result()
+        Call(closing.do, work).result()
         assert done == [1]
 
     @pytest.mark.parametrize("is_awaited", [False, True])
-    def test_who_comes_next_takes_over_from_who_was_interrupted(self, is_awaited: bool) -> None:
-        """A Ctrl-C comes at each place at which Python can raise it; the next one comes afterwards, or waits already."""
+    @pytest.mark.parametrize("error", [JMSException("failed"), ValueError("wrong")])
+    def test_the_next_call_closes_again_after_an_unexpected_error_only(
+        self, error: Exception, is_awaited: bool
+    ) -> None:
+        closing, done = CloseOnce(), list[int]()
+        others = list[Call[None]]()
 
-        def attempt(interruption: Interruption) -> None:
-            turn, done = Turn(), list[int]()
-            others = list[Call[None]]()
+        def work() -> None:
+            if is_awaited:
+                others.append(Call(closing.do, lambda: done.append(2)))
+            raise error
 
-            def work() -> None:
-                if is_awaited:
-                    others.append(Call(turn.do, lambda: done.append(2)))
-                done.append(1)
-
-            with suppress(KeyboardInterrupt), interruption():
-                turn.do(work)
-            if not others:
-                others.append(Call(turn.do, lambda: done.append(2)))
-            others[0].result()
-            assert done, interruption.where
-
-        assert each_interruption(attempt, "runtime/waiting.py", "runtime/test_inbox.py") > 3
+        with pytest.raises(type(error)):
+            closing.do(work)
+        if not others:
+            others.append(Call(closing.do, lambda: done.append(2)))
+        others[0].result()
+        assert done == ([] if isinstance(error, JMSException) else [2])

@@ -7,6 +7,7 @@ round, with a growing wait between rounds, until one answers and all subscriptio
 from __future__ import annotations
 
 import logging
+from _thread import start_new_thread
 from collections.abc import Callable, Mapping
 from enum import Enum
 from random import Random
@@ -285,6 +286,12 @@ class Link:
                 _log.debug("the broker did not answer DISCONNECT: %s", error)
         epoch.wire.close()
         epoch.wire.join(self._settings.connect_timeout_ms / 1000)
+
+    def abort(self) -> None:
+        """Leave the present connection, as a signal has interrupted a call of it; it is made anew like a lost one."""
+        start_new_thread(
+            self._epoch.wire.abort, ()
+        )  # the caller handles a signal, and its thread may hold the wire's locks
 
     def forget(self) -> None:
         """Be lost, in a child of this process, which has none of its threads."""

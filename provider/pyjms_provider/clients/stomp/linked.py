@@ -63,6 +63,10 @@ class LinkedConnection(ProviderConnection):
         """``connected``, ``reconnecting``, ``lost`` or ``closed``."""
         return self.link.state.value
 
+    def abort(self) -> bool:
+        self.link.abort()
+        return True
+
     def close(self) -> None:
         self._ending.do(self._shut_down)
 

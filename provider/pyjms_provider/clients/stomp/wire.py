@@ -255,6 +255,10 @@ class Wire:
         for each in (self._channel, self._wake_writer):
             let_go(each.fileno())
 
+    def abort(self) -> None:
+        """End the connection, as a thread was interrupted in the midst of a call: what of it was written is not known."""
+        self._on_interrupted()
+
     def _on_interrupted(self) -> None:
         self.was_interrupted = True
         self._reason = "a thread was interrupted while it read or wrote"
