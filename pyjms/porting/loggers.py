@@ -12,7 +12,6 @@ from pyjms.porting.arguments import Argument, given
 from pyjms.porting.codes import quoted
 from pyjms.porting.constants import constant_text
 from pyjms.porting.conversions import text_of_value
-from pyjms.porting.library_logging import LOGGERS
 from pyjms.porting.model import STRING, VOID, Expr, Type, Unportable
 from pyjms.porting.syntax import children, needed, text_of
 from pyjms.porting.table import expression
@@ -20,6 +19,13 @@ from pyjms.porting.unit import Unit
 
 __all__ = ["LOGGER_CALLS"]
 
+_LOGGERS: Final = (
+    "java.util.logging.Logger",
+    "org.slf4j.Logger",
+    "org.apache.log4j.Logger",
+    "org.apache.logging.log4j.Logger",
+    "org.apache.commons.logging.Log",
+)
 _LEVELS: Final = {
     "trace": "debug",
     "debug": "debug",
@@ -128,7 +134,7 @@ def _what(unit: Unit, node: Node, arguments: Sequence[Argument]) -> str:
 
 LOGGER_CALLS: Final[dict[tuple[str, str], Callable[[Unit, Node], Expr]]] = {
     **{names: _logger(kind) for names, kind in _FACTORIES.items()},
-    **{(kind, level): _logged for kind in LOGGERS for level in _LEVELS},
-    **{(kind, "log"): _logged_at for kind in LOGGERS},
+    **{(kind, level): _logged for kind in _LOGGERS for level in _LEVELS},
+    **{(kind, "log"): _logged_at for kind in _LOGGERS},
 }
 """By class and method."""

@@ -1,18 +1,13 @@
-"""What the types of Java's library and of JMS have: read from tables, once."""
+"""The types of Java's library and of JMS, read once from `tables/java.txt` (which tells their format) and `tables/jms.txt`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Final
 
-from pyjms.porting.jms_members import JMS
-from pyjms.porting.library import LIBRARY
-from pyjms.porting.library_collections import COLLECTIONS
-from pyjms.porting.library_files import FILES
-from pyjms.porting.library_functions import FUNCTIONS
-from pyjms.porting.library_logging import LOGGING
 from pyjms.porting.model import Type
 
 __all__ = [
@@ -76,9 +71,12 @@ def _split(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _read(table: str, package: str) -> Iterator[LibraryType]:
+def _read(table: str, package: str = "") -> Iterator[LibraryType]:
     current: LibraryType | None = None
-    for line in filter(str.strip, table.splitlines()):
+    text = files("pyjms.porting").joinpath("tables", table).read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if not line or line.startswith("#"):
+            continue
         if not line.startswith(" "):
             match = _CLASS.fullmatch(line)
             assert match is not None, line
@@ -97,16 +95,7 @@ def _read(table: str, package: str) -> Iterator[LibraryType]:
 
 
 LIBRARY_TYPES: Final[Mapping[str, LibraryType]] = {
-    each.name: each
-    for table, package in (
-        (JMS, "javax.jms."),
-        (LIBRARY, ""),
-        (COLLECTIONS, ""),
-        (FUNCTIONS, ""),
-        (FILES, ""),
-        (LOGGING, ""),
-    )
-    for each in _read(table, package)
+    each.name: each for each in (*_read("jms.txt", "javax.jms."), *_read("java.txt"))
 }
 _NO_SIMPLE: Final = ("java.util.Queue", "org.", "java.util.logging.")
 _SIMPLE: Final = {name.rpartition(".")[2]: name for name in LIBRARY_TYPES if not name.startswith(_NO_SIMPLE)} | {

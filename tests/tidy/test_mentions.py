@@ -25,13 +25,13 @@ PAGES = ("docs/design", "docs/how-to", "docs/decisions")
 REPLACED = "has taken its place"
 _MENTION = re.compile(r"`+([^`]+)`+")
 # Files of other kinds are mostly a reader's own.
-_FILE = re.compile(r"[\w./-]+\.(?:py|md|lark)|\w+(?:/\w+)+/")
+_FILE = re.compile(r"[\w./-]+\.(?:py|md|lark|txt)|\w+(?:/\w+)+/")
 _MEMBER = re.compile(r"(?:\w+\.)*(?P<owner>_?[A-Z]\w*[a-z]\w*)\.(?P<member>[a-z_]\w*)(\(.*\))?")
 _WORD = re.compile(r"(?<![\w$])[A-Za-z_]\w{2,}")
 _FENCE = re.compile(r" *```")
 # COMMAND, NAME: a frame's command, or what stands for a value; pyjms_…: a metric, put together from what the model declares.
 _NO_NAME = re.compile(r"[A-Z0-9]+|pyjms_\w+")
-_OTHER_SOURCES = {".toml", ".lark", ".js", ".html", ".cfg"}
+_OTHER_SOURCES = {".toml", ".lark", ".txt", ".js", ".html", ".cfg"}
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 # Names of others, which no source of ours has.

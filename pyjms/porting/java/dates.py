@@ -10,7 +10,10 @@ from typing import Final
 from pyjms.errors import IllegalArgumentException
 from pyjms.porting.java.errors import ParseException
 
-__all__ = ["DATE_LETTERS", "Date", "SimpleDateFormat", "date_field"]
+__all__ = [
+    "Date",
+    "SimpleDateFormat",
+]
 
 _MONTHS: Final = [
     "January",

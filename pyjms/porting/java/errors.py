@@ -55,8 +55,6 @@ __all__ = [
     "UnknownFormatConversionException",
     "UnsupportedCharsetException",
     "UnsupportedEncodingException",
-    "class_cast",
-    "java_class_name",
     "message_of",
     "not_ported",
     "not_ported_field",

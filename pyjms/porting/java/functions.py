@@ -15,7 +15,6 @@ __all__ = [
     "Stream",
     "by_key",
     "comparing",
-    "comparison",
     "function_of",
     "grouped",
     "implementing",

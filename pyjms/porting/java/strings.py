@@ -24,7 +24,6 @@ __all__ = [
     "StringBuilder",
     "bytes_of",
     "charset_for_name",
-    "charset_named",
     "compare",
     "compare_ignoring_case",
     "decode_int",
