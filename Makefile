@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test distribution test-without check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-kills soak-closings soak-backlog soak-network soak-work java postgresql brokers browser unshare stomp-clients maven needs history-soak soak-spark clean
+.PHONY: help demo test distribution test-without check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-kills soak-closings soak-backlog soak-network soak-work soak-conformance java postgresql brokers browser unshare stomp-clients maven needs history-soak soak-spark clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -123,7 +123,7 @@ tck-mutants: $(VENV)/.dev ## the kill matrix: which faulty providers the conform
 traceability: $(VENV)/.dev ## requirement -> tests -> result; fails when one is not realised
 	@$(SUITE) --traceability
 
-soak: soak-kills soak-closings soak-backlog history-soak soak-spark ## the long tests: kills on each store, closes, histories
+soak: soak-kills soak-closings soak-backlog soak-conformance history-soak soak-spark ## the long tests: kills on each store, closes, histories, the conformance reports of all providers
 
 soak20: $(VENV)/.dev ## the test suite 20 times, each time in another order
 	@for run in $$(seq 20); do echo "run $$run of 20"; $(SUITE); done
@@ -135,10 +135,14 @@ soak-work: $(VENV)/.dev ## 500 kills: forwarders and the brokers at both ends, a
 	@PYJMS_FORWARD_KILLS=250 $(PYTEST) -n 0 -q --timeout 14400 tests/system/forwarding
 	@PYJMS_WORK_KILLS=250 $(PYTEST) -n 0 -q --timeout 14400 tests/system/work
 
-soak-kills: $(VENV)/.dev ## kills a working broker, and a coordinator, 200 times on each store, and judges what clients were told; pipelines of 5,000 seeds
+soak-kills: $(VENV)/.dev ## kills a working broker, and a coordinator, 200 times on each store, and judges what clients were told; 5,000 seeds of pipelines, 20,000 of the broker
 	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/kill
 	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/xa/test_coordinator.py
 	@PYJMS_PIPELINE_SEEDS=5000 $(PYTEST) -n 0 -q tests/provider/simulation/test_pipelines.py
+	@PYJMS_SIMULATION_SEEDS=20000 $(PYTEST) -n 2 -q --timeout 7200 tests/provider/simulation/test_simulation.py
+
+soak-conformance: $(VENV)/.dev ## the published conformance reports of all providers, made again whole and compared
+	@PYJMS_CONFORMANCE=whole $(PYTEST) -n 2 -q --timeout 3600 tests/tck/test_golden.py
 
 soak-closings: $(VENV)/.dev ## 100 rounds on each store, and by STOMP, in which threads close what others use
 	@PYJMS_CLOSINGS=$${PYJMS_CLOSINGS:-100} $(PYTEST) -n 0 -q tests/provider/closing

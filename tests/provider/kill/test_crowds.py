@@ -11,7 +11,7 @@ import pytest
 
 from tests.provider.kill.crowd_site import CrowdSite
 
-KILLS = max(3, int(os.environ.get("PYJMS_KILLS", "20")) // 4)
+KILLS = max(3, int(os.environ.get("PYJMS_KILLS", "10")) // 4)
 
 
 @pytest.mark.timeout(120 + 30 * KILLS)

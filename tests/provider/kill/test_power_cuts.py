@@ -24,7 +24,7 @@ from tests.provider.kill.power import lose_power
 from tests.provider.kill.site import Site, bury, drained, start_process
 from tests.provider.postgresql import PostgresqlServer
 
-CUTS = max(4, int(os.environ.get("PYJMS_KILLS", "20")) // 4)
+CUTS = max(4, int(os.environ.get("PYJMS_KILLS", "10")) // 4)
 FORCED = "&acknowledge=forced"
 POWER = "tests.provider.kill.power"
 MAY_COME_AGAIN = {"delivered-after-ack", "duplicated"}

@@ -32,7 +32,7 @@ from tests.provider.simulation.oracle import Rules, ViolationError
 from tests.provider.simulation.power import PoweredJournal
 from tests.provider.simulation.world import World
 
-SEEDS = int(os.environ.get("PYJMS_SIMULATION_SEEDS", "2000"))
+SEEDS = int(os.environ.get("PYJMS_SIMULATION_SEEDS", "1000"))
 GROUPS = 20
 
 
