@@ -16,7 +16,7 @@ from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, Message
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.profile import expanded, from_frame, to_frame
+from pyjms_provider.protocols.stomp.messages import expanded, from_frame, to_frame
 
 FRAMES = 4_000
 AT_ONCE = 50

@@ -23,7 +23,7 @@ import psutil
 import uvloop
 from measure import compare, report
 
-from pyjms_provider.protocols.engine import Conduit, ProtocolEngine
+from pyjms_provider.protocols.engine import ProtocolEngine, TransportContext
 from pyjms_provider.transport.service import EventLoop, NetworkService
 from pyjms_provider.transport.settings import ListenerSettings
 
@@ -44,7 +44,7 @@ class Echo(ProtocolEngine):
     is_reading = True
     is_over = False
 
-    def __init__(self, conduit: Conduit) -> None:
+    def __init__(self, conduit: TransportContext) -> None:
         self._out: list[bytes] = []
 
     def received(self, data: bytes | bytearray | memoryview) -> None:
@@ -162,10 +162,10 @@ def processor_us_per_batch(process: psutil.Process, *ports: int) -> float:
 def wakes_per_second(threads: int) -> float:
     """Return how many wakes so many threads get rid of."""
 
-    conduits: list[Conduit] = []
+    conduits: list[TransportContext] = []
 
     class Silent(Echo):
-        def __init__(self, conduit: Conduit) -> None:
+        def __init__(self, conduit: TransportContext) -> None:
             super().__init__(conduit)
             conduits.append(conduit)
 

@@ -38,7 +38,7 @@ from pyjms_provider.model.operations import KEPT_QUIET, NO_PROGRESS, WRITES_TO, 
 from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
 from pyjms_provider.security.contracts import Operation, TargetKind
 from pyjms_provider.security.login_audit import LoginAudit
-from pyjms_provider.security.shut_outs import ShutOuts
+from pyjms_provider.security.revocations import RevocationGuard
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
@@ -84,7 +84,7 @@ class Desk:
         self._audit = audit
         self._logins = LoginAudit(audit, system.clock)
         self._sessions: WeakSet[UserSessions] = WeakSet()
-        self.shut_outs = ShutOuts()
+        self.revocations = RevocationGuard()
         """Users whose log-ins, and connections, are being ended."""
 
     # Looking
@@ -419,7 +419,7 @@ class Desk:
 
     def end_sessions(self, provider: str, user_name: str) -> None:
         """End the log-ins of a user, who is not what they were at the log-in."""
-        self.shut_outs.note(provider, user_name)
+        self.revocations.note(provider, user_name)
         for each in list(self._sessions):
             each.end_all_of(provider, user_name)
 

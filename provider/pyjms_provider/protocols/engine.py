@@ -2,7 +2,7 @@
 
 A transport owns the socket. It feeds the engine with what it read, pulls what the engine has to say when the wire can
 take it, and looks after time; the engine never pushes and never blocks. Whatever may wait, such as a write to the
-disk, goes through `Conduit.work`.
+disk, goes through `TransportContext.work`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from pyjms.spi.envelope import fact
 
-__all__ = ["Conduit", "Joint", "Peer", "ProtocolEngine"]
+__all__ = ["BatchJob", "Peer", "ProtocolEngine", "TransportContext"]
 
 _T = TypeVar("_T")
 
@@ -33,7 +33,7 @@ class Peer:
 
 
 @fact
-class Joint:
+class BatchJob:
     """How a job is done together with others of its kind, of whichever connections: one forced write serves them all."""
 
     together: Callable[[Sequence[Any]], Sequence[BaseException | None]]
@@ -44,7 +44,7 @@ class Joint:
     """Hears how it ended, before `done` is called, in place of what the job itself would have done."""
 
 
-class Conduit(Protocol):
+class TransportContext(Protocol):
     """What a transport does for the engine of one connection."""
 
     @property
@@ -71,14 +71,14 @@ class Conduit(Protocol):
         done: Callable[[_T | None, BaseException | None], None],
         *,
         brief: bool = False,
-        joint: Joint | None = None,
+        batch: BatchJob | None = None,
         patient: bool = False,
     ) -> None:
         """Run `job`, which may wait, on another thread; then call `done` with its result or its error.
 
         `brief`: it waits for a local disk at most, once or a few times. Such a job may run on the connection's thread after
         all, soon, if no other one waits and the disk has been quick: two changes of threads cost more than a quick disk.
-        `joint`: a brief job may also be done there together with others, in this way.
+        `batch`: a brief job may also be done there together with others, in this way.
         `patient`: it may wait for what other clients do, for as long as they please. Such jobs get a part of the threads only.
 
         Called on the connection's thread, as `done` is. Several jobs of a connection may run at the same time: the engine
@@ -132,7 +132,7 @@ class ProtocolEngine(ABC):
     @abstractmethod
     def is_reading(self) -> bool:
         """Whether the engine can take more bytes; while it cannot, the transport leaves them in the socket, save for one
-        buffer. Who can again, outside of the transport's calls, says so by `Conduit.wake`.
+        buffer. Who can again, outside of the transport's calls, says so by `TransportContext.wake`.
         """
 
     @property
@@ -149,7 +149,7 @@ class ProtocolEngine(ABC):
     def next_tick_ms(self) -> int | None:
         """Return when `tick` wants to be called, on the monotonic clock; None: not at all (Broker-J idle tickers).
 
-        Asked after each turn, and after `received` if no call is due. Who wants an earlier one than it has said wakes the conduit.
+        Asked after each turn, and after `received` if no call is due. Who wants an earlier one than it has said wakes the transport.
         """
 
     @abstractmethod

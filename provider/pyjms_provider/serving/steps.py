@@ -11,9 +11,9 @@ from enum import Enum
 from typing import Final
 
 from pyjms_provider.core.message.trace import STEPS, Step, Traced, tracing
-from pyjms_provider.protocols.stomp.server.plain_consumers import PlainSubscription
-from pyjms_provider.protocols.stomp.server.profile_consumers import ServedConsumer
-from pyjms_provider.protocols.stomp.server.turns import Turns
+from pyjms_provider.protocols.stomp.server.native_consumers import ServedConsumer
+from pyjms_provider.protocols.stomp.server.scheduling import DeliveryScheduler
+from pyjms_provider.protocols.stomp.server.standard import StandardSubscription
 from pyjms_provider.transport.connection import Connection
 
 __all__ = ["NetworkStep", "tracing_steps"]
@@ -38,12 +38,12 @@ _NOTIFIED = frozenset(
 
 _STEPS: Final[tuple[Traced, ...]] = (
     *(each for each in STEPS if each[0] in _NOTIFIED),  # a connection pulls in its own way
-    (NetworkStep.CONNECTION_TOLD, Turns, "want"),
+    (NetworkStep.CONNECTION_TOLD, DeliveryScheduler, "schedule"),
     (NetworkStep.CONNECTION_SCHEDULED, Connection, "wake"),
     (NetworkStep.CONNECTION_SERVICED, Connection, "turn"),
-    (NetworkStep.SESSIONS_PULLED, Turns, "pull"),
+    (NetworkStep.SESSIONS_PULLED, DeliveryScheduler, "pull"),
     (NetworkStep.CONSUMER_PULLED, ServedConsumer, "pull"),
-    (NetworkStep.CONSUMER_PULLED, PlainSubscription, "pull"),
+    (NetworkStep.CONSUMER_PULLED, StandardSubscription, "pull"),
     (NetworkStep.CONSUMER_HANDED, ServedConsumer, "write"),
     (NetworkStep.BUFFERED, Connection, "_send"),
 )

@@ -9,7 +9,7 @@ from pyjms_provider.model.port import StompPort, StompPortAttributes
 from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.security.contracts import PasswordCredentials
-from pyjms_provider.security.shut_outs import ShutOuts
+from pyjms_provider.security.revocations import RevocationGuard
 from pyjms_provider.serving.admission import log_who_comes_in
 from pyjms_provider.serving.hosts import ManagedHosts, check_hosts
 
@@ -83,7 +83,7 @@ def stomp_opener(
                 prefetch=chosen.prefetch,
             ),
             note_login=note_login,
-            shut_outs=ShutOuts() if desk is None else desk(port).shut_outs,
+            revocations=RevocationGuard() if desk is None else desk(port).revocations,
         )
         opened = ListeningPort(network.open(port.listener_settings(), service.engine))
         log_who_comes_in(port)

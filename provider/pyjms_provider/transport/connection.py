@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Final, Protocol, TypeVar, cast
 
 from pyjms.spi.clock import Clock
-from pyjms_provider.protocols.engine import Joint, Peer, ProtocolEngine
+from pyjms_provider.protocols.engine import BatchJob, Peer, ProtocolEngine
 from pyjms_provider.transport.deadlines import Deadlines
 from pyjms_provider.transport.layers import HELD_FOR_STRANGERS, Bytes, Layer, LayerError
 from pyjms_provider.transport.reports import RareReports, Report
@@ -94,7 +94,7 @@ _CLOSING: Final = State.CLOSING
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The `Conduit` of one engine. What asyncio calls, and `turn`, run on the loop; `wake` may come from anywhere."""
+    """The `TransportContext` of one engine. What asyncio calls, and `turn`, run on the loop; `wake` may come from anywhere."""
 
     def __init__(self, home: Home, address: str) -> None:
         self._home = home
@@ -148,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         done: Callable[[_T | None, BaseException | None], None],
         *,
         brief: bool = False,
-        joint: Joint | None = None,
+        batch: BatchJob | None = None,
         patient: bool = False,
     ) -> None:
         self._jobs += 1
@@ -160,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
             self._try(cast("Callable[[object, BaseException | None], None]", done), result, error)
             self.wake()
 
-        self._home.workers.submit(job, finished, brief=brief, joint=joint, patient=patient)
+        self._home.workers.submit(job, finished, brief=brief, batch=batch, patient=patient)
 
     def do_brief(self, job: Callable[[], None]) -> bool:
         return self._home.workers.do_alone(self, job)

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.forks import forget_in_children, let_go
-from pyjms_provider.protocols.engine import Conduit, ProtocolEngine
+from pyjms_provider.protocols.engine import ProtocolEngine, TransportContext
 from pyjms_provider.transport.connection import Connection, Trace
 from pyjms_provider.transport.delegates import ChosenLayer, choose_layer
 from pyjms_provider.transport.descriptors import is_kept
@@ -33,7 +33,7 @@ _BACK_OFF_S: Final = 0.2
 _WEB_SOCKET_READ: Final = 8 * 2**10
 _GONE: Final = (ConnectionAbortedError, ConnectionResetError)
 
-EngineFactory = Callable[[Conduit], ProtocolEngine]
+EngineFactory = Callable[[TransportContext], ProtocolEngine]
 
 
 class Services(Protocol):

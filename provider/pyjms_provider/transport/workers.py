@@ -26,7 +26,7 @@ from time import perf_counter
 from typing import Final, cast
 
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.protocols.engine import Joint
+from pyjms_provider.protocols.engine import BatchJob
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 
@@ -70,14 +70,14 @@ class WorkerSettings:
 class Job:
     """A piece of work, and whom to tell. `finished` is called once, on the loop."""
 
-    __slots__ = ("_call", "_error", "_finished", "_result", "is_patient", "joint", "since_s")
+    __slots__ = ("_call", "_error", "_finished", "_result", "batch", "is_patient", "since_s")
 
     def __init__(
         self,
         call: Callable[[], object],
         finished: Finished,
         since_s: float,
-        joint: Joint | None = None,
+        batch: BatchJob | None = None,
         *,
         is_patient: bool = False,
     ) -> None:
@@ -86,7 +86,7 @@ class Job:
         self._result: object = None
         self._error: BaseException | None = None
         self.since_s = since_s
-        self.joint = joint
+        self.batch = batch
         self.is_patient = is_patient
 
     def run(self) -> None:
@@ -96,9 +96,9 @@ class Job:
         except (Exception, SystemExit) as error:  # the client waits for an answer, whatever an authenticator raises
             self._error = error
 
-    def ended_together(self, joint: Joint, error: BaseException | None) -> None:
+    def ended_together(self, batch: BatchJob, error: BaseException | None) -> None:
         """It was done with others."""
-        self._call = partial(joint.ended, error)
+        self._call = partial(batch.ended, error)
         self.run()
 
     @property
@@ -166,16 +166,16 @@ class WorkerPool:
         finished: Finished,
         *,
         brief: bool = False,
-        joint: Joint | None = None,
+        batch: BatchJob | None = None,
         patient: bool = False,
     ) -> None:
         """Have `call` run, and `finished` called on the loop with its result or its error.
 
-        `brief`: it waits for a local disk at most, and may run on the loop; with others if it is `joint`. `patient`: it may wait for
+        `brief`: it waits for a local disk at most, and may run on the loop; with others if it is `batch`. `patient`: it may wait for
         what other clients do.
         """
         self._idle.clear()
-        job = Job(call, finished, self._loop.time(), joint, is_patient=patient)
+        job = Job(call, finished, self._loop.time(), batch, is_patient=patient)
         if not brief or patient or self._running or self._waiting or perf_counter() < self._slow_s + self._pause_s:
             self._add(job)
             return
@@ -335,20 +335,20 @@ class WorkerPool:
 
 def _of_one_kind(jobs: Sequence[Job]) -> list[Job]:
     """Return two or more that can be done together; none, if there are not so many."""
-    first = next((job.joint for job in jobs if job.joint is not None), None)
+    first = next((job.batch for job in jobs if job.batch is not None), None)
     if first is None:
         return []
-    found = [job for job in jobs if job.joint is not None and job.joint.together == first.together]
+    found = [job for job in jobs if job.batch is not None and job.batch.together == first.together]
     return found if len(found) > 1 else []
 
 
 def _do_together(jobs: Sequence[Job]) -> None:
-    joints = [job.joint for job in jobs if job.joint is not None]
-    whole = Job(lambda: joints[0].together([joint.part for joint in joints]), lambda *_: None, 0.0)
+    batches = [job.batch for job in jobs if job.batch is not None]
+    whole = Job(lambda: batches[0].together([batch.part for batch in batches]), lambda *_: None, 0.0)
     whole.run()
     found, error = whole.outcome
-    errors: Sequence[BaseException | None] = [error] * len(joints)
+    errors: Sequence[BaseException | None] = [error] * len(batches)
     if error is None:
         errors = cast("Sequence[BaseException | None]", found)
-    for job, joint, why in zip(jobs, joints, errors, strict=True):
-        job.ended_together(joint, why)
+    for job, batch, why in zip(jobs, batches, errors, strict=True):
+        job.ended_together(batch, why)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from pyjms.testing import VirtualClock
-from pyjms_provider.protocols.engine import Joint, ProtocolEngine
+from pyjms_provider.protocols.engine import BatchJob, ProtocolEngine
 from pyjms_provider.transport.connection import Connection, Direction
 from pyjms_provider.transport.layers import Bytes, Layer
 from pyjms_provider.transport.reports import RareReports
@@ -195,7 +195,7 @@ class World:
         finished: Callable[[object, BaseException | None], None],
         *,
         brief: bool = False,
-        joint: Joint | None = None,
+        batch: BatchJob | None = None,
         patient: bool = False,
     ) -> None:
         self.jobs.append((job, finished))

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import pytest
 
-from pyjms_provider.protocols.engine import Conduit, Peer
+from pyjms_provider.protocols.engine import Peer, TransportContext
 from pyjms_provider.transport.connection import Direction
 from pyjms_provider.transport.service import NetworkService
 from pyjms_provider.transport.settings import ListenerSettings
@@ -264,7 +264,7 @@ def test_an_engine_is_called_on_the_loops_thread_only(net: Net) -> None:
     seen: SimpleQueue[bool] = SimpleQueue()
 
     class Watchful(EchoEngine):
-        def __init__(self, conduit: Conduit) -> None:
+        def __init__(self, conduit: TransportContext) -> None:
             super().__init__(conduit)
             seen.put(net.service.scheduler.is_here())
             self.tick_ms = 100

@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.protocols.engine import Joint
+from pyjms_provider.protocols.engine import BatchJob
 from pyjms_provider.transport import workers
 from pyjms_provider.transport.service import NetworkService
 from pyjms_provider.transport.workers import WorkerSettings
@@ -201,12 +201,12 @@ def test_brief_jobs_at_the_same_time_are_done_together_if_they_can_be(pool: Pool
         done.put((name_of_thread(), list(parts)))
         return [fault if part == 1 else None for part in parts]
 
-    def joint(number: int) -> Joint:
-        return Joint(together, number, lambda error: ended.put((number, error)))
+    def batch(number: int) -> BatchJob:
+        return BatchJob(together, number, lambda error: ended.put((number, error)))
 
     async def there() -> None:
         for number in range(3):
-            pool.service.workers.submit(name_of_thread, pool._tell, brief=True, joint=joint(number))
+            pool.service.workers.submit(name_of_thread, pool._tell, brief=True, batch=batch(number))
         pool.service.workers.submit(name_of_thread, pool._tell, brief=True)
 
     pool.service.run(there()).result(PATIENCE_S)
@@ -229,7 +229,7 @@ def test_a_fault_of_what_is_done_together_is_told_to_all(pool: Pool) -> None:
 
     async def there() -> None:
         for number in range(2):
-            pool.service.workers.submit(name_of_thread, pool._tell, brief=True, joint=Joint(together, number, tell))
+            pool.service.workers.submit(name_of_thread, pool._tell, brief=True, batch=BatchJob(together, number, tell))
 
     pool.service.run(there()).result(PATIENCE_S)
     told = [pool.next() for _ in range(2)]

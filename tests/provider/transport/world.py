@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pyjms.spi.clock import Clock
 from pyjms.testing import VirtualClock
-from pyjms_provider.protocols.engine import Conduit, ProtocolEngine
+from pyjms_provider.protocols.engine import ProtocolEngine, TransportContext
 from pyjms_provider.transport.listener import Listener
 from pyjms_provider.transport.service import EventLoop, NetworkService
 
@@ -23,7 +23,7 @@ class EchoEngine(ProtocolEngine):
 
     most = 1 << 20
 
-    def __init__(self, conduit: Conduit) -> None:
+    def __init__(self, conduit: TransportContext) -> None:
         self.conduit = conduit
         self.out = bytearray()
         self.pulled = 0
@@ -97,7 +97,7 @@ class Engines:
         self._kind = kind
         self._new: SimpleQueue[EchoEngine] = SimpleQueue()
 
-    def __call__(self, conduit: Conduit) -> EchoEngine:
+    def __call__(self, conduit: TransportContext) -> EchoEngine:
         engine = self._kind(conduit)
         self._new.put(engine)
         return engine

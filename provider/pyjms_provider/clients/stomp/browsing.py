@@ -17,7 +17,7 @@ from pyjms.spi.selector import Selector
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Said
 from pyjms_provider.clients.stomp.subscribing import Subscribing
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile import from_frame
+from pyjms_provider.protocols.stomp.messages import from_frame
 
 if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.connection import StompConnection

@@ -44,7 +44,7 @@ from pyjms_provider.clients.stomp.temporaries import PROBE, StompTemporaries
 from pyjms_provider.clients.stomp.transactions import flush
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile import to_frame
+from pyjms_provider.protocols.stomp.messages import to_frame
 
 __all__ = ["StompConnection"]
 

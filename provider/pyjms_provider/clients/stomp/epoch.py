@@ -20,8 +20,8 @@ from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.outbox import Said
 from pyjms_provider.clients.stomp.refusals import refusal
 from pyjms_provider.clients.stomp.wire import UnsentError, Wire, WireEndedError
+from pyjms_provider.protocols.stomp.answers import is_closing
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.wire_errors import is_closing
 
 __all__ = [
     "Epoch",

@@ -14,7 +14,7 @@ from uuid import uuid4
 from pyjms.spi.errors import DuplicateClientIdError, ResourceError
 from pyjms_provider.clients.stomp.epoch import Epoch, UnansweredError
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile.names import quoted
+from pyjms_provider.protocols.stomp.message_properties import quoted
 
 __all__ = ["Janitor"]
 

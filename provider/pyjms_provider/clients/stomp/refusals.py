@@ -16,8 +16,8 @@ from pyjms.spi.errors import (
     SubscriptionInUseError,
     UnknownSubscriptionError,
 )
+from pyjms_provider.protocols.stomp.answers import error_of
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.wire_errors import error_of
 
 __all__ = ["not_made_anew", "refusal"]
 

@@ -29,7 +29,7 @@ from pyjms.spi.selector.nodes import (
     names_in,
 )
 from pyjms_provider.protocols.stomp.dialects import Dialect
-from pyjms_provider.protocols.stomp.profile.names import is_reserved
+from pyjms_provider.protocols.stomp.message_properties import is_reserved
 
 __all__ = ["selector_text"]
 

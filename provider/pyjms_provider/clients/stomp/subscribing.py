@@ -10,7 +10,7 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.clients.stomp.selecting import selector_text
 from pyjms_provider.protocols.stomp.dialects import Dialect, PrefetchUnit
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile.names import quoted
+from pyjms_provider.protocols.stomp.message_properties import quoted
 
 __all__ = ["TEMPORARY_QUEUE", "Subscribing", "durable_headers", "place_of", "prefetch"]
 

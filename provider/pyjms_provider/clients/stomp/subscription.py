@@ -27,8 +27,7 @@ from pyjms_provider.clients.stomp.subscribing import Subscribing, prefetch
 from pyjms_provider.clients.stomp.transactions import flush
 from pyjms_provider.protocols.stomp.dialects import Dialect
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile import from_frame
-from pyjms_provider.protocols.stomp.profile.reading import sender_of
+from pyjms_provider.protocols.stomp.messages import from_frame, sender_of
 
 if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.connection import StompConnection

@@ -183,7 +183,7 @@ class RestApi:
         peer = peer_of(request)
         credentials = PasswordCredentials(user_name=user_name, password=password)
         try:
-            mark = self._desk.shut_outs.mark
+            mark = self._desk.revocations.mark
             authenticate = partial(self._identity.authenticator.authenticate, credentials, peer=peer)
             principal = await self._identity.log_ins.run(peer, authenticate)
             cookie, session = self._identity.sessions.begin(principal, mark)
@@ -349,7 +349,7 @@ def make_app(
     desk: Desk, authenticator: Authenticator, access: AccessPolicy, settings: RestSettings, extra: list[Route]
 ) -> Starlette:
     """Return the application of one port. `extra`: routes of the console, metrics and the like."""
-    sessions = Sessions(desk.system.clock, desk.shut_outs)
+    sessions = Sessions(desk.system.clock, desk.revocations)
     desk.add_sessions(sessions)
     identity = Identity(authenticator, access, sessions, settings.cookie, settings.port)
     api = RestApi(desk, identity, settings)

@@ -17,7 +17,7 @@ from pyjms.spi.errors import AccessDeniedError
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.security.contracts import Principal
-    from pyjms_provider.security.shut_outs import ShutOuts
+    from pyjms_provider.security.revocations import RevocationGuard
 
 __all__ = ["CSRF_HEADER", "Session", "Sessions"]
 
@@ -40,12 +40,12 @@ class Session:
 class Sessions:
     """Safe to use from any thread; the lock is taken alone."""
 
-    def __init__(self, clock: Clock, shut_outs: ShutOuts) -> None:
-        """`shut_outs`: where users are noted before `end_all_of` is called for them."""
+    def __init__(self, clock: Clock, revocations: RevocationGuard) -> None:
+        """`revocations`: where users are noted before `end_all_of` is called for them."""
         self._clock = clock
         self._lock = Lock()
         self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._shut_outs = shut_outs
+        self._revocations = revocations
 
     def begin(self, principal: Principal, mark: int) -> tuple[str, Session]:
         """Return the cookie of a new session, and the session.
@@ -61,7 +61,7 @@ class Sessions:
             while len(self._sessions) > _SESSIONS_MAX:
                 self._sessions.popitem(last=False)
         try:
-            self._shut_outs.check(principal, mark)
+            self._revocations.check(principal, mark)
         except AccessDeniedError:
             self.end(cookie)
             raise

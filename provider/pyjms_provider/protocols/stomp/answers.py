@@ -1,30 +1,52 @@
-"""What RECEIPT says beyond its id, for the verbs that ask something; and what CONNECTED says to a pyjms client."""
+"""What RECEIPT says beyond its id, what CONNECTED says to a pyjms client, and errors of the SPI as headers of ERROR.
+
+A pyjms client raises the very class of error that the broker raised, or, where that is one of the broker's own, the class of the SPI
+from which it is derived, with its code.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyjms.spi.capability import Capability
-from pyjms.spi.envelope import Address, MessageId
-from pyjms.spi.errors import DestinationError
-from pyjms.spi.xid import Xid
-from pyjms_provider.protocols.stomp.destinations import EXACT_PATHS
-from pyjms_provider.protocols.stomp.errors import ProfileError
+from pyjms.spi.envelope import Address, AddressKind, MessageId
+from pyjms.spi.errors import BranchError, DestinationError, InvalidSelectorError, ProviderError, RolledBackError
+from pyjms.spi.replay import OpenGroup, ReaderGroup, StagedUnit
+from pyjms.spi.xid import BranchFailure, Xid
+from pyjms_provider.protocols.stomp.dialects import EXACT_PATHS
+from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.verbs import read_stage_name, readable, stage_name_row
 
 __all__ = [
+    "PACKED_TYPE",
+    "PROTOCOL_CODE",
+    "Counted",
     "Created",
     "Drained",
     "Found",
     "Greeting",
+    "GroupOpened",
+    "GroupsListed",
+    "MarkerRead",
     "Prepared",
+    "Promoted",
     "Recovered",
+    "Reserved",
     "Sent",
+    "UnitsListed",
     "body_max_in",
+    "error_frame",
+    "error_headers",
+    "error_of",
+    "is_closing",
     "number_in",
     "receipt_frame",
 ]
+
 
 _BODY_MAX = "body-max"
 
@@ -215,3 +237,301 @@ class Greeting:
                 if header.startswith(prefix) and header[len(prefix) :] in names
             },
         )
+
+
+PACKED_TYPE = "application/vnd.pyjms.page"
+"""The content-type of a page that is one MESSAGE (`packed`)."""
+
+_GROUP_TYPES = {
+    "name": (str,), "kind": (str,), "destination": (str,), "subscription": (str, type(None)),
+    "client-id": (str, type(None)), "selector": (str, type(None)), "generation": (str,), "low": (int,), "high": (int,),
+}  # fmt: skip
+_LIST_MAX = 2 * 1024 * 1024
+"""Characters of a list; what does not fit is left out, and a header has room for it when all is escaped."""
+
+
+def _dump(rows: Sequence[Any]) -> str:
+    """Return rows as JSON, as many as fit."""
+    texts: list[str] = []
+    left = _LIST_MAX
+    for row in rows:
+        text = json.dumps(row, separators=(",", ":"))
+        left -= len(text) + 1
+        if left < 0:
+            break
+        texts.append(text)
+    return f"[{','.join(texts)}]"
+
+
+def _load(headers: Mapping[str, str], name: str) -> list[Any]:
+    try:
+        rows = json.loads(headers.get(name, ""))
+    except ValueError as error:
+        raise ProfileError(f"the broker's answer has no list of {name}: {error}") from error
+    if not isinstance(rows, list):
+        raise ProfileError(f"the broker's answer has no list of {name}")
+    return rows
+
+
+def _group_row(group: ReaderGroup) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "kind": group.address.kind.name.lower(),
+        "destination": group.address.name,
+        "subscription": group.subscription,
+        "client-id": group.client_id,
+        "selector": group.selector,
+        "generation": group.generation,
+        "low": group.low,
+        "high": group.high,
+    }
+
+
+def _read_group(row: Any) -> ReaderGroup:
+    if not isinstance(row, dict) or any(type(row.get(name)) not in types for name, types in _GROUP_TYPES.items()):
+        raise ProfileError("the broker's answer tells of a reader group wrongly")
+    kind = AddressKind.__members__.get(row["kind"].upper())
+    if kind is None:
+        raise ProfileError("the broker's answer tells of a reader group of no queue and no topic")
+    return ReaderGroup(
+        name=row["name"],
+        address=Address(kind, row["destination"]),
+        subscription=row["subscription"],
+        client_id=row["client-id"],
+        selector=row["selector"],
+        generation=row["generation"],
+        low=row["low"],
+        high=row["high"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOpened:
+    """For GROUP."""
+
+    opened: OpenGroup
+
+    def headers(self) -> dict[str, str]:
+        """Return what RECEIPT says."""
+        return {"fence": str(self.opened.fence), "groups": _dump([_group_row(self.opened.group)])}
+
+    @classmethod
+    def read(cls, headers: Mapping[str, str]) -> GroupOpened:
+        """Return what a RECEIPT says. Raises `ProfileError`."""
+        (group,) = map(_read_group, _load(headers, "groups")[:1])
+        return cls(OpenGroup(group=group, fence=number_in(headers, "fence")))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsListed:
+    """For GROUPS."""
+
+    groups: Sequence[ReaderGroup]
+
+    def headers(self) -> dict[str, str]:
+        """Return what RECEIPT says."""
+        return {"groups": _dump([_group_row(group) for group in self.groups])}
+
+    @classmethod
+    def read(cls, headers: Mapping[str, str]) -> GroupsListed:
+        """Return what a RECEIPT says. Raises `ProfileError`."""
+        return cls(tuple(map(_read_group, _load(headers, "groups"))))
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """For RESERVE."""
+
+    high: int
+
+    def headers(self) -> dict[str, str]:
+        """Return what RECEIPT says."""
+        return {"high": str(self.high)}
+
+    @classmethod
+    def read(cls, headers: Mapping[str, str]) -> Reserved:
+        """Return what a RECEIPT says. Raises `ProfileError`."""
+        return cls(number_in(headers, "high"))
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """For READ, RELEASE and STAGE: how many messages that were."""
+
+    messages: int
+
+    def headers(self) -> dict[str, str]:
+        """Return what RECEIPT says."""
+        return {"messages": str(self.messages)}
+
+    @classmethod
+    def read(cls, headers: Mapping[str, str]) -> Counted:
+        """Return what a RECEIPT says. Raises `ProfileError`."""
+        return cls(number_in(headers, "messages"))
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """For PROMOTE."""
+
+    is_new: bool
+    """False: it had been done before."""
+
+    def headers(self) -> dict[str, str]:
+        """Return what RECEIPT says."""
+        return {"result": "promoted" if self.is_new else "known"}
+
+    @classmethod
+    def read(cls, headers: Mapping[str, str]) -> Promoted:
+        """Return what a RECEIPT says. Raises `ProfileError`."""
+        result = headers.get("result")
+        if result not in ("promoted", "known"):
+            raise ProfileError("the broker's answer to PROMOTE has no result")
+        return cls(result == "promoted")
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerRead:
+    """For MARKER."""
+
+    epoch: int | None
+
+    def headers(self) -> dict[str, str]:
+        """Return what RECEIPT says."""
+        return {} if self.epoch is None else {"epoch": str(self.epoch)}
+
+    @classmethod
+    def read(cls, headers: Mapping[str, str]) -> MarkerRead:
+        """Return what a RECEIPT says. Raises `ProfileError`."""
+        return cls(number_in(headers, "epoch") if "epoch" in headers else None)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitsListed:
+    """For UNITS."""
+
+    units: Sequence[StagedUnit]
+
+    def headers(self) -> dict[str, str]:
+        """Return what RECEIPT says."""
+        rows = [
+            [stage_name_row(unit.name), unit.messages, unit.staged_ms, unit.discarded_after_ms] for unit in self.units
+        ]
+        return {"units": _dump(rows)}
+
+    @classmethod
+    def read(cls, headers: Mapping[str, str]) -> UnitsListed:
+        """Return what a RECEIPT says. Raises `ProfileError`."""
+        try:
+            return cls(tuple(map(_read_unit, _load(headers, "units"))))
+        except ValueError as error:
+            raise ProfileError("the broker's answer tells of a staged unit wrongly") from error
+
+
+def _read_unit(row: Any) -> StagedUnit:
+    if not (isinstance(row, list) and list(map(type, row)) == [list, int, int, int]):
+        raise ValueError
+    name, messages, staged_ms, discarded_after_ms = row
+    return StagedUnit(
+        name=read_stage_name(name), messages=messages, staged_ms=staged_ms, discarded_after_ms=discarded_after_ms
+    )
+
+
+PROTOCOL_CODE = "PYJMS-STOMP"
+"""The code of an ERROR about the frames themselves, rather than about what they ask for."""
+
+_OURS = "PYJMS-"
+_MESSAGE_MAX = 200
+_CLOSING = "closing"
+_CAUSE = "cause"
+_KIND = "kind"
+
+
+def _all_classes(root: type[ProviderError]) -> dict[str, type[ProviderError]]:
+    found = {root.code: root}
+    for child in root.__subclasses__():
+        if child.__module__ == ProviderError.__module__:  # others may have added their own
+            found.update(_all_classes(child))
+    return found
+
+
+_BY_CODE: Mapping[str, type[ProviderError]] = _all_classes(ProviderError)
+_KINDS = frozenset(_BY_CODE.values())
+
+
+def _kind_of(error: ProviderError) -> str:
+    """Return the code of the class of the SPI that an error is, or is a kind of."""
+    return next(kind.code for kind in type(error).__mro__ if kind in _KINDS)
+
+
+def error_headers(error: ProviderError | StompError) -> dict[str, str]:
+    """Return the headers by which `error_of` makes the error again; the body of the frame is its `reason`."""
+    if isinstance(error, StompError):
+        return {"code": PROTOCOL_CODE}
+    headers = {"code": error.code}
+    if error.code not in _BY_CODE:
+        headers[_KIND] = _kind_of(error)
+    if isinstance(error, BranchError):
+        headers["failure"] = error.failure.name
+    elif isinstance(error, InvalidSelectorError):
+        headers |= {
+            "problem": readable(error.problem),
+            "selector": readable(error.selector),
+            "position": str(error.position),
+        }
+    elif isinstance(error, RolledBackError) and isinstance(error.__cause__, ProviderError):
+        headers[_CAUSE] = _kind_of(error.__cause__)
+    return headers
+
+
+def error_frame(error: ProviderError | StompError, receipt: str | None, *, closing: bool = False) -> Frame:
+    """Return the ERROR of `error`, which answers the frame that asked for `receipt`, if one did.
+
+    `closing`: the broker closes the connection after it. Any version of STOMP can write it.
+    """
+    reason = readable(error.reason)
+    message = reason.partition("\n")[0].replace("\r", " ").strip()[:_MESSAGE_MAX]
+    headers = {"message": message, **error_headers(error), "content-type": "text/plain;charset=utf-8"}
+    if receipt is None and isinstance(error, StompError):
+        receipt = error.receipt
+    if receipt is not None:
+        headers["receipt-id"] = receipt
+    if closing:
+        headers[_CLOSING] = "true"
+    body = reason.encode()
+    headers["content-length"] = str(len(body))
+    return Frame("ERROR", headers, body)
+
+
+def is_closing(frame: Frame) -> bool:
+    """Say whether the broker closes the connection after this ERROR to a pyjms client."""
+    return frame.headers.get(_CLOSING) == "true"
+
+
+def error_of(frame: Frame) -> ProviderError:
+    """Return the error that an ERROR frame tells of: of its own class where its code is known, else of the class that it is a kind of,
+    or `ProviderError`, with that code.
+    """
+    headers = frame.headers
+    reason = bytes(frame.body).decode("utf-8", "replace").strip() or headers.get("message", "")
+    reason = reason or "the broker refused without saying why"
+    code = headers.get("code", "")
+    kind = _BY_CODE.get(code) or _BY_CODE.get(headers.get(_KIND, ""), ProviderError)
+    if kind is BranchError:
+        failure = BranchFailure.__members__.get(headers.get("failure", ""), BranchFailure.FAILED)
+        return BranchError(reason, failure)
+    if kind is InvalidSelectorError:
+        return _selector_error(headers, reason)
+    error = kind(reason)
+    if code.startswith(_OURS):
+        vars(error)["code"] = code  # of this one: the class has that of its kind
+    if kind is RolledBackError and _CAUSE in headers:  # the reason tells of both
+        error.__cause__ = _BY_CODE.get(headers[_CAUSE], ProviderError)(reason)
+    return error
+
+
+def _selector_error(headers: Mapping[str, str], reason: str) -> ProviderError:
+    position, selector = headers.get("position", ""), headers.get("selector", "")
+    if position.isascii() and position.isdigit() and len(position) < 10:
+        return InvalidSelectorError(headers.get("problem", reason), selector, min(int(position), len(selector)))
+    return InvalidSelectorError(reason, selector, 0)

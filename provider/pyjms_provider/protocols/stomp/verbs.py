@@ -1,57 +1,49 @@
-"""The verbs of the pyjms profile: what a pyjms client asks of the pyjms broker beyond plain STOMP, as facts.
+"""The commands that a pyjms client and the pyjms broker have beyond plain STOMP, as facts.
 
-Each verb is one class, which both sides use: `Verb.write` makes the frame of it, `read_verb` makes it of a frame. SEND
-and MESSAGE are messages (`profile`); what a RECEIPT says stands in `answers`, what an ERROR says in `wire_errors`.
-docs/reference/stomp.md specifies what each verb does; each docstring names the call of the SPI that it stands for.
+Each command is one class, which both sides use: `Verb.write` makes a frame of it, `read_verb` makes it of a frame. SEND
+and MESSAGE are messages (`profile`); what RECEIPT and ERROR say stands in `answers`. docs/reference/stomp.md specifies what each
+command does; each docstring names the call of the SPI that it stands for.
+
+The broker numbers the deliveries of a connection from 1, each one more than the last, so what is settled together is mostly a few
+ranges, written as ``1-5,7,9-12``. They stay ranges in memory: a short header may name a billion numbers. `named` looks them up
+in time proportional to the number of ranges and of open deliveries, whatever the ranges say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
-from typing import ClassVar
+from heapq import heappop, heappush
+from itertools import chain
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, dataclass_transform
 
 from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import DestinationError
+from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
-from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds
+from pyjms_provider.protocols.stomp.codec import Limits
+from pyjms_provider.protocols.stomp.dialects import EXACT_PATHS
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.limits import Limits
-from pyjms_provider.protocols.stomp.pipeline_verbs import (
-    PIPELINE_VERBS,
-    AcknowledgeGroup,
-    DiscardUnits,
-    ListGroups,
-    ListUnits,
-    OpenReaderGroup,
-    PromoteEpoch,
-    ReadGroup,
-    ReadMarker,
-    ReleaseGroup,
-    ReserveMessages,
-    StageTransaction,
-)
-from pyjms_provider.protocols.stomp.verb_headers import (
-    ADDRESS,
-    FLAG,
-    IDS,
-    KIND,
-    NUMBER,
-    TEXT,
-    WHOLE,
-    XID,
-    Verb,
-    choice,
-    header,
-    verb,
-)
 
 __all__ = [
+    "ADDRESS",
+    "FLAG",
+    "IDS",
+    "KIND",
+    "LONG",
+    "NUMBER",
     "PACKED_LIMITS",
     "PIPELINE_VERBS",
     "PROFILE_LIMITS",
     "PROFILE_VERSION",
+    "RANGES_MAX",
+    "TEXT",
+    "WHOLE",
+    "XID",
     "AbortTransaction",
     "Acknowledge",
     "AcknowledgeGroup",
@@ -66,6 +58,7 @@ __all__ = [
     "Credit",
     "DeleteSubscription",
     "DeleteTemporary",
+    "DeliveryIds",
     "DiscardUnits",
     "EndBranch",
     "EndMode",
@@ -94,9 +87,394 @@ __all__ = [
     "Subscribe",
     "Unsubscribe",
     "Verb",
+    "choice",
+    "delivery_ids",
+    "form",
+    "header",
     "limits_of",
+    "named",
+    "read_delivery_ids",
+    "read_stage_name",
     "read_verb",
+    "readable",
+    "stage_name_row",
+    "verb",
+    "write_delivery_ids",
 ]
+
+
+DeliveryIds: TypeAlias = tuple[range, ...]
+"""In the order of the header; each range goes upwards and is not empty."""
+
+RANGES_MAX = 50_000
+"""How many ranges a header may have: more than who settles together leaves holes, and read in a twentieth of a second."""
+
+_HIGHEST = 2**63 - 1
+_one = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?").fullmatch
+
+
+def delivery_ids(numbers: Iterable[int]) -> DeliveryIds:
+    """Return `numbers`, in their order, as ranges."""
+    ranges: list[range] = []
+    first = last = None
+    for number in numbers:
+        if last is not None and number == last + 1:
+            last = number
+            continue
+        if first is not None and last is not None:
+            ranges.append(range(first, last + 1))
+        first = last = number
+    if first is not None and last is not None:
+        ranges.append(range(first, last + 1))
+    return tuple(ranges)
+
+
+def write_delivery_ids(ids: DeliveryIds) -> str:
+    """Return the header's value."""
+    return ",".join([str(ids[0]) if len(ids) == 1 else f"{ids[0]}-{ids[-1]}" for ids in ids])
+
+
+def read_delivery_ids(text: str) -> DeliveryIds:
+    """Return what the header's value names. Raises `ProfileError`."""
+    parts = text.split(",", RANGES_MAX)
+    if len(parts) > RANGES_MAX:
+        raise ProfileError(f"a header names at most {RANGES_MAX:,} ranges of delivery ids: settle fewer at once")
+    ranges = []
+    for part in parts:
+        found = _one(part)
+        if found is None:
+            raise ProfileError("delivery ids are numbers and ranges, such as 1-5,7,9-12")
+        first = int(found[1])
+        last = int(found[2]) if found[2] else first
+        if not 0 < first <= last <= _HIGHEST:
+            raise ProfileError("delivery ids are numbers from 1, and ranges go upwards, such as 1-5,7,9-12")
+        ranges.append(range(first, last + 1))
+    return tuple(ranges)
+
+
+def named(ids: DeliveryIds, numbers: Collection[int]) -> list[int]:
+    """Return those of `numbers` that `ids` names, in the order of `ids`, each once, where it is named first."""
+    if sum(map(len, ids)) <= len(numbers):
+        return [number for number in dict.fromkeys(chain.from_iterable(ids)) if number in numbers]
+    coming = sorted(range(len(ids)), key=lambda place: ids[place].start, reverse=True)
+    begun: list[
+        int
+    ] = []  # places in `ids`, the first of them on top: those of ranges that are over go when they get there
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        while coming and ids[coming[-1]].start <= number:
+            heappush(begun, coming.pop())
+        while begun and ids[begun[0]].stop <= number:
+            heappop(begun)
+        if begun:
+            found.append((begun[0], number))
+    return [number for _, number in sorted(found)]
+
+
+_number = re.compile(r"-?[0-9]{1,10}").fullmatch
+_long = re.compile(r"[0-9]{1,19}").fullmatch
+_RECEIPT = "receipt"
+_NO_HEADER = re.compile("[\0\ud800-\udfff]")
+
+
+def readable(text: str) -> str:
+    """Return `text` as a header can carry it: what none can carry is replaced. For people, not for programs."""
+    return _NO_HEADER.sub("�", text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A value as the text of a header, and back; `read` raises `ValueError`."""
+
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+    meant: str
+
+
+def _read_number(text: str) -> int:
+    if not _number(text):
+        raise ValueError
+    return int(text)
+
+
+def _read_whole(text: str) -> int:
+    if not _number(text) or text.startswith("-"):
+        raise ValueError
+    return int(text)
+
+
+def _read_long(text: str) -> int:
+    if not _long(text) or int(text) >= 2**63:
+        raise ValueError
+    return int(text)
+
+
+def _read_flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError
+    return text == "true"
+
+
+def _read_address(text: str) -> Address:
+    try:
+        return EXACT_PATHS.read({"destination": text})
+    except DestinationError as error:
+        raise ValueError from error
+
+
+def _read_text(text: str) -> str:
+    if not text:
+        raise ValueError
+    return text
+
+
+TEXT = _Form(str, _read_text, "a text")
+NUMBER = _Form(str, _read_number, "a number")
+WHOLE = _Form(str, _read_whole, "a number from 0")
+LONG = _Form(str, _read_long, "a number from 0")
+FLAG = _Form(lambda value: "true" if value else "false", _read_flag, "true or false")
+ADDRESS = _Form(EXACT_PATHS.write_reply_to, _read_address, "a destination such as /queue/orders")
+KIND = _Form(lambda kind: str(kind.name.lower()), lambda text: AddressKind[text.upper()], "queue or topic")
+XID = _Form(str, Xid.parse, "a branch, FORMAT:GLOBAL:BRANCH, the last two in hexadecimal")
+IDS = _Form(write_delivery_ids, read_delivery_ids, "delivery ids such as 1-5,7")
+
+
+def form(write: Callable[[Any], str], read: Callable[[str], Any], meant: str) -> _Form:
+    """Return a form of its own; `read` raises `ValueError`."""
+    return _Form(write, read, meant)
+
+
+def choice(values: type[Enum]) -> _Form:
+    """Return the form of a member of an enumeration: its value."""
+    return _Form(lambda value: str(value.value), values, "one of " + ", ".join(str(each.value) for each in values))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    name: str
+    header: str
+    form: _Form
+    default: Any
+
+
+def header(name: str, form: _Form, *, default: Any = MISSING) -> Any:
+    """Declare a field that stands in header `name`; a field at its default is not written."""
+    return field(default=default, metadata={"header": name, "form": form})
+
+
+_V = TypeVar("_V")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(header,))
+def verb(cls: type[_V]) -> type[_V]:
+    """Make `cls` a frozen record of the fields that it declares with `header`."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+
+
+_known_places: dict[type, tuple[_Place, ...]] = {}
+
+
+def _places(kind: type[Verb]) -> tuple[_Place, ...]:
+    known = _known_places.get(kind)
+    if known is None:
+        known = _known_places[kind] = tuple(
+            _Place(each.name, each.metadata["header"], each.metadata["form"], each.default) for each in fields(kind)
+        )
+    return known
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb with what it says."""
+
+    COMMAND: ClassVar[str]
+    MARK: ClassVar[tuple[str, str | None] | None] = None
+    """The header, with its value or any, that tells it from other verbs of the same command."""
+
+    def write(self, receipt: str | None = None) -> Frame:
+        """Return its frame; `receipt`: the broker answers with RECEIPT, or ERROR, that names it."""
+        headers: dict[str, str] = {}
+        if self.MARK is not None and self.MARK[1] is not None:
+            headers[self.MARK[0]] = self.MARK[1]
+        for place in _places(type(self)):
+            value = getattr(self, place.name)
+            if value != place.default:
+                headers[place.header] = place.form.write(value)
+        if receipt is not None:
+            headers[_RECEIPT] = receipt
+        return Frame(self.COMMAND, headers)
+
+    @classmethod
+    def from_headers(cls, frame: Frame) -> Self:
+        """Return the verb that `frame`, a frame of its command, says. Raises `ProfileError`."""
+        values = {}
+        headers = frame.headers
+        for place in _places(cls):
+            text = headers.get(place.header)
+            if text is None:
+                if place.default is MISSING:
+                    raise ProfileError(
+                        f"{frame.command} needs the header {place.header}: {place.form.meant}",
+                        receipt=headers.get(_RECEIPT),
+                    )
+                continue
+            try:
+                values[place.name] = place.form.read(text)
+            except (ValueError, KeyError, ProfileError):
+                raise ProfileError(
+                    f"the header {place.header} of {frame.command} must be {place.form.meant}",
+                    receipt=headers.get(_RECEIPT),
+                ) from None
+        return cls(**values)
+
+
+def stage_name_row(name: StageName) -> list[Any]:
+    """Return a name as it stands in JSON."""
+    return [name.sink, name.epoch, name.partition, name.attempt]
+
+
+def read_stage_name(row: Any) -> StageName:
+    """Return the name of `stage_name_row`. Raises `ValueError`."""
+    if not (isinstance(row, list) and list(map(type, row)) == [str, int, int, str]):
+        raise ValueError
+    return StageName(*row)
+
+
+def _write_units(units: Sequence[StageName]) -> str:
+    return json.dumps([stage_name_row(name) for name in units], separators=(",", ":"))
+
+
+def _read_units(text: str) -> tuple[StageName, ...]:
+    try:
+        rows = json.loads(text)
+    except RecursionError as error:
+        raise ValueError from error
+    return tuple(map(read_stage_name, rows if isinstance(rows, list) else [rows]))
+
+
+UNITS = form(_write_units, _read_units, 'units as JSON, [["sink",epoch,partition,"attempt"],…]')
+
+
+@verb
+class OpenReaderGroup(Verb):
+    """`ReaderGroups.open`, `ProviderConnection.reader_groups`; the RECEIPT has the group and its fence (`GroupOpened`)."""
+
+    COMMAND: ClassVar[str] = "GROUP"
+    group: str = header("group", TEXT)
+    address: Address = header("destination", ADDRESS)
+    subscription: str | None = header("durable-subscription-name", TEXT, default=None)
+    selector: str | None = header("selector", TEXT, default=None)
+
+
+@verb
+class ReserveMessages(Verb):
+    """`ReaderGroups.reserve`; the RECEIPT has the highest number (`Reserved`)."""
+
+    COMMAND: ClassVar[str] = "RESERVE"
+    group: str = header("group", TEXT)
+    generation: str = header("generation", TEXT)
+    fence: int = header("fence", LONG)
+    after: int = header("after", LONG)
+    max_messages: int = header("max-messages", WHOLE)
+    max_bytes: int | None = header("max-bytes", LONG, default=None)
+    wait_ms: int = header("wait", WHOLE, default=0)
+
+
+@verb
+class ReadGroup(Verb):
+    """`ReaderGroups.read`: a page of MESSAGE frames with `subscription` = `id`, and then the RECEIPT (`Page`).
+
+    `packed`: the reader takes several messages in one frame, too (`pyjms_provider.protocols.stomp.packed`).
+    """
+
+    COMMAND: ClassVar[str] = "READ"
+    group: str = header("group", TEXT)
+    generation: str = header("generation", TEXT)
+    id: str = header("id", TEXT)
+    after: int = header("after", LONG)
+    upto: int = header("upto", LONG)
+    packed: bool = header("packed", FLAG, default=False)
+
+
+@verb
+class AcknowledgeGroup(Verb):
+    """`ReaderGroups.acknowledge`."""
+
+    COMMAND: ClassVar[str] = "SETTLE"
+    group: str = header("group", TEXT)
+    generation: str = header("generation", TEXT)
+    fence: int = header("fence", LONG)
+    upto: int = header("upto", LONG)
+
+
+@verb
+class ReleaseGroup(Verb):
+    """`ReaderGroups.release`; the RECEIPT has how many messages went back (`Counted`)."""
+
+    COMMAND: ClassVar[str] = "RELEASE"
+    group: str = header("group", TEXT)
+
+
+@verb
+class ListGroups(Verb):
+    """`ReaderGroups.groups`; the RECEIPT has them (`GroupsListed`)."""
+
+    COMMAND: ClassVar[str] = "GROUPS"
+
+
+@verb
+class StageTransaction(Verb):
+    """`ProviderSession.stage`; the RECEIPT has how many messages that were (`Counted`)."""
+
+    COMMAND: ClassVar[str] = "STAGE"
+    session: str = header("session", TEXT)
+    sink: str = header("sink", TEXT)
+    epoch: int = header("epoch", LONG)
+    partition: int = header("partition", NUMBER)
+    attempt: str = header("attempt", TEXT)
+    keep_s: int = header("keep", WHOLE)
+
+
+@verb
+class PromoteEpoch(Verb):
+    """`Stages.promote`, `ProviderConnection.stages`; the RECEIPT says whether it was done now (`Promoted`)."""
+
+    COMMAND: ClassVar[str] = "PROMOTE"
+    sink: str = header("sink", TEXT)
+    epoch: int = header("epoch", LONG)
+    units: Sequence[StageName] = header("units", UNITS, default=())
+
+
+@verb
+class DiscardUnits(Verb):
+    """`Stages.discard`."""
+
+    COMMAND: ClassVar[str] = "DISCARD"
+    units: Sequence[StageName] = header("units", UNITS, default=())
+
+
+@verb
+class ReadMarker(Verb):
+    """`Stages.marker`; the RECEIPT has it (`MarkerRead`)."""
+
+    COMMAND: ClassVar[str] = "MARKER"
+    sink: str = header("sink", TEXT)
+
+
+@verb
+class ListUnits(Verb):
+    """`Stages.units`; the RECEIPT has them (`UnitsListed`)."""
+
+    COMMAND: ClassVar[str] = "UNITS"
+    sink: str | None = header("sink", TEXT, default=None)
+
+
+PIPELINE_VERBS: tuple[type[Verb], ...] = (
+    OpenReaderGroup, ReserveMessages, ReadGroup, AcknowledgeGroup, ReleaseGroup, ListGroups,
+    StageTransaction, PromoteEpoch, DiscardUnits, ReadMarker, ListUnits,
+)  # fmt: skip
+"""All of them."""
+
 
 PROFILE_VERSION = "1"
 """The value of the header `pyjms-profile` of CONNECT and CONNECTED."""

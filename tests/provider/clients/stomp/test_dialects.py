@@ -28,7 +28,7 @@ from pyjms_provider.clients.stomp.connection import StompConnection
 from pyjms_provider.clients.stomp.held_message import HeldMessage
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile import to_frame
+from pyjms_provider.protocols.stomp.messages import to_frame
 from tests.provider.clients.stomp.fake_broker import FakeBroker
 from tests.provider.clients.stomp.world import ORDERS, QUICKLY, Events, Told, connect, connected, consume, hasten
 from tests.provider.helpers import NEWS, make_envelope, text_of

@@ -14,7 +14,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms_provider.clients.stomp.provider import StompProvider
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile import to_frame
+from pyjms_provider.protocols.stomp.messages import to_frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.profiled.peer import Peer
 from tests.provider.clients.stomp.test_healing import request_of

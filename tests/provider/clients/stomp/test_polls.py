@@ -14,7 +14,7 @@ from pyjms.spi.errors import DestinationError
 from pyjms_provider.clients.stomp.connection import StompConnection
 from pyjms_provider.clients.stomp.subscription import Subscription
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile import from_frame
+from pyjms_provider.protocols.stomp.messages import from_frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connected, consume
 from tests.provider.helpers import make_envelope

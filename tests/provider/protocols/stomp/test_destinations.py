@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError
-from pyjms_provider.protocols.stomp.destinations import (
+from pyjms_provider.protocols.stomp.dialects import (
     BARE_NAMES,
     ENCODED_PATHS,
     EXACT_PATHS,

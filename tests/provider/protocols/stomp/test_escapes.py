@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyjms_provider.protocols.stomp.codec import escape, unescape
 from pyjms_provider.protocols.stomp.errors import FrameError
-from pyjms_provider.protocols.stomp.escapes import escape, unescape
 from pyjms_provider.protocols.stomp.frames import Version
 
 ESCAPING = st.sampled_from([Version.V1_1, Version.V1_2])

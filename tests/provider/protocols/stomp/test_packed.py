@@ -18,6 +18,7 @@ from pyjms.types import Long
 from pyjms_provider.core.store.paging import approximate_size
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError
+from pyjms_provider.protocols.stomp.messages import to_frame
 from pyjms_provider.protocols.stomp.packed import (
     FRAME_MESSAGES_MAX,
     LENGTH,
@@ -27,7 +28,6 @@ from pyjms_provider.protocols.stomp.packed import (
     unpack,
     unpack_deliveries,
 )
-from pyjms_provider.protocols.stomp.profile import to_frame
 from pyjms_provider.stores.codec import HEAD_SIZE, admit, decode, decode_plain, encode, encode_plain
 from pyjms_provider.stores.errors import CodecError
 from tests.provider.helpers import make_envelope

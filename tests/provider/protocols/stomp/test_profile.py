@@ -12,16 +12,13 @@ from hypothesis import strategies as st
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.spi.errors import DestinationError, ResourceError
 from pyjms.types import Byte, Char, Float, Long, Short, Stored
-from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
+from pyjms_provider.protocols.stomp import message_properties as wire_properties
+from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode, split_lines
 from pyjms_provider.protocols.stomp.dialects import ARTEMIS, CLASSIC, PYJMS, RABBITMQ, Dialect
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.header_lines import split_lines
-from pyjms_provider.protocols.stomp.profile import WireProperties, expanded, from_frame, to_frame
-from pyjms_provider.protocols.stomp.profile import properties as wire_properties
-from pyjms_provider.protocols.stomp.profile.names import is_reserved
-from pyjms_provider.protocols.stomp.profile.properties import read_properties
-from pyjms_provider.protocols.stomp.profile.reading import sender_of
+from pyjms_provider.protocols.stomp.message_properties import WireProperties, is_reserved, read_properties
+from pyjms_provider.protocols.stomp.messages import expanded, from_frame, sender_of, to_frame
 from pyjms_provider.protocols.stomp.verbs import PROFILE_LIMITS
 from pyjms_provider.stores.codec import decode as decode_stored
 from pyjms_provider.stores.codec import encode as encode_stored

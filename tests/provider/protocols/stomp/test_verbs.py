@@ -15,17 +15,10 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.replay import ReaderGroups, StageName, Stages
 from pyjms.spi.xid import Xid
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
-from pyjms_provider.protocols.stomp.delivery_ids import (
-    RANGES_MAX,
-    DeliveryIds,
-    delivery_ids,
-    named,
-    read_delivery_ids,
-    write_delivery_ids,
-)
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.verbs import (
+    RANGES_MAX,
     VERBS,
     Acknowledge,
     BeginMode,
@@ -33,11 +26,16 @@ from pyjms_provider.protocols.stomp.verbs import (
     CommitBranch,
     Credit,
     DeleteSubscription,
+    DeliveryIds,
     EndMode,
     Subscribe,
     Unsubscribe,
     Verb,
+    delivery_ids,
+    named,
+    read_delivery_ids,
     read_verb,
+    write_delivery_ids,
 )
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)

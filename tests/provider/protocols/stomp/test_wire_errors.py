@@ -7,10 +7,10 @@ import pytest
 from pyjms.spi import errors as spi_errors
 from pyjms.spi.errors import BranchError, InvalidSelectorError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.xid import BranchFailure
+from pyjms_provider.protocols.stomp.answers import PROTOCOL_CODE, error_frame, error_of, is_closing
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.wire_errors import PROTOCOL_CODE, error_frame, error_of, is_closing
 
 PLAIN = [
     kind

@@ -13,7 +13,7 @@ from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
-from pyjms_provider.protocols.stomp.profile import from_frame
+from pyjms_provider.protocols.stomp.messages import from_frame
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Address

@@ -30,8 +30,8 @@ from pyjms_provider.protocols.stomp.answers import Created, Greeting
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.messages import to_frame
 from pyjms_provider.protocols.stomp.packed import LENGTH, PACKED_HEADER, PACKED_VERSION
-from pyjms_provider.protocols.stomp.profile import to_frame
 from pyjms_provider.stores.codec import encode
 
 if TYPE_CHECKING:

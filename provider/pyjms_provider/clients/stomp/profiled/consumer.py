@@ -21,18 +21,18 @@ from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, Said
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.messages import from_frame
 from pyjms_provider.protocols.stomp.packed import Arrived, unpack_deliveries
-from pyjms_provider.protocols.stomp.profile import from_frame
+from pyjms_provider.protocols.stomp.verbs import delivery_ids
 from pyjms_provider.stores.codec import decode_plain
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
     from pyjms_provider.clients.stomp.epoch import Epoch
     from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
-    from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds
     from pyjms_provider.protocols.stomp.frames import Frame
+    from pyjms_provider.protocols.stomp.verbs import DeliveryIds
 
 __all__ = ["ProfiledConsumer"]
 

@@ -21,9 +21,7 @@ from pyjms.spi.replay import (
     Stages,
 )
 from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.protocols.stomp.dialects import PYJMS
-from pyjms_provider.protocols.stomp.errors import ProfileError
-from pyjms_provider.protocols.stomp.pipeline_answers import (
+from pyjms_provider.protocols.stomp.answers import (
     PACKED_TYPE,
     Counted,
     GroupOpened,
@@ -33,7 +31,9 @@ from pyjms_provider.protocols.stomp.pipeline_answers import (
     Reserved,
     UnitsListed,
 )
-from pyjms_provider.protocols.stomp.profile import from_frame
+from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.errors import ProfileError
+from pyjms_provider.protocols.stomp.messages import from_frame
 
 if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.epoch import Epoch

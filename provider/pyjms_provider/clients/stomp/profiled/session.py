@@ -37,9 +37,8 @@ from pyjms_provider.clients.stomp.profiled.pipelines import stage_verb
 from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.protocols.stomp.answers import Found, Prepared, Recovered
-from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds, delivery_ids
-from pyjms_provider.protocols.stomp.pipeline_answers import Counted
+from pyjms_provider.protocols.stomp.answers import Counted, Found, Prepared, Recovered
+from pyjms_provider.protocols.stomp.verbs import DeliveryIds, delivery_ids
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock, Signal

@@ -1,7 +1,7 @@
-"""One STOMP connection at the broker: login, order, errors, heart-beats; what frames mean is its dialogue's affair.
+"""One STOMP connection at the broker: login, order, errors, heart-beats; what frames mean is its handler's affair.
 
 All of it runs on the connection's thread, but for the handlers of frames that may wait: those run on another one, while
-the connection's goes on delivering (`lane`). Both add to a deque of bytes, which needs no lock, and may end the connection.
+the connection's goes on delivering (`executor`). Both add to a deque of bytes, which needs no lock, and may end the connection.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import AccessDeniedError, ConnectionLostError, ProviderError, ResourceError
 from pyjms_provider.protocols.engine import ProtocolEngine
+from pyjms_provider.protocols.stomp.answers import error_frame
 from pyjms_provider.protocols.stomp.codec import BEFORE_LOGIN, LINE_END, FrameDecoder, encode
 from pyjms_provider.protocols.stomp.errors import EncodingError, SequenceError, StompError, VersionError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.negotiation import refusal
+from pyjms_provider.protocols.stomp.negotiation import (
+    ServerEvent,
+    ServerState,
+    next_server_state,
+    refusal,
+    server_event,
+)
 from pyjms_provider.protocols.stomp.server.hosts import Guard
-from pyjms_provider.protocols.stomp.server.login import Login, credentials_of, negotiate
-from pyjms_provider.protocols.stomp.server.silence import Silence
-from pyjms_provider.protocols.stomp.state import ServerEvent, ServerState, next_server_state, server_event
+from pyjms_provider.protocols.stomp.server.login import IdleMonitor, Login, credentials_of, negotiate
 from pyjms_provider.protocols.stomp.verbs import limits_of
-from pyjms_provider.protocols.stomp.wire_errors import error_frame
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.provider import ProviderConnection
-    from pyjms_provider.protocols.engine import Conduit
-    from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
-    from pyjms_provider.protocols.stomp.server.service import StompService
-    from pyjms_provider.protocols.stomp.server.usual_frames import UsualFrames
+    from pyjms_provider.protocols.engine import TransportContext
+    from pyjms_provider.protocols.stomp.server.contracts import FastFrames, ProtocolHandler, Service
     from pyjms_provider.security.contracts import Credentials
 
 __all__ = ["StompServerEngine"]
@@ -56,19 +58,19 @@ _TAKES_FRAMES: Final = frozenset({ServerState.NEW, ServerState.OPEN})
 class StompServerEngine(ProtocolEngine):
     """See the module."""
 
-    def __init__(self, service: StompService, conduit: Conduit) -> None:
+    def __init__(self, service: Service, transport: TransportContext) -> None:
         self.service = service
-        self.conduit = conduit
+        self.transport = transport
         self.version = Version.V1_2
         self._line_end = LINE_END
-        self.dialogue: Dialogue | None = None
-        self._usual_frames: UsualFrames | None = None
+        self.handler: ProtocolHandler | None = None
+        self._fast_frames: FastFrames | None = None
         self._is_between_frames = True
         self._settings = service.settings
         self._clock: Clock = service.clock
         self._decoder = FrameDecoder(BEFORE_LOGIN)
         self._out: deque[bytes] = deque()
-        self._silence = Silence(self._clock.monotonic_ms(), self._settings)
+        self._idle_monitor = IdleMonitor(self._clock.monotonic_ms(), self._settings)
         self._connection: ProviderConnection | None = None
         self._trouble: ProviderError | None = None
         self._state = ServerState.NEW
@@ -77,13 +79,13 @@ class StompServerEngine(ProtocolEngine):
     # What the transport calls
 
     def received(self, data: bytes | bytearray | memoryview) -> None:
-        if self._usual_frames is not None and self._is_between_frames and self._state is _OPEN and type(data) is bytes:
-            data = self._usual_frames.take(data)
+        if self._fast_frames is not None and self._is_between_frames and self._state is _OPEN and type(data) is bytes:
+            data = self._fast_frames.take(data)
             if not data:
                 self._run()
                 return
         if self._state is not _OVER:
-            if self.dialogue is None and self._is_between_frames and bytes(data[:2]) == _TLS_HANDSHAKE:
+            if self.handler is None and self._is_between_frames and bytes(data[:2]) == _TLS_HANDSHAKE:
                 self._refuse_tls()  # it would wait for an answer in TLS, and this for the end of a line
                 return
             self._decoder.put(data)
@@ -109,49 +111,49 @@ class StompServerEngine(ProtocolEngine):
         self._run()
 
     def _run(self) -> None:
-        dialogue = self.dialogue
-        if dialogue is not None and dialogue.load.has_waiting:
-            dialogue.load.has_waiting = False
-            dialogue.run()
+        handler = self.handler
+        if handler is not None and handler.backlog.has_waiting:
+            handler.backlog.has_waiting = False
+            handler.run()
 
     def _take(self, frame: Frame) -> None:
-        if self._state is _OPEN and frame.command in _ORDINARY and self.dialogue is not None:
-            self.dialogue.take(frame)
+        if self._state is _OPEN and frame.command in _ORDINARY and self.handler is not None:
+            self.handler.take(frame)
             return
         try:
             self._move(server_event(frame.command))
         except SequenceError as error:
             self.refuse(frame, error)
             return
-        if self.dialogue is None:
+        if self.handler is None:
             self._log_in(frame)
         else:
-            self.dialogue.take(frame)
+            self.handler.take(frame)
 
     def pull(self, size: int) -> bytes | bytearray | memoryview:
-        dialogue = self.dialogue
-        wanting = dialogue is not None and dialogue.turns.wanting
-        if not (self._out or wanting or self._silence.beat_is_due) and self._trouble is None:
+        handler = self.handler
+        scheduled = handler is not None and handler.scheduler.scheduled
+        if not (self._out or scheduled or self._idle_monitor.beat_is_due) and self._trouble is None:
             return b""
         if self._trouble is not None:
             self.refuse(None, self._trouble)
-        elif not wanting and len(self._out) == 1:  # an answer, mostly
-            self._silence.said(self._clock.monotonic_ms())
+        elif not scheduled and len(self._out) == 1:  # an answer, mostly
+            self._idle_monitor.said(self._clock.monotonic_ms())
             return self._out.popleft()
         parts: list[bytes] = []
         taken = self._pull_out(size, parts) if self._out else 0
-        if dialogue is not None and dialogue.turns and taken < size and self._state is not _OVER:
+        if handler is not None and handler.scheduler and taken < size and self._state is not _OVER:
             try:
-                taken += dialogue.pull(size - taken, parts)
+                taken += handler.pull(size - taken, parts)
             except (ProviderError, StompError) as error:  # the virtual host stops at this moment, say
                 self.refuse(None, error)
             if self._out:
                 self._pull_out(size - taken, parts)  # what was to be said after the messages
-        if not parts and self._silence.takes_beat():
+        if not parts and self._idle_monitor.takes_beat():
             parts.append(_HEART_BEAT)
         if not parts:
             return b""
-        self._silence.said(self._clock.monotonic_ms())
+        self._idle_monitor.said(self._clock.monotonic_ms())
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _pull_out(self, size: int, parts: list[bytes]) -> int:
@@ -164,37 +166,37 @@ class StompServerEngine(ProtocolEngine):
 
     @property
     def is_reading(self) -> bool:
-        dialogue = self.dialogue
+        handler = self.handler
         if self._state not in _TAKES_FRAMES:
             return False
-        return dialogue is None or dialogue.load.waiting_bytes <= self._settings.waiting_bytes_max
+        return handler is None or handler.backlog.waiting_bytes <= self._settings.waiting_bytes_max
 
     @property
     def knows_peer(self) -> bool:
-        return self.dialogue is not None
+        return self.handler is not None
 
     @property
     def is_over(self) -> bool:
         return self._state is _OVER
 
     def next_tick_ms(self) -> int | None:
-        silence = self._silence
+        idle_monitor = self._idle_monitor
         if self._state is _OVER:
             return None
-        if silence.follows_reading:
-            silence.note_reading(self._clock.monotonic_ms(), is_reading=self.is_reading)
-        if not silence.is_awaited:
+        if idle_monitor.follows_reading:
+            idle_monitor.note_reading(self._clock.monotonic_ms(), is_reading=self.is_reading)
+        if not idle_monitor.is_awaited:
             return None
-        return silence.next_ms(self.conduit.heard_ms)
+        return idle_monitor.next_ms(self.transport.heard_ms)
 
     def tick(self) -> None:
         if self.is_over:
             return
-        problem = self._silence.look(self._clock.monotonic_ms(), self.conduit.heard_ms)
+        problem = self._idle_monitor.look(self._clock.monotonic_ms(), self.transport.heard_ms)
         if problem is not None:
             self._log_rarely(logging.INFO, "PYJMS-STOMP-2 connection from %s ends: %s", problem)
             self.refuse(None, StompError(problem))
-        self.conduit.wake()
+        self.transport.wake()
 
     def stop(self, reason: str) -> None:
         if not self.is_over:
@@ -203,21 +205,21 @@ class StompServerEngine(ProtocolEngine):
     def closed(self, error: BaseException | None) -> None:
         self._end(ServerEvent.END)
         self._out.clear()
-        # The dialogue and this know each other, so that both stay until Python looks for such circles: not with the frame that has not ended.
+        # The handler and this know each other, so that both stay until Python looks for such circles: not with the frame that has not ended.
         self._decoder = FrameDecoder(BEFORE_LOGIN)
         self._let_go()  # a login that still runs ends what it makes
 
     def _let_go(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            self.conduit.work(connection.close, partial(self._has_closed, connection))
+            self.transport.work(connection.close, partial(self._has_closed, connection))
 
     def _has_closed(self, connection: ProviderConnection, _: None, error: BaseException | None) -> None:
         if error is None:
             return
         _log.error("PYJMS-STOMP-3 a connection did not close as it should", exc_info=error)
         if isinstance(error, ResourceError):  # perhaps no thread came free, and nobody else would give back what it has
-            self.conduit.work(connection.close, partial(self._has_closed, connection))
+            self.transport.work(connection.close, partial(self._has_closed, connection))
 
     # Login
 
@@ -232,31 +234,31 @@ class StompServerEngine(ProtocolEngine):
             return
         self.version = login.version
         self._decoder.version = login.version
-        self.conduit.work(partial(self._enter, frame, login), partial(self._entered, frame, login))
+        self.transport.work(partial(self._enter, frame, login), partial(self._entered, frame, login))
 
-    def _enter(self, frame: Frame, login: Login) -> Dialogue:
+    def _enter(self, frame: Frame, login: Login) -> ProtocolHandler:
         """Find out who it is, and connect to the virtual host. May wait. Raises `ProviderError`."""
-        service, address = self.service, self.conduit.peer.address
-        shown = credentials_of(frame, self.conduit.peer)
+        service, address = self.service, self.transport.peer.address
+        shown = credentials_of(frame, self.transport.peer)
         try:
-            dialogue = self._connect(shown, login)
+            handler = self._connect(shown, login)
         except AccessDeniedError as error:
             service.note_login(None, shown, address, error.reason)
             raise
-        service.note_login(dialogue.guard.principal, shown, address, "")
-        return dialogue
+        service.note_login(handler.guard.principal, shown, address, "")
+        return handler
 
-    def _connect(self, shown: Credentials | None, login: Login) -> Dialogue:
-        service, peer = self.service, self.conduit.peer
+    def _connect(self, shown: Credentials | None, login: Login) -> ProtocolHandler:
+        service, peer = self.service, self.transport.peer
         host = service.hosts.find(login.host or self._settings.default_host)
         if host is None:
             missing = f"there is no virtual host {login.host!r} here" if login.host else _NAMED_NONE
             raise ResourceError(f"{missing}, or it does not run; {_NAME_ONE}")
-        mark = service.shut_outs.mark
+        mark = service.revocations.mark
         principal = service.authenticator.authenticate(shown, peer=peer.address)
         connection = host.connect(self, principal=principal, address=peer.address)
         try:
-            service.shut_outs.check(principal, mark)  # who shuts a user out later finds the connection
+            service.revocations.check(principal, mark)  # who shuts a user out later finds the connection
             guard = Guard(principal, host, connection.connection_id)
             guard.enter()
             if login.client_id is not None:
@@ -265,9 +267,11 @@ class StompServerEngine(ProtocolEngine):
             connection.close()
             raise
         self._connection = connection
-        return service.begin(self, connection, guard, login)
+        return service.make_handler(self, connection, guard, login)
 
-    def _entered(self, frame: Frame, login: Login, dialogue: Dialogue | None, error: BaseException | None) -> None:
+    def _entered(
+        self, frame: Frame, login: Login, handler: ProtocolHandler | None, error: BaseException | None
+    ) -> None:
         if self.is_over:  # the client has gone meanwhile, or it took too long
             self._let_go()
             return
@@ -276,8 +280,8 @@ class StompServerEngine(ProtocolEngine):
                 self._log_rarely(logging.WARNING, "PYJMS-STOMP-1 login refused for %s: %s", error.reason)
             self.refuse(frame, error)
             return
-        assert dialogue is not None
-        offered = dialogue.guard.principal.unchecked_login
+        assert handler is not None
+        offered = handler.guard.principal.unchecked_login
         if offered is not None:
             self._log_rarely(
                 logging.INFO,
@@ -285,7 +289,7 @@ class StompServerEngine(ProtocolEngine):
                 f"{offered[:_SHOWN_MAX]!a}",
             )
         try:
-            connected = login.answer(self._settings, dialogue.greeting())
+            connected = login.answer(self._settings, handler.greeting())
         except ProviderError as gone:  # the virtual host has ended its connections meanwhile
             self.refuse(frame, self._trouble or gone)
             return
@@ -294,22 +298,22 @@ class StompServerEngine(ProtocolEngine):
         self._decoder.lazy = login.speaks_profile
         if login.speaks_profile:  # pyjms clients wait for none
             self._line_end = b""
-        self.dialogue = dialogue
-        self._usual_frames = dialogue.usual_frames
-        self._silence.begin(login.out_ms, login.in_ms, takes_lines=login.version is not Version.V1_0)
+        self.handler = handler
+        self._fast_frames = handler.fast_frames
+        self._idle_monitor.begin(login.out_ms, login.in_ms, takes_lines=login.version is not Version.V1_0)
         self._move(ServerEvent.ACCEPT)
         self.emit(connected)
         self._read()
-        self.conduit.wake()
+        self.transport.wake()
 
     # What the broker tells, on any thread
 
     def on_exception(self, error: ProviderError) -> None:
         """Hear that the connection to the virtual host is in trouble, as when that stops."""
         self._trouble = error
-        self.conduit.wake()
+        self.transport.wake()
 
-    # What the dialogue calls; handlers may be on another thread
+    # What the handler calls; handlers may be on another thread
 
     def emit(self, frame: Frame) -> None:
         """Have a frame written when the wire can take it. Raises `EncodingError`."""
@@ -319,13 +323,13 @@ class StompServerEngine(ProtocolEngine):
     @property
     def is_free(self) -> bool:
         """Whether nothing is to be written before what is written now by `push`. The connection's thread."""
-        return not self._out and self._trouble is None and self._state is _OPEN and self.conduit.is_free
+        return not self._out and self._trouble is None and self._state is _OPEN and self.transport.is_free
 
     def push(self, data: bytes) -> None:
         """Have frames of STOMP 1.2 written at once, while the connection `is_free`. A heart-beat may come although it says the same."""
-        self.conduit.push(data)
+        self.transport.push(data)
 
-    def say(self, data: bytes) -> None:
+    def emit_encoded(self, data: bytes) -> None:
         """Have frames of STOMP 1.2 written, encoded as they are."""
         self._out.append(data)
 
@@ -334,7 +338,7 @@ class StompServerEngine(ProtocolEngine):
         if self.is_over:
             return
         if not isinstance(error, (ProviderError, StompError)):
-            _log.error("PYJMS-STOMP-4 a frame of %s failed", self.conduit.peer.address, exc_info=error)
+            _log.error("PYJMS-STOMP-4 a frame of %s failed", self.transport.peer.address, exc_info=error)
             error = ProviderError("the broker failed to do this; its log says why, at PYJMS-STOMP-4")
         receipt = None if frame is None else frame.headers.get("receipt")
         self._say_last(error_frame(error, receipt, closing=True))
@@ -343,7 +347,7 @@ class StompServerEngine(ProtocolEngine):
         if self._end(ServerEvent.REFUSE):
             with suppress(EncodingError):
                 self.emit(answer)
-            self.conduit.wake()
+            self.transport.wake()
 
     def fail(self, error: BaseException) -> None:
         """End because of a fault of ours."""
@@ -352,13 +356,13 @@ class StompServerEngine(ProtocolEngine):
     def finish(self) -> None:
         """End because the client wants it: what there is to say is still said."""
         self._end(ServerEvent.END)
-        self.conduit.wake()
+        self.transport.wake()
 
     def _log_rarely(self, level: int, text: str, reason: str) -> None:
         """Write a line about this peer, or count it: who tells lies at speed must not fill the disk. The audit log counts log-ins."""
         missed = self.service.rare_lines.missed(text, self._clock.monotonic_ms())
         if missed is not None:
-            _log.log(level, f"{text}%s", self.conduit.peer.address, reason, missed)
+            _log.log(level, f"{text}%s", self.transport.peer.address, reason, missed)
 
     def _move(self, event: ServerEvent) -> None:
         """Go to the next state. Raises `SequenceError`."""
@@ -371,6 +375,6 @@ class StompServerEngine(ProtocolEngine):
             if self._state is ServerState.OVER:
                 return False
             self._state = next_server_state(self._state, event)
-        if self.dialogue is not None:
-            self.dialogue.end()
+        if self.handler is not None:
+            self.handler.end()
         return True

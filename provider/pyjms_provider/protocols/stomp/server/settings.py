@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyjms_provider.protocols.stomp.limits import DEFAULT_LIMITS, Limits
+from pyjms_provider.protocols.stomp.codec import DEFAULT_LIMITS, Limits
 
 __all__ = ["StompSettings"]
 
@@ -24,7 +24,7 @@ class StompSettings:
     heart_beat_ms: int = 1_000
     """The shortest period of heart-beats that is agreed on, either way: that of a client that asks for less; 0: there are none."""
     heart_beat_tolerance: float = 2.0
-    """After how many periods of silence the client is taken for dead."""
+    """After how many periods of idle_monitor the client is taken for dead."""
     probe_ms: int = 10_000
     """How often a client that asked for no heart-beats is sent an empty line while it is not read from."""
     subscriptions_max: int = 10_000

@@ -19,7 +19,7 @@ from pyjms_provider.clients.stomp.provider import StompProvider
 from pyjms_provider.protocols.stomp.answers import Greeting
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile import to_frame
+from pyjms_provider.protocols.stomp.messages import to_frame
 from tests.provider.clients.stomp.fake_broker import FakeBroker
 from tests.provider.clients.stomp.world import ORDERS, QUICKLY, Events, Told
 from tests.provider.helpers import make_envelope

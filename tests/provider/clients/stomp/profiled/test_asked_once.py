@@ -16,9 +16,8 @@ from pyjms_provider.clients.stomp.epoch import Epoch
 from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
-from pyjms_provider.protocols.stomp.answers import Prepared
+from pyjms_provider.protocols.stomp.answers import Counted, Prepared
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.pipeline_answers import Counted
 from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, linked
 from tests.provider.clients.stomp.test_interrupted import when_read
 from tests.provider.clients.stomp.test_reading import come_back

@@ -12,8 +12,8 @@ from pyjms.spi.errors import TooLateError
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.clients.stomp.wire import Wire
-from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds, read_delivery_ids
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.verbs import DeliveryIds, read_delivery_ids
 from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
 from tests.provider.clients.stomp.world import ORDERS, Told, poll_twice
 from tests.provider.helpers import make_envelope, text_of

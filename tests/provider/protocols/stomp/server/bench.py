@@ -12,7 +12,7 @@ from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.errors import AccessDeniedError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
-from pyjms_provider.protocols.engine import Joint, Peer
+from pyjms_provider.protocols.engine import BatchJob, Peer
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.server.service import StompService
@@ -73,7 +73,7 @@ class HandConduit:
         """Of all jobs, whether they are brief."""
         self.patient: list[bool] = []
         """Of all jobs, whether they may wait for other clients."""
-        self.joints: list[tuple[Joint, Callable[[], None]]] = []
+        self.batches: list[tuple[BatchJob, Callable[[], None]]] = []
         """Of those jobs that can be done together with others, how, and what tells that they are done."""
         self.heard_ms = 0.0
         self.is_alone = False
@@ -105,7 +105,7 @@ class HandConduit:
         done: Callable[[_T | None, BaseException | None], None],
         *,
         brief: bool = False,
-        joint: Joint | None = None,
+        batch: BatchJob | None = None,
         patient: bool = False,
     ) -> None:
         def run() -> None:
@@ -119,8 +119,8 @@ class HandConduit:
         self.jobs.append(run)
         self.briefs.append(brief)
         self.patient.append(patient)
-        if joint is not None:
-            self.joints.append((joint, partial(done, None, None)))
+        if batch is not None:
+            self.batches.append((batch, partial(done, None, None)))
 
 
 class Client:
@@ -128,9 +128,9 @@ class Client:
 
     def __init__(self, bench: Bench, *, version: str = "1.2", certificate: bytes | None = None) -> None:
         self._clock = bench.clock
-        self.conduit = HandConduit(certificate)
-        self.conduit.heard_ms = bench.clock.monotonic_ms()
-        self.engine = bench.service.engine(self.conduit)
+        self.transport = HandConduit(certificate)
+        self.transport.heard_ms = bench.clock.monotonic_ms()
+        self.engine = bench.service.engine(self.transport)
         self.version = Version(version)
         self._decoder = FrameDecoder(version=self.version)
         self.frames: list[Frame] = []
@@ -143,7 +143,7 @@ class Client:
         return self.ask("CONNECT", b"", **headers)
 
     def feed(self, data: bytes) -> None:
-        self.conduit.heard_ms = self._clock.monotonic_ms()
+        self.transport.heard_ms = self._clock.monotonic_ms()
         self.engine.received(data)
 
     def send(self, command: str, body: bytes = b"", /, **headers: str) -> None:
@@ -159,15 +159,15 @@ class Client:
     def settle(self) -> None:
         """Do all jobs, and take all that is written."""
         while True:
-            while self.conduit.jobs:
-                self.conduit.jobs.pop(0)()
-            if not self.pull() and not self.conduit.jobs:
+            while self.transport.jobs:
+                self.transport.jobs.pop(0)()
+            if not self.pull() and not self.transport.jobs:
                 return
 
     def pull(self, size: int = 65536) -> bytes:
-        data = b"".join(self.conduit.pushed) + bytes(self.engine.pull(size))
-        self.conduit.pushed.clear()
-        self.conduit.is_awake = False
+        data = b"".join(self.transport.pushed) + bytes(self.engine.pull(size))
+        self.transport.pushed.clear()
+        self.transport.is_awake = False
         self.frames += [event for event in self._decoder.feed(data) if isinstance(event, Frame)]
         if data and not data.strip(b"\n"):
             self.beats += 1
@@ -190,8 +190,8 @@ class Client:
         self.settle_jobs()
 
     def settle_jobs(self) -> None:
-        while self.conduit.jobs:
-            self.conduit.jobs.pop(0)()
+        while self.transport.jobs:
+            self.transport.jobs.pop(0)()
 
 
 class Bench:

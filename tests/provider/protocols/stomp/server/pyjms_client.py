@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pyjms.spi.envelope import Address, Envelope
 from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp.answers import error_of, is_closing
 from pyjms_provider.protocols.stomp.codec import encode
-from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.messages import from_frame, to_frame
 from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
-from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
-from pyjms_provider.protocols.stomp.wire_errors import error_of, is_closing
+from pyjms_provider.protocols.stomp.verbs import delivery_ids
 from tests.provider.helpers import ORDERS, make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, Client
 

@@ -8,9 +8,9 @@ import pytest
 
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds, named
-from pyjms_provider.protocols.stomp.server.profile import ProfileDialogue
-from pyjms_provider.protocols.stomp.server.profile_sessions import ServedSession
+from pyjms_provider.protocols.stomp.server.native import NativeHandler
+from pyjms_provider.protocols.stomp.server.native_sessions import ServedSession
+from pyjms_provider.protocols.stomp.verbs import DeliveryIds, named
 from tests.provider.helpers import make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench
 from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ready
@@ -23,25 +23,25 @@ def two_to_adopt(bench: Bench) -> tuple[PyjmsClient, ServedSession, ServedSessio
     client.send(make_envelope("y", persistent=True))
     assert client.texts() == ["x", "y"]
     client.session("b")
-    dialogue = client.client.engine.dialogue
-    assert isinstance(dialogue, ProfileDialogue)
-    return client, dialogue._sessions["a"], dialogue._sessions["b"]
+    handler = client.client.engine.handler
+    assert isinstance(handler, NativeHandler)
+    return client, handler._sessions["a"], handler._sessions["b"]
 
 
 def test_an_adoption_of_what_is_acknowledged_at_that_moment_is_refused(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, holder, _ = two_to_adopt(bench)
-    dialogue = client.client.engine.dialogue
-    assert isinstance(dialogue, ProfileDialogue)
-    found = dialogue._holders_of
+    handler = client.client.engine.handler
+    assert isinstance(handler, NativeHandler)
+    found = handler._holders_of
 
     def acknowledged_meanwhile(ids: DeliveryIds) -> Mapping[int, ServedSession]:
         holders = found(ids)
         holder.acknowledge((range(1, 2),))
         return holders
 
-    monkeypatch.setattr(dialogue, "_holders_of", acknowledged_meanwhile)
+    monkeypatch.setattr(handler, "_holders_of", acknowledged_meanwhile)
     with pytest.raises(ClosedError, match="not open"):
         client.do(verbs.Adopt(session="b", ids=(range(1, 3),)))
     assert client.texts() == ["y"]
@@ -63,7 +63,7 @@ def test_an_acknowledgement_of_what_is_adopted_at_that_moment_passes_over_it(
             heir.session.adopt([heir.unsettled[1]])
         return known
 
-    monkeypatch.setattr("pyjms_provider.protocols.stomp.server.profile_sessions.named", adopted_meanwhile)
+    monkeypatch.setattr("pyjms_provider.protocols.stomp.server.native_sessions.named", adopted_meanwhile)
     assert holder.waits_for((range(1, 3),)) is not is_transacted
     if is_transacted:
         monkeypatch.setattr(holder.session, "acknowledge", lambda deliveries: None)
@@ -83,9 +83,9 @@ def test_what_an_adoption_fails_for_stays_with_who_has_it(bench: Bench) -> None:
         client.send(make_envelope(text))
     assert client.texts() == ["x", "y"]
     client.session("b")
-    dialogue = client.client.engine.dialogue
-    assert isinstance(dialogue, ProfileDialogue)
-    holder = dialogue._sessions["a"]
+    handler = client.client.engine.handler
+    assert isinstance(handler, NativeHandler)
+    holder = handler._sessions["a"]
     holder.session.recover([holder.unsettled[1]])  # as the end of a consumer does with what it holds
     with pytest.raises(ClosedError, match="given back"):
         client.do(verbs.Adopt(session="b", ids=(range(1, 3),)))

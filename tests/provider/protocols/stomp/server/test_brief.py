@@ -13,9 +13,9 @@ from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
-from pyjms_provider.protocols.stomp.profile import to_frame
+from pyjms_provider.protocols.stomp.messages import to_frame
+from pyjms_provider.protocols.stomp.verbs import delivery_ids
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.settings import read_url
 from tests.provider.helpers import make_envelope
@@ -32,8 +32,8 @@ def stored(tmp_path: Path) -> Iterator[Bench]:
 
 def jobs_of(client: PyjmsClient) -> list[bool]:
     """Return which of the jobs that were given since the last look are brief."""
-    conduit = client.client.conduit
-    found, conduit.briefs = conduit.briefs, []
+    transport = client.client.transport
+    found, transport.briefs = transport.briefs, []
     return found
 
 

@@ -11,7 +11,7 @@ from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.protocols.stomp.server.browsing import LOOK_MESSAGES
+from pyjms_provider.protocols.stomp.server.reading_ahead import LOOK_MESSAGES
 from tests.provider.helpers import ORDERS, make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, bench_on
 from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient
@@ -44,8 +44,8 @@ def browsing(bench: Bench, credit: int) -> PyjmsClient:
 def looked_for(client: PyjmsClient) -> Callable[[], None]:
     """Have the browser begin to look, and return what looks."""
     client.client.pull()
-    (job,) = client.client.conduit.jobs
-    client.client.conduit.jobs.clear()
+    (job,) = client.client.transport.jobs
+    client.client.transport.jobs.clear()
     return job
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_read_on_the_connections_thread(reopened: Bench, monkeypatch:
     client = browsing(reopened, credit=5)
     look = looked_for(client)
     assert not client.client.pull(), "nothing overtakes it"
-    assert not client.client.conduit.jobs, "it looks once at a time"
+    assert not client.client.transport.jobs, "it looks once at a time"
     assert not reads
     look()
     assert reads

@@ -22,12 +22,12 @@ from pyjms_provider.protocols.stomp.answers import Drained
 from pyjms_provider.protocols.stomp.codec import encode
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.profile import to_frame
+from pyjms_provider.protocols.stomp.messages import to_frame
 from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
-from pyjms_provider.protocols.stomp.server.lane import Act
-from pyjms_provider.protocols.stomp.server.plain_consumers import AckMode, PlainSubscription
+from pyjms_provider.protocols.stomp.server.scheduling import Task
 from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
+from pyjms_provider.protocols.stomp.server.standard import AckMode, StandardSubscription
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.settings import read_url
@@ -204,17 +204,17 @@ def test_a_connection_ends_at_the_broker_as_soon_as_a_thread_comes_free(
 ) -> None:
     client = bench.connect(client_id="c")
     refused: list[Any] = []
-    work = client.conduit.work
-    monkeypatch.setattr(client.conduit, "work", lambda job, done, **_: refused.append(done))
+    work = client.transport.work
+    monkeypatch.setattr(client.transport, "work", lambda job, done, **_: refused.append(done))
     client.engine.closed(None)
-    monkeypatch.setattr(client.conduit, "work", work)
+    monkeypatch.setattr(client.transport, "work", work)
     refused.pop()(None, ResourceError("the broker has 256 requests that wait"))  # as the transport does after a while
     client.settle_jobs()
     bench.connect(client_id="c")
 
 
 def test_what_had_come_of_a_frame_goes_with_its_connection(bench: Bench) -> None:
-    """Engine and dialogue know each other, and Python looks for such circles now and then: clients who hung up in mid-frame filled the memory."""
+    """Engine and handler know each other, and Python looks for such circles now and then: clients who hung up in mid-frame filled the memory."""
     size = 4_000_000
     client = bench.connect()
     gc.collect()
@@ -237,7 +237,7 @@ def test_a_send_in_a_transaction_that_would_wait_for_room_is_for_another_thread(
     client.send("BEGIN", transaction="t")
     client.settle()
     client.send("SEND", b"second", destination="/queue/orders", transaction="t")
-    assert len(client.conduit.jobs) == 1
+    assert len(client.transport.jobs) == 1
 
 
 def test_what_had_to_queue_is_for_another_thread_since_it_may_wait_by_now(bench: Bench) -> None:
@@ -245,9 +245,9 @@ def test_what_had_to_queue_is_for_another_thread_since_it_may_wait_by_now(bench:
     client = bench.connect()
     client.send("SEND", b"first", destination="/queue/orders")  # a job
     client.send("SEND", b"second", destination="/queue/other")
-    client.conduit.jobs.pop(0)()
+    client.transport.jobs.pop(0)()
     assert [bytes(client.engine.pull(1000))] == [b""]
-    assert len(client.conduit.jobs) == 1
+    assert len(client.transport.jobs) == 1
 
 
 def test_a_failure_to_pull_is_told_to_the_client(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_a_failure_to_pull_is_told_to_the_client(bench: Bench, monkeypatch: pyte
     def pull(size: int, parts: list[bytes]) -> int:
         raise ClosedError("the virtual host has stopped")
 
-    monkeypatch.setattr(client.engine.dialogue, "turns", SimpleNamespace(pull=pull, wanting=[client]))
+    monkeypatch.setattr(client.engine.handler, "scheduler", SimpleNamespace(pull=pull, scheduled=[client]))
     (error,) = client.all()
     assert (error.command, error.headers["code"]) == ("ERROR", "PYJMS-CLOSED")
     assert client.engine.is_over
@@ -281,23 +281,23 @@ def test_a_message_that_is_taken_while_its_subscription_ends_goes_back() -> None
 
         def close(self) -> None: ...
 
-    class Dialogue:
+    class ProtocolHandler:
         engine = session = None
 
-        class turns:  # noqa: N801 - as the dialogue calls it
-            want = staticmethod(lambda who: None)
+        class scheduler:  # noqa: N801 - as the handler calls it
+            schedule = staticmethod(lambda who: None)
 
-        def hold(self, subscription: PlainSubscription, delivery: Delivery) -> str:
+        def hold(self, subscription: StandardSubscription, delivery: Delivery) -> str:
             subscription.unsettled["1"] = delivery
             return "1"
 
-        def write_message(self, subscription: PlainSubscription, delivery: Delivery, number: str) -> Iterable[bytes]:
+        def write_message(self, subscription: StandardSubscription, delivery: Delivery, number: str) -> Iterable[bytes]:
             return [b"MESSAGE"]
 
-    dialogue: Any = Dialogue()
+    handler: Any = ProtocolHandler()
     consumer: Any = Consumer()
-    subscription = PlainSubscription(
-        dialogue,
+    subscription = StandardSubscription(
+        handler,
         name="s",
         destination=ORDERS,
         shown_destination="",
@@ -318,7 +318,7 @@ def test_a_blocked_send_ends_with_its_connection(bench: Bench) -> None:
     client.send("SEND", b"first", destination="/queue/orders")
     client.settle()
     client.send("SEND", b"second", destination="/queue/orders")
-    (job,) = client.conduit.jobs
+    (job,) = client.transport.jobs
     client.engine.closed(None)
     job()  # returns: the wait for room is over
     assert ready(bench).texts() == ["first"]
@@ -392,7 +392,7 @@ def test_credit_that_two_drains_take_away_is_counted_once(bench: Bench) -> None:
 
 def test_headers_that_wait_are_counted() -> None:
     frame = Frame("SEND", {"destination": "/queue/orders", "x": "x" * 100_000}, b"", tail="y:" + "y" * 100_000)
-    assert Act(frame, lambda: None, may_wait=True).size > 200_000
+    assert Task(frame, lambda: None, may_wait=True).size > 200_000
 
 
 def test_a_client_that_makes_temporary_destinations_without_end_is_stopped() -> None:
@@ -429,16 +429,16 @@ def test_a_login_that_meets_the_end_of_its_virtual_host_is_told_so(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, *, is_told: bool
 ) -> None:
     """It was hung up on, and the log had a traceback: the host had gone when CONNECTED was to say what it can do."""
-    real = StompService.begin
+    real = StompService.make_handler
 
     def begin(service: StompService, engine: StompServerEngine, *arguments: Any) -> Any:
-        dialogue = real(service, engine, *arguments)
+        handler = real(service, engine, *arguments)
         if not is_told:
             monkeypatch.setattr(engine, "on_exception", lambda _: None)  # as it is a moment later
         bench.broker.stop()
-        return dialogue
+        return handler
 
-    monkeypatch.setattr(StompService, "begin", begin)
+    monkeypatch.setattr(StompService, "make_handler", begin)
     client = Client(bench)
     answer = client.log_in(pyjms_profile="1")
     assert answer.command == "ERROR"

@@ -33,8 +33,8 @@ def reopened(tmp_path: Path) -> Iterator[Bench]:
 def subscribed(bench: Bench, **headers: str) -> Client:
     client = bench.connect()
     client.send("SUBSCRIBE", id="s", destination="/queue/orders", **{"ack": "client", **headers})
-    while client.conduit.jobs:  # SUBSCRIBE
-        client.conduit.jobs.pop(0)()
+    while client.transport.jobs:  # SUBSCRIBE
+        client.transport.jobs.pop(0)()
     return client
 
 
@@ -42,8 +42,8 @@ def test_the_connections_thread_reads_no_disk(reopened: Bench) -> None:
     plain = subscribed(reopened)
     assert not plain.pull()
     assert not plain.pull(), "nothing overtakes it"
-    assert len(plain.conduit.jobs) == 1
-    assert plain.conduit.briefs[-1] is False
+    assert len(plain.transport.jobs) == 1
+    assert plain.transport.briefs[-1] is False
     plain.settle()
     assert [bytes(frame.body) for frame in plain.frames] == [b"a", b"b", b"c"]
 
@@ -84,8 +84,8 @@ def test_a_damaged_message_is_passed_over_and_the_others_come(
 def read_later(client: Client) -> Callable[[], None]:
     """Have the first message asked for, and return what reads it."""
     client.pull()
-    (job,) = client.conduit.jobs
-    client.conduit.jobs.clear()
+    (job,) = client.transport.jobs
+    client.transport.jobs.clear()
     return job
 
 

@@ -14,10 +14,10 @@ def written(client: Client) -> bytes:
     """Return all that is written until nothing is left to do."""
     data = b""
     while True:
-        while client.conduit.jobs:
-            client.conduit.jobs.pop(0)()
+        while client.transport.jobs:
+            client.transport.jobs.pop(0)()
         more = client.pull()
-        if not more and not client.conduit.jobs:
+        if not more and not client.transport.jobs:
             return data
         data += more
 

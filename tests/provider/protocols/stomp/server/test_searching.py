@@ -118,8 +118,8 @@ class Consumer:
     def search(self) -> Callable[[], None]:
         """Have it begin to look, and return what looks."""
         self.client.pull()
-        (job,) = self.client.conduit.jobs
-        self.client.conduit.jobs.clear()
+        (job,) = self.client.transport.jobs
+        self.client.transport.jobs.clear()
         return job
 
     def texts(self) -> list[str]:
@@ -165,8 +165,8 @@ def test_the_connections_thread_reads_nothing_and_nothing_overtakes_a_search(
     search = consumer.search()
     assert not disk.reads
     assert not consumer.client.pull()
-    assert not consumer.client.conduit.jobs, "it looks once at a time"
-    assert consumer.client.conduit.briefs[-1] is False
+    assert not consumer.client.transport.jobs, "it looks once at a time"
+    assert consumer.client.transport.briefs[-1] is False
     search()
     assert disk.reads == [5]
     assert consumer.texts() == ["b", "d"]
@@ -201,7 +201,7 @@ def test_the_last_of_many_is_found_in_one_go_with_bounded_memory(
     assert sum(disk.reads) == 3_000, "each is read once"
     assert max(disk.reads) <= 65
     assert store.bytes_in_memory <= memory * 9 / 8
-    assert not consumer.client.conduit.jobs
+    assert not consumer.client.transport.jobs
     bench.close()
 
 
@@ -231,7 +231,7 @@ class Halves:
 
     def __init__(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         self.jobs: list[tuple[Callable[[], Any], Callable[[Any, None], None]]] = []
-        monkeypatch.setattr(client.conduit, "work", self.work)
+        monkeypatch.setattr(client.transport, "work", self.work)
 
     def work(self, job: Callable[[], Any], done: Callable[[Any, None], None], **_: object) -> None:
         self.jobs.append((job, done))
@@ -551,7 +551,7 @@ def test_a_long_search_in_memory_goes_to_another_thread_as_well(bench: Bench, is
     assert consumer.texts() == ["last"]
     quick = Consumer(bench, "colour = 'red'", is_plain=is_plain, credit=1)
     quick.client.pull()
-    assert not quick.client.conduit.jobs
+    assert not quick.client.transport.jobs
     assert quick.texts() == ["0"]
 
 

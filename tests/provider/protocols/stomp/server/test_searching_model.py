@@ -66,7 +66,7 @@ class Shop:
 
     def look(self) -> None:
         """Let all come that can: one who looks in vain may wake another."""
-        while any(consumer.client.conduit.is_awake for consumer in self.consumers.values()):
+        while any(consumer.client.transport.is_awake for consumer in self.consumers.values()):
             for consumer in self.consumers.values():
                 consumer.client.settle()
         for colour, consumer in self.consumers.items():
@@ -115,11 +115,11 @@ class Lagging:
     """What does the jobs of one connection when a test says so: first the work, some time later what is told of it."""
 
     def __init__(self, consumer: PyjmsClient) -> None:
-        self._conduit = consumer.client.conduit
-        self._work = self._conduit.work
+        self._transport = consumer.client.transport
+        self._work = self._transport.work
         self._asked: deque[tuple[Callable[[], Any], Callable[[Any, None], None]]] = deque()
         self._worked: deque[Callable[[], None]] = deque()
-        self._conduit.work = self.add  # type: ignore[method-assign]
+        self._transport.work = self.add  # type: ignore[method-assign]
 
     def add(self, job: Callable[[], Any], done: Callable[[Any, None], None], **_: object) -> None:
         self._asked.append((job, done))
@@ -135,7 +135,7 @@ class Lagging:
 
     def ends(self) -> None:
         """Do what is left, and have jobs done as they come."""
-        self._conduit.work = self._work  # type: ignore[method-assign]
+        self._transport.work = self._work  # type: ignore[method-assign]
         while self._asked or self._worked:
             self.work()
             self.tell()
@@ -174,7 +174,7 @@ def test_whatever_happens_during_a_search_nothing_is_lost_or_overtaken(happens: 
                 case "tell":
                     lags[colour].tell()
             for each in shop.consumers.values():
-                if each.client.conduit.is_awake:
+                if each.client.transport.is_awake:
                     each.client.pull()
         for lag, consumer in zip(lags.values(), shop.consumers.values(), strict=True):
             lag.ends()

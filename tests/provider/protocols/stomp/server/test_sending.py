@@ -12,13 +12,13 @@ from pyjms.spi.envelope import Address, AddressKind, Envelope, MessageId
 from pyjms.spi.errors import AccessDeniedError, ClosedError, DestinationError, ProviderError, RolledBackError
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp.answers import error_of, is_closing
 from pyjms_provider.protocols.stomp.codec import encode as encode_frame
-from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
+from pyjms_provider.protocols.stomp.messages import from_frame
 from pyjms_provider.protocols.stomp.packed import LENGTH, PACKED_HEADER, PACKED_VERSION, Arrived, unpack_deliveries
-from pyjms_provider.protocols.stomp.profile import from_frame
-from pyjms_provider.protocols.stomp.wire_errors import error_of, is_closing
+from pyjms_provider.protocols.stomp.verbs import delivery_ids
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.stores.codec import decode_plain, encode
@@ -110,9 +110,9 @@ def test_what_may_wait_for_room_says_so_as_those_who_make_room_need_threads_too(
     client = packed(bench)
     client.tell(sends(message("first")))
     client.client.settle()
-    client.client.conduit.patient.clear()
+    client.client.transport.patient.clear()
     client.tell(sends(*[message("x")] * (count - 1)))
-    assert client.client.conduit.patient == [True]
+    assert client.client.transport.patient == [True]
     client.client.hang_up()  # nothing more is waited for
 
 
@@ -284,12 +284,12 @@ def test_one_receipt_answers_one_message(bench: Bench) -> None:
 def test_who_is_alone_is_answered_without_a_job(bench: Bench) -> None:
     client = packed(bench)
     client.do(sends(message("the first one makes the queue")))
-    client.client.conduit.is_alone = True
+    client.client.transport.is_alone = True
     for denied in (False, True):
         if denied:
             bench.rules.denied.add((Operation.WRITE, "orders"))
         client.tell(sends(message("x"), receipt="r"))
-        assert client.client.conduit.jobs == []
+        assert client.client.transport.jobs == []
         assert client.client.next().command == ("ERROR" if denied else "RECEIPT")
     bench.rules.denied.clear()
     client.consume()
@@ -309,12 +309,12 @@ def test_who_waits_for_room_in_the_middle_of_a_frame_goes_on_behind_it(bench: Be
     client = packed(bench)
     client.tell(sends(message("a"), message("x", to=OTHERS), message("b")))
     client.tell(sends(message("c")))
-    assert len(client.client.conduit.jobs) == 1, "the loop did not wait"
+    assert len(client.client.transport.jobs) == 1, "the loop did not wait"
     client.consume()  # does the jobs; there was room for one
     assert texts(arrived(client)) == ["a", "b", "c"]
     client.tell(sends(message("d"), message("y", to=OTHERS), message("e")))
     client.tell(sends(message("f")))
-    assert len(client.client.conduit.jobs) == 1
+    assert len(client.client.transport.jobs) == 1
     client.tell(verbs.Interrupt(session="a"))
     assert isinstance(errors(client)[0], ClosedError)
     assert texts(arrived(client))[0] == "d"
@@ -323,10 +323,10 @@ def test_who_waits_for_room_in_the_middle_of_a_frame_goes_on_behind_it(bench: Be
 def test_frames_that_wait_count_by_their_messages(bench: Bench) -> None:
     QueueManager.of(bench.broker.name).create("orders", QueuePolicy(max_messages=1, overflow=Overflow.BLOCK))
     client = packed(bench)
-    assert client.client.engine.dialogue is not None
+    assert client.client.engine.handler is not None
     client.tell(sends(*[message("x")] * 500))
-    assert client.client.engine.dialogue.load.waiting_bytes > 500 * 512
-    client.client.conduit.jobs.clear()
+    assert client.client.engine.handler.backlog.waiting_bytes > 500 * 512
+    client.client.transport.jobs.clear()
 
 
 @settings(max_examples=60)

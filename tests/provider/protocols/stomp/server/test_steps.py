@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pyjms_provider.core.message.trace import Step, tracing
-from pyjms_provider.protocols.stomp.server.plain_consumers import PlainSubscription
-from pyjms_provider.protocols.stomp.server.turns import Turns
+from pyjms_provider.protocols.stomp.server.scheduling import DeliveryScheduler
+from pyjms_provider.protocols.stomp.server.standard import StandardSubscription
 from tests.provider.protocols.stomp.server.bench import Bench
 
 
@@ -30,11 +30,11 @@ def test_a_message_takes_all_steps_to_a_consumer_across_the_network(
     receiver, sender = bench.connect(), bench.connect()
     receiver.send("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
     receiver.settle()
-    watch(Turns, "want", "the connection hears that the consumer wants to work")
-    assert receiver.engine.dialogue is not None
-    watch(receiver.engine.dialogue.turns, "_wake", "the scheduler is asked for the connection")
-    watch(Turns, "pull", "the connection goes over its consumers")
-    watch(PlainSubscription, "pull", "the consumer tries to pull")
+    watch(DeliveryScheduler, "schedule", "the connection hears that the consumer wants to work")
+    assert receiver.engine.handler is not None
+    watch(receiver.engine.handler.scheduler, "_wake", "the scheduler is asked for the connection")
+    watch(DeliveryScheduler, "pull", "the connection goes over its consumers")
+    watch(StandardSubscription, "pull", "the consumer tries to pull")
 
     def observe(step: Step, who: object) -> None:
         if step in {Step.ARRIVED, Step.QUEUE_NOTIFIED, Step.TARGET_NOTIFIED}:

@@ -48,12 +48,12 @@ def send_together(clients: list[PyjmsClient]) -> list[Frame]:
         frame = PreparedSend("a", encode(make_envelope(str(number), persistent=True)))
         frame.headers["receipt"] = f"r{number}"
         client.client.feed(frame.prepared())
-        client.client.conduit.jobs.clear()
-        parts += client.client.conduit.joints
-    assert len({joint.together for joint, _ in parts}) == 1
-    errors = parts[0][0].together([joint.part for joint, _ in parts])
-    for (joint, done), error in zip(parts, errors, strict=True):
-        joint.ended(error)
+        client.client.transport.jobs.clear()
+        parts += client.client.transport.batches
+    assert len({batch.together for batch, _ in parts}) == 1
+    errors = parts[0][0].together([batch.part for batch, _ in parts])
+    for (batch, done), error in zip(parts, errors, strict=True):
+        batch.ended(error)
         done()
     return [client.client.next() for client in clients]
 
@@ -175,8 +175,8 @@ def test_a_queue_that_goes_at_this_moment_takes_nothing_that_others_lose(
 def test_what_is_over_hears_nothing(stored: Bench, two: list[PyjmsClient]) -> None:
     client = two[1].client
     client.feed(PreparedSend("a", encode(make_envelope("x", persistent=True))).prepared())
-    ((joint, _),) = client.conduit.joints
-    client.conduit.jobs.clear()
+    ((batch, _),) = client.transport.batches
+    client.transport.jobs.clear()
     client.hang_up()
-    joint.ended(None)
+    batch.ended(None)
     assert client.all() == []

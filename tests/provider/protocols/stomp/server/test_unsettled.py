@@ -15,8 +15,8 @@ from pyjms_provider.core.queue.stored_delivery import LARGE, StoredDelivery
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.messages import from_frame
 from pyjms_provider.protocols.stomp.packed import unpack_deliveries
-from pyjms_provider.protocols.stomp.profile import from_frame
 from pyjms_provider.stores.codec import decode_plain
 from tests.provider.helpers import make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, Client, bench_on

@@ -1,25 +1,103 @@
-"""What a consumer has to wait for: a message that is not in memory, or one that its selector has yet to find.
+"""Messages that are read on another thread: what a browser finds, and what a consumer has to wait for.
 
-It is read, or looked for, on another thread, and the consumer goes on behind it. A delivery whose message may have to be fetched
-is of a class of its own (`pyjms.spi.delivery`), and so is what says that a search takes a while; most deliveries are plain ones.
+Messages may lie on a disk, and a selector may pass over many. A delivery whose message may have to be fetched is of a class of
+its own (`pyjms.spi.delivery`), and so is what says that a search takes a while; most deliveries are in memory.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from pyjms.spi.delivery import Delivery, Elsewhere
 from pyjms.spi.errors import GoneError, ProviderError
+from pyjms_provider.protocols.stomp.packed import FRAME_BYTES
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConsumer, ProviderSession
-    from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
+    from pyjms_provider.protocols.stomp.server.contracts import Engine
 
-__all__ = ["Fetching"]
+__all__ = ["LOOK_MESSAGES", "Browsing", "Fetching"]
+
+
+LOOK_MESSAGES: Final = 32
+"""So many at most are found in one go."""
+
+
+class Browsing:
+    """The way of one browser through its messages, written out as frames. The connection's thread calls all but `end`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        messages: Iterator[Delivery],
+        write: Callable[[Delivery], Iterable[bytes]],
+        ready: Callable[[], None],
+    ) -> None:
+        """`write` makes a frame in parts, on any thread; `ready` is called when `look` has found something, or the end."""
+        self._engine = engine
+        self._messages = messages
+        self._write = write
+        self._ready = ready
+        self._found: deque[Sequence[bytes]] = deque()
+        self._is_busy = False
+        self._is_over = False
+        self._has_seen_all = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is there to be taken."""
+        return not self._found
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all has been seen, and taken."""
+        return self._has_seen_all and not self._found
+
+    def take(self) -> Sequence[bytes]:
+        """Return the next frame that was found."""
+        return self._found.popleft()
+
+    def look(self, most: int) -> None:
+        """Look for `most` messages more, unless that is being done; at least for one, as the end may come next."""
+        if not self._is_busy:
+            self._is_busy = True
+            self._engine.transport.work(partial(self._find, max(1, min(most, LOOK_MESSAGES))), self._done)
+
+    def end(self) -> None:
+        """Want no more. Any thread."""
+        self._is_over = True
+
+    def _find(self, most: int) -> tuple[list[Sequence[bytes]], bool]:
+        """Return frames, and whether those are all. On another thread; raises `ProviderError`."""
+        found: list[Sequence[bytes]] = []
+        size = 0
+        while len(found) < most and size < FRAME_BYTES and not self._is_over:
+            delivery = next(self._messages, None)
+            if delivery is None:
+                return found, True
+            parts = tuple(self._write(delivery))
+            size += sum(map(len, parts))
+            found.append(parts)
+        return found, False
+
+    def _done(self, result: tuple[list[Sequence[bytes]], bool] | None, error: BaseException | None) -> None:
+        self._is_busy = False
+        if self._is_over or self._engine.is_over:
+            return
+        if result is not None:
+            found, self._has_seen_all = result
+            self._found.extend(found)
+            self._ready()
+        elif isinstance(error, ProviderError):
+            self._engine.refuse(None, error)
+        elif error is not None:
+            self._engine.fail(error)
+
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +107,7 @@ class Fetching:
 
     def __init__(
         self,
-        engine: StompServerEngine,
+        engine: Engine,
         session: ProviderSession,
         *,
         ready: Callable[[], None],
@@ -59,7 +137,7 @@ class Fetching:
         self.is_busy = True
         self._is_unwanted = self.is_woken = False
         job = partial(_read, found) if isinstance(found, Delivery) else partial(_look, consumer)
-        self._engine.conduit.work(job, self._done)
+        self._engine.transport.work(job, self._done)
 
     def take(self) -> Delivery | None:
         """Return the delivery whose message has been read, once."""
@@ -95,7 +173,7 @@ class Fetching:
         if self._engine.is_over:
             return  # all is given back with the session
         if delivery is not None and goes_back:
-            self._engine.conduit.work(partial(self._give_back, delivery), self._given_back)
+            self._engine.transport.work(partial(self._give_back, delivery), self._given_back)
         elif error is None:
             self.has_found_none = delivery is None and not is_unwanted
             (self._none if self.has_found_none else self._ready)()

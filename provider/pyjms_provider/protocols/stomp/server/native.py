@@ -1,13 +1,13 @@
-"""The dialogue with pyjms clients: each verb is one call of the SPI, made where the broker is.
+"""The handler of pyjms clients: each command is one call of the SPI, made where the broker is.
 
-docs/reference/stomp.md specifies the verbs. Those of one session are done in their order, those of different sessions
+docs/reference/stomp.md specifies the commands. Those of one session are done in their order, those of different sessions
 side by side; what concerns the connection as a whole has an order of its own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -21,47 +21,52 @@ from pyjms.spi.replay import StageName
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.core.host.temporaries import TemporaryEndedError
-from pyjms_provider.core.queue.stored_delivery import LARGE, without_content
 from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.protocols.stomp.answers import Created, Found, Greeting, Prepared, Recovered, Sent, receipt_frame
-from pyjms_provider.protocols.stomp.codec import encode_head, shown_id
-from pyjms_provider.protocols.stomp.delivery_ids import named, read_delivery_ids
+from pyjms_provider.protocols.stomp.answers import (
+    Counted,
+    Created,
+    Found,
+    Greeting,
+    Prepared,
+    Recovered,
+    Sent,
+    error_frame,
+    receipt_frame,
+)
+from pyjms_provider.protocols.stomp.codec import PROFILE_HEADER
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
-from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER
-from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, PACKED_HEADER, PACKED_VERSION, pack_one
-from pyjms_provider.protocols.stomp.pipeline_answers import Counted
-from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
-from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
-from pyjms_provider.protocols.stomp.server.lane import Act, Lane
-from pyjms_provider.protocols.stomp.server.plain_messages import without_provider_properties
-from pyjms_provider.protocols.stomp.server.profile_consumers import CreditConsumer, ServedBrowser, ServedConsumer
-from pyjms_provider.protocols.stomp.server.profile_pipelines import LONG_VERBS, PIPELINE_COMMANDS, ServedPipelines
-from pyjms_provider.protocols.stomp.server.profile_sessions import ServedSession
-from pyjms_provider.protocols.stomp.server.sending import PackedSends
-from pyjms_provider.protocols.stomp.server.usual_frames import UsualFrames
-from pyjms_provider.protocols.stomp.wire_errors import error_frame
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.messages import from_frame
+from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
+from pyjms_provider.protocols.stomp.server.contracts import ProtocolHandler
+from pyjms_provider.protocols.stomp.server.native_consumers import CreditConsumer, ServedBrowser, ServedConsumer
+from pyjms_provider.protocols.stomp.server.native_pipelines import LONG_VERBS, PIPELINE_COMMANDS, ServedPipelines
+from pyjms_provider.protocols.stomp.server.native_sessions import NativeFastFrames, PackedSends, ServedSession
+from pyjms_provider.protocols.stomp.server.scheduling import SerialExecutor, Task
+from pyjms_provider.protocols.stomp.server.standard import without_provider_properties
+from pyjms_provider.protocols.stomp.verbs import named, read_delivery_ids
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.provider import ProviderConnection
-    from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds
-    from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
+    from pyjms_provider.protocols.stomp.server.contracts import Engine
     from pyjms_provider.protocols.stomp.server.hosts import Guard
     from pyjms_provider.protocols.stomp.server.login import Login
+    from pyjms_provider.protocols.stomp.verbs import DeliveryIds
 
-__all__ = ["ProfileDialogue"]
+__all__ = ["NativeHandler"]
+
 
 _END: Final = b"\0"
 _SEND, _SENDS, _ACK, _DISCONNECT = "SEND", "SENDS", "ACK", "DISCONNECT"
 _is_plain = re.compile(r"[A-Za-z0-9.\-]+").fullmatch
 
 
-class ProfileDialogue(Dialogue):
+class NativeHandler(ProtocolHandler):
     """See the module."""
 
-    def __init__(self, engine: StompServerEngine, connection: ProviderConnection, guard: Guard, login: Login) -> None:
+    def __init__(self, engine: Engine, connection: ProviderConnection, guard: Guard, login: Login) -> None:
         super().__init__(engine, connection, guard)
         self.is_packed = login.is_packed
         """Whether messages go both ways in the form of stores, several in a frame."""
@@ -70,13 +75,15 @@ class ProfileDialogue(Dialogue):
         self._settings = engine.service.settings
         self._clock = engine.service.clock
         self._waits = guard.host.writes
-        self._lane = self._new_lane()
-        self._pipeline_lane = self._new_lane()  # a reservation waits for messages, and must hold up nothing else
+        self._executor = self._new_executor()
+        self._pipeline_executor = (
+            self._new_executor()
+        )  # a reservation waits for messages, and must hold up nothing else
         self._sessions: dict[str, ServedSession] = {}
-        self.usual_frames = UsualFrames(self, self._sessions, self._sends) if self.is_packed else None
+        self.fast_frames = NativeFastFrames(self, self._sessions, self._sends) if self.is_packed else None
         self._consumers: dict[str, CreditConsumer] = {}
         self._temporaries: set[Address] = set()
-        self._delivery_numbers = count(1)
+        self.delivery_numbers = count(1)
         self._message_numbers = count(1)
         self._message_prefix = f"ID:{connection.connection_id}-"
         self._receipts: dict[str, Mapping[str, str]] = {}
@@ -111,10 +118,10 @@ class ProfileDialogue(Dialogue):
             **ServedPipelines(connection, guard, lambda: self._client_id or "", engine.emit).handlers(),
         }
 
-    def _new_lane(self) -> Lane:
-        return Lane(self.engine.conduit, self.perform, self.engine.fail, self.load)
+    def _new_executor(self) -> SerialExecutor:
+        return SerialExecutor(self.engine.transport, self.perform, self.engine.fail, self.backlog)
 
-    # Dialogue
+    # ProtocolHandler
 
     def greeting(self) -> Mapping[str, str]:
         connection = self.connection
@@ -142,8 +149,12 @@ class ProfileDialogue(Dialogue):
 
     def take(self, frame: Frame) -> None:
         if frame.command == _DISCONNECT:
-            lanes = [self._lane, self._pipeline_lane, *(session.lane for session in tuple(self._sessions.values()))]
-            self.leave(frame, lanes, self._disconnect, may_wait=self._waits)
+            executors = [
+                self._executor,
+                self._pipeline_executor,
+                *(session.executor for session in tuple(self._sessions.values())),
+            ]
+            self.leave(frame, executors, self._disconnect, may_wait=self._waits)
             return
         if frame.command == _SENDS and self.is_packed:
             session = self._sessions.get(frame.headers.get("session", ""))
@@ -152,19 +163,19 @@ class ProfileDialogue(Dialogue):
                 return
         elif frame.command == _ACK and self._acknowledge_at_once(frame):
             return
-        lane = self._lane_of(frame)
+        executor = self._executor_of(frame)
         try:
-            act = self._act_of(frame)
+            task = self._task_of(frame)
         except (ProviderError, StompError) as error:
-            act = Act(frame, partial(_fail_with, error), may_wait=False)  # in its turn, as all answers are
-        if act is not None:
-            lane.add(act)
+            task = Task(frame, partial(_fail_with, error), may_wait=False)  # in its turn, as all answers are
+        if task is not None:
+            executor.add(task)
 
     def _acknowledge_at_once(self, frame: Frame) -> bool:
         """Acknowledge, if that is the next to be done and need not wait; return whether it was."""
         headers = frame.headers
         session, text = self._sessions.get(headers.get("session", "")), headers.get("ids")
-        if session is None or text is None or not session.lane.is_idle or self.is_over:
+        if session is None or text is None or not session.executor.is_idle or self.is_over:
             return False
         try:
             ids = read_delivery_ids(text)
@@ -178,34 +189,34 @@ class ProfileDialogue(Dialogue):
                 self.confirm(frame, receipt)
         return True
 
-    def _lane_of(self, frame: Frame) -> Lane:
+    def _executor_of(self, frame: Frame) -> SerialExecutor:
         headers = frame.headers
         session = self._sessions.get(headers.get("session", ""))
         if session is None and frame.command == "UNSUBSCRIBE":
             consumer = self._consumers.get(headers.get("id", ""))
             session = None if consumer is None else consumer.session
         if session is None and frame.command in PIPELINE_COMMANDS:
-            return self._pipeline_lane
-        return self._lane if session is None else session.lane
+            return self._pipeline_executor
+        return self._executor if session is None else session.executor
 
-    def _act_of(self, frame: Frame) -> Act | None:
+    def _task_of(self, frame: Frame) -> Task | None:
         """Return what a frame asks for; None: it has been done at once."""
         if frame.command == _SEND:
             session = self._session_of(frame)
             envelope = self._read(frame)
             may_wait = session.session.may_wait(envelope)
             is_brief = may_wait and self.guard.host.waits_briefly(envelope)
-            act = Act(frame, partial(self._send, session, envelope, frame), may_wait, is_brief)
-            if not is_brief and (may_wait or not session.lane.is_idle):
-                act.is_patient = self.guard.host.may_lack_room(envelope.destination)
-            return act
+            task = Task(frame, partial(self._send, session, envelope, frame), may_wait, is_brief)
+            if not is_brief and (may_wait or not session.executor.is_idle):
+                task.is_patient = self.guard.host.may_lack_room(envelope.destination)
+            return task
         if frame.command == _SENDS and self.is_packed:
             self._session_of(frame)  # which says that there is none
         verb = verbs.read_verb(frame)
         if isinstance(verb, verbs.Interrupt):
             if verb.session not in self._sessions and "receipt" not in frame.headers:
                 return None  # it was closed, perhaps twice, while this was on its way
-            self._session(verb.session).session.end_waits()  # what waits in its lane is what this is to end
+            self._session(verb.session).session.end_waits()  # what waits in its executor is what this is to end
             if "receipt" in frame.headers:
                 self.answer(frame.headers["receipt"], {})
             return None
@@ -219,7 +230,7 @@ class ProfileDialogue(Dialogue):
             return None
         if isinstance(verb, verbs.Subscribe):
             consumer = self._new_consumer(verb)
-            return Act(frame, partial(self._subscribe, verb, consumer), self._waits or verb.selector is not None)
+            return Task(frame, partial(self._subscribe, verb, consumer), self._waits or verb.selector is not None)
         do, waits = self._verbs[type(verb)]
         # A long selector takes seconds to be read, so not on the thread of all connections.
         may_wait = (waits and (self._waits or type(verb) in LONG_VERBS)) or getattr(verb, "selector", None) is not None
@@ -232,18 +243,18 @@ class ProfileDialogue(Dialogue):
                 if may_wait and "receipt" not in frame.headers:
                     return self._acknowledge_late(frame, session, verb, is_brief=is_brief)
         is_patient = isinstance(verb, verbs.ReserveMessages) and verb.wait_ms > 0
-        return Act(frame, partial(self._do, frame, do, verb), may_wait, is_brief, is_patient=is_patient)
+        return Task(frame, partial(self._do, frame, do, verb), may_wait, is_brief, is_patient=is_patient)
 
     def _acknowledge_late(
         self, frame: Frame, session: ServedSession, verb: verbs.Acknowledge, *, is_brief: bool
-    ) -> Act | None:
+    ) -> Task | None:
         """Acknowledge what nobody waits for: all that comes together is written together."""
         if session.joins(verb.ids):
             return None
         numbers = list(verb.ids)
-        act = Act(frame, lambda: session.acknowledge(tuple(numbers), is_told=False), True, is_brief)
-        session.late = act, numbers
-        return act
+        task = Task(frame, lambda: session.acknowledge(tuple(numbers), is_told=False), True, is_brief)
+        session.late = task, numbers
+        return task
 
     def _do(self, frame: Frame, do: Callable[[Any], Mapping[str, str] | None], verb: verbs.Verb) -> None:
         said = do(verb)
@@ -253,7 +264,7 @@ class ProfileDialogue(Dialogue):
 
     def confirm(self, frame: Frame, receipt: str) -> None:
         if frame.command == _SENDS and _is_plain(receipt):
-            self.engine.say(f"RECEIPT\nreceipt-id:{receipt}\n\n\0".encode())
+            self.engine.emit_encoded(f"RECEIPT\nreceipt-id:{receipt}\n\n\0".encode())
             return
         self.engine.emit(receipt_frame(receipt, self._receipts.pop(receipt, None)))
 
@@ -267,27 +278,27 @@ class ProfileDialogue(Dialogue):
             # Nobody waits for this answer, but COMMIT tells.
             session.failure = error if isinstance(error, ProviderError) else ProviderError(error.reason)
         self.engine.emit(error_frame(error, receipt))
-        self.engine.conduit.wake()
+        self.engine.transport.wake()
 
     def answer(self, receipt: str, said: Mapping[str, str]) -> None:
         """Answer a frame that waited for more than being done."""
         self.engine.emit(receipt_frame(receipt, said))
-        self.engine.conduit.wake()
+        self.engine.transport.wake()
 
     def run(self) -> None:
-        for lane in (self._lane, self._pipeline_lane):
-            if lane.has_waiting:
-                lane.run()
+        for executor in (self._executor, self._pipeline_executor):
+            if executor.has_waiting:
+                executor.run()
         for session in tuple(self._sessions.values()):
-            if session.lane.has_waiting:
-                session.lane.run()
+            if session.executor.has_waiting:
+                session.executor.run()
 
     def end(self) -> None:
         super().end()
-        self._lane.clear()
-        self._pipeline_lane.clear()
+        self._executor.clear()
+        self._pipeline_executor.clear()
         for session in tuple(self._sessions.values()):
-            session.lane.clear()
+            session.executor.clear()
             session.session.end_waits()
 
     # The connection
@@ -348,7 +359,7 @@ class ProfileDialogue(Dialogue):
             raise ResourceError(f"a connection may have {self._settings.sessions_max} sessions here")
         session = self.connection.open_session(transacted=verb.transacted)
         self._sessions[verb.session] = ServedSession(
-            verb.session, session, self._new_lane(), transacted=verb.transacted
+            verb.session, session, self._new_executor(), transacted=verb.transacted
         )
 
     def _close_session(self, verb: verbs.CloseSession) -> None:
@@ -416,7 +427,7 @@ class ProfileDialogue(Dialogue):
         self._check_new_consumer(verb.id)
         self.guard.browse(verb.address)
         messages = session.session.browse(verb.address, selector_or_none(verb.selector))
-        browser = self._consumers[verb.id] = ServedBrowser(self, session, verb.id, iter(messages))
+        browser = self._consumers[verb.id] = ServedBrowser(self, session, verb.id, iter(messages), self._end_browser)
         browser.on_ready()
 
     def _find(self, verb: verbs.Find) -> Mapping[str, str]:
@@ -439,55 +450,13 @@ class ProfileDialogue(Dialogue):
         self.guard.subscribe(self._client_id or "", verb.durable_name)
         self._session(verb.session).session.unsubscribe(verb.durable_name)
 
-    # Delivering: the connection's thread
+    # The end of a browser
 
-    def write_messages(
-        self, consumer: ServedConsumer, deliveries: Sequence[Delivery], parts: list[bytes]
-    ) -> Iterable[bytes]:
-        """Return the MESSAGES of deliveries whose body is `parts`, and note whose they are."""
-        if len(deliveries) > 1 and len(parts[-1]) > FRAME_BYTES:
-            # it has a frame to itself, as there is a limit to frames
-            before = self.write_messages(consumer, deliveries[:-1], parts[:-2])
-            return *before, *self.write_messages(consumer, deliveries[-1:], parts[-2:])
-        size = sum(map(len, parts))
-        if size > LARGE:
-            deliveries = [without_content(delivery) for delivery in deliveries]
-        numbers, unsettled = self._delivery_numbers, consumer.session.unsettled
-        first = number = next(numbers)
-        unsettled[number] = deliveries[0]
-        for delivery in deliveries[1:]:
-            number = next(numbers)
-            unsettled[number] = delivery
-        head = f"MESSAGES\nsubscription:{consumer.escaped}\nfirst:{first}\ncontent-length:{size}\n\n"
-        return (b"".join((head.encode(), *parts, _END)),)  # as one part, as each one counts on its way
-
-    def one_message(self, consumer: ServedConsumer, delivery: Delivery) -> bytes:
-        """Return the MESSAGES of one delivery, and note whose it is. Raises `CodecError`."""
-        body = pack_one(delivery)
-        number = next(self._delivery_numbers)
-        consumer.session.unsettled[number] = delivery if len(body) <= LARGE else without_content(delivery)
-        head = f"MESSAGES\nsubscription:{consumer.escaped}\nfirst:{number}\ncontent-length:{len(body)}\n\n"
-        return b"%b%b\0" % (head.encode(), body)
-
-    def write_message(self, consumer: CreditConsumer, delivery: Delivery) -> Iterable[bytes]:
-        """Return the MESSAGE of a delivery, and note whose it is."""
-        frame = to_frame(delivery.envelope, PYJMS, command="MESSAGE", version=Version.V1_2)
-        headers = frame.headers
-        headers["subscription"] = consumer.name
-        if isinstance(consumer, ServedConsumer):
-            number = next(self._delivery_numbers)
-            consumer.session.unsettled[number] = delivery if len(frame.body) <= LARGE else without_content(delivery)
-            headers["ack"] = str(number)
-        headers["message-id"] = shown_id(delivery.envelope.message_id, headers.get("ack", "0"))
-        headers["delivery-count"] = str(delivery.count)
-        headers["redelivered"] = "true" if delivery.redelivered else "false"
-        return encode_head(frame, Version.V1_2), bytes(frame.body), _END
-
-    def end_browser(self, browser: ServedBrowser) -> None:
+    def _end_browser(self, browser: ServedBrowser) -> None:
         """Say that a browser has seen all: it is gone."""
         self._consumers.pop(browser.name, None)
         self.engine.emit(Frame("MESSAGE", {"subscription": browser.name, "browser": "end"}))
-        self.engine.conduit.wake()
+        self.engine.transport.wake()
 
     # Deliveries
 

@@ -1,45 +1,418 @@
-"""The dialogue with plain STOMP clients: ActiveMQ Classic's dialect, so that programs written for it run unchanged.
+"""The handler of standard STOMP clients: ActiveMQ Classic's dialect, so that programs written for it run unchanged.
 
-docs/reference/stomp.md specifies it. All frames of a connection are done in their order.
+docs/reference/stomp.md specifies it. All frames of a connection are done in their order. Headers that are wrong are refused, and
+headers that the broker sets are not taken from a client.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from itertools import count
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Envelope, MessageId
 from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, RolledBackError
+from pyjms.spi.property_names import SET_BY_PROVIDERS
 from pyjms.spi.provider import SubscribeRequest
+from pyjms_provider.core.host.sent_headers import DELIVER_AT
+from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
 from pyjms_provider.core.queue.plain_selectors import plain_selector
 from pyjms_provider.core.queue.policed_queue import QueueFullError
-from pyjms_provider.core.queue.stored_delivery import LARGE
-from pyjms_provider.protocols.stomp.codec import FRAME_END, encode_head
+from pyjms_provider.core.queue.stored_delivery import LARGE, without_content
+from pyjms_provider.protocols.stomp.codec import FRAME_END, PROFILE_HEADER, encode_head
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import SequenceError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.profile import to_frame
-from pyjms_provider.protocols.stomp.profile.properties import travels
-from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
-from pyjms_provider.protocols.stomp.server.lane import Act, Lane
-from pyjms_provider.protocols.stomp.server.plain_consumers import AckMode, PlainBrowser, PlainSubscription
-from pyjms_provider.protocols.stomp.server.plain_messages import read_plain_message
-from pyjms_provider.protocols.stomp.server.temporaries import Temporaries
-from pyjms_provider.protocols.stomp.server.transactions import Transaction
+from pyjms_provider.protocols.stomp.message_properties import WireProperties, travels
+from pyjms_provider.protocols.stomp.messages import from_frame, to_frame
+from pyjms_provider.protocols.stomp.server.contracts import ProtocolHandler
+from pyjms_provider.protocols.stomp.server.reading_ahead import LOOK_MESSAGES, Browsing, Fetching
+from pyjms_provider.protocols.stomp.server.scheduling import PULLS_PER_TURN, SerialExecutor, Task
 
 if TYPE_CHECKING:
-    from pyjms.spi.delivery import Delivery
     from pyjms.spi.envelope import Address
-    from pyjms.spi.provider import ProviderConnection, ProviderSession
-    from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
+    from pyjms.spi.provider import ProviderConnection, ProviderConsumer, ProviderSession
+    from pyjms.types import Stored
+    from pyjms_provider.protocols.stomp.server.contracts import Engine
     from pyjms_provider.protocols.stomp.server.hosts import Guard
     from pyjms_provider.protocols.stomp.server.login import Login
 
-__all__ = ["PlainDialogue"]
+__all__ = [
+    "AckMode",
+    "StandardBrowser",
+    "StandardHandler",
+    "StandardSubscription",
+    "Taken",
+    "Temporaries",
+    "Transaction",
+    "read_standard_message",
+    "without_provider_properties",
+]
+
+
+class AckMode(Enum):
+    """The header `ack` of SUBSCRIBE."""
+
+    AUTO = "auto"
+    """Acknowledged when written to the wire."""
+    CLIENT = "client"
+    """An ACK covers all messages up to its own (of this subscription)."""
+    CLIENT_INDIVIDUAL = "client-individual"
+
+
+class StandardSubscription:
+    """One SUBSCRIBE. The connection's thread pulls; ACK and NACK may be handled on another one."""
+
+    def __init__(
+        self,
+        handler: StandardHandler,
+        *,
+        name: str,
+        destination: Address,
+        shown_destination: str,
+        mode: AckMode,
+        window: int,
+        durable_name: str | None,
+        acks_by_id: bool = False,
+    ) -> None:
+        """`acks_by_id`: an ACK names the message-id of MESSAGE, as in STOMP 1.0 and 1.1, not a number."""
+        self.name = name
+        self.destination = destination
+        self.shown_destination = shown_destination
+        """What the client called it: MESSAGE says the same."""
+        self.mode = mode
+        self.durable_name = durable_name
+        self.unsettled: OrderedDict[str, Delivery] = OrderedDict()
+        """By their numbers on the connection; oldest first, where an ACK covers all up to its own."""
+        self._numbers_by_id: dict[str, set[str]] | None = {} if acks_by_id else None
+        """The numbers of the unsettled messages that have a message-id, where ACK names that; under the lock."""
+        self.is_queued = False
+        self.pulls_per_turn = PULLS_PER_TURN
+        self.may_have_more = True
+        self._handler = handler
+        self._window = window
+        self._consumer: ProviderConsumer | None = None
+        self._is_full = False
+        self._is_closed = False
+        self._lock = Lock()
+        self._fetching = Fetching(
+            handler.engine, handler.session, ready=self.on_ready, gone=self.on_ready, none=self._found_none
+        )
+
+    def begin(self, consumer: ProviderConsumer) -> None:
+        """Have the consumer; messages flow from now on."""
+        self._consumer = consumer
+        self.on_ready()
+
+    def on_ready(self) -> None:
+        """Hear that there may be work (any thread)."""
+        self._fetching.is_woken = True
+        self._handler.scheduler.schedule(self)
+
+    def _found_none(self) -> None:
+        """Hear that there was no message to be found: `pull` says so."""
+        self._handler.scheduler.schedule(self)
+
+    def pull(self) -> Iterable[bytes] | None:
+        """Return one MESSAGE in parts, or None: nothing is there, or the window is full."""
+        with self._lock:  # what is taken is unsettled at once: `close` finds it, and nothing comes after that
+            consumer, fetching = self._consumer, self._fetching
+            if consumer is None or fetching.is_busy or (fetching.has_found_none and fetching.takes_none()):
+                return None
+            delivery = fetching.take()
+            if delivery is None and len(self.unsettled) >= self._window:
+                self._is_full = True
+                consumer.set_interested(False)  # somebody else may be woken for what comes now (QCM-25)
+                if len(self.unsettled) >= self._window:
+                    return None
+                self._is_full = False
+            if delivery is None:
+                polled = consumer.poll_at_once()
+                if polled is None:
+                    return None
+                if type(polled) is not Delivery:
+                    fetching.begin(polled, consumer)
+                    return None
+                delivery = polled
+            number = self._handler.hold(self, delivery)
+        return self._handler.write_message(self, delivery, number)
+
+    def hold(self, number: str, delivery: Delivery) -> None:
+        """Have a message unsettled. Under the lock."""
+        self.unsettled[number] = delivery
+        self._index(number, delivery)
+
+    def _index(self, number: str, delivery: Delivery) -> None:
+        if self._numbers_by_id is not None:
+            self._numbers_by_id.setdefault(self._handler.shown_id(delivery, number), set()).add(number)
+
+    def _forget(self, taken: Iterable[tuple[str, Delivery]]) -> None:
+        index = self._numbers_by_id
+        if index is None:
+            return
+        for number, delivery in taken:
+            message_id = self._handler.shown_id(delivery, number)
+            numbers = index.get(message_id, set())
+            numbers.discard(number)
+            if not numbers:
+                index.pop(message_id, None)
+
+    def number_of(self, message_id: str) -> str | None:
+        """Return the number of the oldest unsettled message that MESSAGE showed with `message_id`; None: there is none."""
+        with self._lock:
+            numbers = (self._numbers_by_id or {}).get(message_id)
+            return min(numbers, key=int) if numbers else None
+
+    def drop_content(self, number: str) -> None:
+        """Hold what is written, and still unsettled, without its content."""
+        with self._lock:  # somebody may be closing it
+            delivery = self.unsettled.get(number)
+            if delivery is not None:
+                self.unsettled[number] = without_content(delivery)
+
+    def settled(self) -> None:
+        """Hear that room has come about."""
+        if self._is_full and len(self.unsettled) < self._window:
+            self._is_full = False
+            self.on_ready()
+
+    def take_up_to(self, ack_id: str) -> list[tuple[str, Delivery]]:
+        """Take what an ACK of `ack_id` covers out of what is unsettled; nothing: it is not there."""
+        unsettled = self.unsettled
+        if self.mode is not AckMode.CLIENT:
+            delivery = unsettled.pop(ack_id, None)
+            if delivery is None:
+                return []
+            if self._numbers_by_id is not None:
+                with self._lock:
+                    self._forget([(ack_id, delivery)])
+            return [(ack_id, delivery)]
+        taken: list[tuple[str, Delivery]] = []
+        with self._lock:  # the connection's thread may be adding
+            is_reached = ack_id not in unsettled
+            while not is_reached:
+                taken.append(unsettled.popitem(last=False))
+                is_reached = taken[-1][0] == ack_id
+            self._forget(taken)
+        return taken
+
+    def put_back(self, taken: Iterable[tuple[str, Delivery]]) -> None:
+        """Have it unsettled again, in its old place."""
+        unsettled, older = self.unsettled, dict(taken)
+        with self._lock:
+            for number, delivery in older.items():
+                self._index(number, delivery)
+            if self.mode is not AckMode.CLIENT:
+                unsettled.update(older)
+                return
+            last = max(map(int, older))
+            while unsettled and int(next(iter(unsettled))) < last:  # what another transaction has put back
+                number, delivery = unsettled.popitem(last=False)
+                older[number] = delivery
+            unsettled.update(older)
+            for number in sorted(older, key=int, reverse=True):
+                unsettled.move_to_end(number, last=False)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended."""
+        return self._is_closed
+
+    def close(self) -> dict[str, Delivery]:
+        """Detach; return what is unsettled, by the id that ACK names. May be repeated."""
+        with self._lock:
+            consumer, self._consumer = self._consumer, None
+            self._is_closed = True
+        self._fetching.drop()
+        if consumer is not None:
+            consumer.close()
+        left = dict(self.unsettled)
+        self.unsettled.clear()
+        if self._numbers_by_id is not None:
+            self._numbers_by_id.clear()
+        return left
+
+
+class StandardBrowser:
+    """A SUBSCRIBE that only looks: all messages once, then an end that is marked."""
+
+    def __init__(
+        self,
+        handler: StandardHandler,
+        messages: Iterator[Delivery],
+        write: Callable[[Delivery | None], Iterable[bytes]],
+    ) -> None:
+        """`write` makes a frame in parts, with None the end's."""
+        self.is_queued = False
+        self.pulls_per_turn = PULLS_PER_TURN
+        self.may_have_more = True
+        self._write = write
+        self._is_over = False
+        self._browsing = Browsing(handler.engine, messages, write, lambda: handler.scheduler.schedule(self))
+
+    def pull(self) -> Iterable[bytes] | None:
+        """Return one MESSAGE in parts, the last one being the end; None: that has been, or nothing has been found yet."""
+        if self._is_over:
+            return None
+        browsing = self._browsing
+        if browsing.has_ended:
+            self._is_over = True
+            return self._write(None)
+        if browsing.is_empty:
+            browsing.look(LOOK_MESSAGES)
+            return None
+        return browsing.take()
+
+    def close(self) -> None:
+        """Stop looking. May be repeated."""
+        self._is_over = True
+        self._browsing.end()
+
+
+_LONG_MAX: Final = 2**63 - 1
+_INT_MAX: Final = 2**31 - 1
+_GROUP_SEQUENCE: Final = "JMSXGroupSeq"
+_is_integer = re.compile(r"-?[0-9]{1,10}").fullmatch
+_SETTABLE: Final = frozenset({DELIVER_AT, DUPLICATE_ID})
+
+
+def read_standard_message(frame: Frame) -> Envelope:
+    """Return the message of a plain client's SEND. Raises `SequenceError` for a header that is wrong, `DestinationError`."""
+    headers = frame.headers
+    if "priority" in headers:
+        text = headers["priority"]
+        if not (len(text) == 1 and "0" <= text <= "9"):
+            raise SequenceError(f"priority is a number from 0 to 9, not {text[:40]!r}")
+    if "expires" in headers:
+        text = headers["expires"]
+        if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= _LONG_MAX):
+            raise SequenceError(f"expires is a time in milliseconds since 1970, or 0 for never, not {text[:40]!r}")
+    envelope = from_frame(frame, PYJMS, keeps_headers=True)
+    properties = envelope.properties
+    if any(name[:3] == "JMS" for name in properties):
+        envelope.properties = _permitted(properties)  # type: ignore[misc]  # nobody else has it yet
+    return envelope
+
+
+def _permitted(properties: Mapping[str, Stored]) -> dict[str, Stored]:
+    """Return the properties without those that the broker sets. Raises `SequenceError`."""
+    permitted: dict[str, Stored] = {}
+    for name, value in properties.items():
+        if name in SET_BY_PROVIDERS or (name.startswith(PROFILE_HEADER) and name not in _SETTABLE):
+            continue
+        permitted[name] = _group_sequence(value) if name == _GROUP_SEQUENCE and type(value) is str else value
+    return permitted
+
+
+def _group_sequence(text: str) -> int:
+    if not _is_integer(text) or not -_INT_MAX - 1 <= int(text) <= _INT_MAX:
+        raise SequenceError(f"{_GROUP_SEQUENCE} is a whole number of 32 bits, not {text[:40]!r}")
+    return int(text)
+
+
+def without_provider_properties(envelope: Envelope) -> Envelope:
+    """Return a client's message without the properties that providers set, such as JMSXUserID."""
+    properties = envelope.properties
+    if type(properties) is WireProperties and not properties.mentions("JMSX"):
+        return envelope
+    if SET_BY_PROVIDERS.isdisjoint(properties):
+        return envelope
+    return replace(
+        envelope, properties={name: value for name, value in properties.items() if name not in SET_BY_PROVIDERS}
+    )
+
+
+_is_brokers_name = re.compile(r".+-[0-9a-f]{12}-[0-9]+-[0-9]+", re.DOTALL).fullmatch
+"""Whether a broker has made a destination of this name, now or in an earlier run: what names it is no client's own."""
+
+
+class Temporaries:
+    """A name after ``/temp-queue/`` is the connection's own, unless it is that of another one's destination.
+
+    The connection's executor makes and finds them, one after the other; any thread may ask what is `shown`.
+    """
+
+    def __init__(self, connection: ProviderConnection, guard: Guard, most: int) -> None:
+        self._connection = connection
+        self._guard = guard
+        self._most = most
+        self._real: dict[Address, Address] = {}
+        self._own: dict[Address, Address] = {}
+
+    def resolve(self, named: Address) -> Address:
+        """Return the destination that the client means, made now if it is new and the client's own.
+
+        Raises `AccessDeniedError`, `ResourceError`.
+        """
+        real = self._real.get(named)
+        if real is not None:
+            return real
+        if self._guard.host.has(named) or _is_brokers_name(named.name):
+            return named
+        if len(self._real) >= self._most:
+            raise ResourceError(f"a connection may have {self._most} temporary destinations here")
+        self._guard.create(named)
+        real = self._real[named] = self._connection.create_temporary(named.kind)
+        self._own[real] = named
+        return real
+
+    def find(self, named: Address) -> Address | None:
+        """Return the destination that a message is for; None: it was another connection's, and has gone.
+
+        Raises `DestinationError`: the client has not made it.
+        """
+        real = self._real.get(named)
+        if real is not None:
+            return real
+        if self._guard.host.has(named):
+            return named
+        if _is_brokers_name(named.name):
+            return None
+        raise DestinationError(
+            f"there is no {named}: SUBSCRIBE to it, or name it in reply-to, before anything is sent there"
+        )
+
+    def shown(self, real: Address) -> str:
+        """Return what the client calls it."""
+        return PYJMS.destinations.write_reply_to(self._own.get(real, real))
+
+
+Taken = tuple["StandardSubscription", str, "Delivery"]
+"""Whose message it was, the id that ACK named, and the delivery."""
+
+
+class Transaction:
+    """From BEGIN to COMMIT or ABORT."""
+
+    __slots__ = ("_origin", "_taken", "session")
+
+    def __init__(self, session: ProviderSession, origin: ProviderSession) -> None:
+        """`origin`: the session that received what is acknowledged here."""
+        self.session = session
+        self._origin = origin
+        self._taken: list[Taken] = []
+
+    def acknowledge(self, taken: list[Taken]) -> None:
+        """Acknowledge when it commits."""
+        deliveries = [delivery for _, _, delivery in taken]
+        self.session.adopt(deliveries)
+        self.session.acknowledge(deliveries)
+        self._taken += taken
+
+    def give_back(self) -> list[Taken]:
+        """Give what was taken over back to the session that received it; return it."""
+        taken, self._taken = self._taken, []
+        self._origin.adopt([delivery for _, _, delivery in taken])
+        return taken
+
 
 _log = logging.getLogger(__name__)
 _DURABLE_NAMES: Final = ("activemq.subscriptionName", "durable-subscription-name")
@@ -48,10 +421,10 @@ _NO_LOCAL: Final = ("activemq.noLocal", "no-local")
 _NO_WINDOW: Final = 1_000_000_000
 
 
-class PlainDialogue(Dialogue):
+class StandardHandler(ProtocolHandler):
     """See the module."""
 
-    def __init__(self, engine: StompServerEngine, connection: ProviderConnection, guard: Guard, login: Login) -> None:
+    def __init__(self, engine: Engine, connection: ProviderConnection, guard: Guard, login: Login) -> None:
         super().__init__(engine, connection, guard)
         self._client_id = login.client_id
         self._settings = engine.service.settings
@@ -60,30 +433,30 @@ class PlainDialogue(Dialogue):
         self._waits = guard.host.writes
         self._session = connection.open_session(transacted=False)
         connection.start()
-        self._lane = Lane(engine.conduit, self.perform, engine.fail, self.load)
+        self._executor = SerialExecutor(engine.transport, self.perform, engine.fail, self.backlog)
         self._temporaries = Temporaries(connection, guard, self._settings.temporaries_max)
-        self._subscriptions: dict[str, PlainSubscription | PlainBrowser] = {}
+        self._subscriptions: dict[str, StandardSubscription | StandardBrowser] = {}
         self._acks_by_id = login.version is not Version.V1_2
         """Whether ACK names the message-id of MESSAGE; else its header `ack`."""
         self._have_seen_all: set[str] = set()
         """Names of browsers that have ended by themselves: as at ActiveMQ, UNSUBSCRIBE may yet follow."""
         self._transactions: dict[str, Transaction] = {}
-        self._holders: dict[str, PlainSubscription] = {}
+        self._holders: dict[str, StandardSubscription] = {}
         """Of every message that is not acknowledged: whose it is, by its number on the connection."""
         self._written: list[Delivery] = []
         """Messages of subscriptions that acknowledge by themselves, once the wire has them."""
         self._message_prefix = f"ID:{connection.connection_id}-"
         self._numbers = count(1)
         self._ack_numbers = count(1)
-        self._handlers: Mapping[str, Callable[[Frame], Act]] = {
+        self._handlers: Mapping[str, Callable[[Frame], Task]] = {
             "SEND": self._send,
             "SUBSCRIBE": self._subscribing,
-            "UNSUBSCRIBE": self._act(self._unsubscribe),
-            "ACK": self._act(self._ack),
-            "NACK": self._act(self._nack),
-            "BEGIN": self._act(self._begin, waits=False),
-            "COMMIT": self._act(self._commit),
-            "ABORT": self._act(self._abort),
+            "UNSUBSCRIBE": self._task(self._unsubscribe),
+            "ACK": self._task(self._ack),
+            "NACK": self._task(self._nack),
+            "BEGIN": self._task(self._begin, waits=False),
+            "COMMIT": self._task(self._commit),
+            "ABORT": self._task(self._abort),
         }
 
     @property
@@ -91,42 +464,42 @@ class PlainDialogue(Dialogue):
         """Whose consumers its subscriptions are."""
         return self._session
 
-    # Dialogue
+    # ProtocolHandler
 
     def greeting(self) -> Mapping[str, str]:
         return {"session": str(self.connection.connection_id)}
 
     def take(self, frame: Frame) -> None:
         if frame.command == "DISCONNECT":
-            self.leave(frame, [self._lane], _nothing, may_wait=False)
+            self.leave(frame, [self._executor], _nothing, may_wait=False)
             return
         handler = self._handlers.get(frame.command)
         if handler is None:
             self.refuse(frame, SequenceError(f"{frame.command[:20]!r} is no command that a client sends here"))
             return
         try:
-            act = handler(frame)
+            task = handler(frame)
         except (ProviderError, StompError) as error:
             self.refuse(frame, error)
             return
-        self._lane.add(act)
+        self._executor.add(task)
 
-    def _act(self, do: Callable[[Frame], None], *, waits: bool = True) -> Callable[[Frame], Act]:
+    def _task(self, do: Callable[[Frame], None], *, waits: bool = True) -> Callable[[Frame], Task]:
         may_wait = waits and self._waits
-        return lambda frame: Act(frame, partial(do, frame), may_wait)
+        return lambda frame: Task(frame, partial(do, frame), may_wait)
 
     def run(self) -> None:
-        self._lane.run()
+        self._executor.run()
 
     def end(self) -> None:
         super().end()
-        self._lane.clear()
+        self._executor.clear()
         for session in (self._session, *(each.session for each in tuple(self._transactions.values()))):
             session.end_waits()
 
     # Sending
 
-    def _send(self, frame: Frame) -> Act:
+    def _send(self, frame: Frame) -> Task:
         envelope = self._read(frame)
         transaction = frame.headers.get("transaction")
         session = self._session
@@ -135,15 +508,15 @@ class PlainDialogue(Dialogue):
         may_wait = session.may_wait(envelope)
         is_brief = may_wait and self.guard.host.waits_briefly(envelope)
         send = partial(self._send_to, envelope, transaction, for_room=may_wait and not is_brief)
-        act = Act(frame, send, may_wait, is_brief)
-        if not is_brief and (may_wait or not self._lane.is_idle):
-            act.is_patient = self.guard.host.may_lack_room(envelope.destination)
-        return act
+        task = Task(frame, send, may_wait, is_brief)
+        if not is_brief and (may_wait or not self._executor.is_idle):
+            task.is_patient = self.guard.host.may_lack_room(envelope.destination)
+        return task
 
     def _read(self, frame: Frame) -> Envelope:
         if "," in frame.headers.get("destination", ""):
             raise DestinationError("composite destinations are not served here: send the message to each of them")
-        envelope = read_plain_message(frame)
+        envelope = read_standard_message(frame)
         # A client that does not know the profile leaves these to the broker. Nobody else has the envelope yet.
         if envelope.message_id is None:
             envelope.message_id = MessageId(f"{self._message_prefix}{next(self._numbers)}")  # type: ignore[misc]
@@ -182,7 +555,8 @@ class PlainDialogue(Dialogue):
 
     def _reads(self, address: Address) -> bool:
         return any(
-            isinstance(each, PlainSubscription) and each.destination == address for each in self._subscriptions.values()
+            isinstance(each, StandardSubscription) and each.destination == address
+            for each in self._subscriptions.values()
         )
 
     def _send_or_refuse(self, envelope: Envelope, session: ProviderSession) -> None:
@@ -199,9 +573,9 @@ class PlainDialogue(Dialogue):
 
     # Consumers
 
-    def _subscribing(self, frame: Frame) -> Act:
+    def _subscribing(self, frame: Frame) -> Task:
         # A long selector takes seconds to be read, so not on the thread of all connections.
-        return Act(frame, partial(self._subscribe, frame), self._waits or "selector" in frame.headers)
+        return Task(frame, partial(self._subscribe, frame), self._waits or "selector" in frame.headers)
 
     def _subscribe(self, frame: Frame) -> None:
         headers = frame.headers
@@ -225,7 +599,7 @@ class PlainDialogue(Dialogue):
             if self._client_id is None:
                 raise SequenceError("a durable subscription needs a client-id in CONNECT")
             self.guard.subscribe(self._client_id, durable_name)
-        subscription = PlainSubscription(
+        subscription = StandardSubscription(
             self,
             name=name,
             destination=address,
@@ -247,9 +621,9 @@ class PlainDialogue(Dialogue):
         subscription.begin(consumer)
 
     def _begin_browser(self, name: str, shown: str, messages: Iterable[Delivery]) -> None:
-        browser = PlainBrowser(self, iter(messages), partial(self._write_browsed, name, shown))
+        browser = StandardBrowser(self, iter(messages), partial(self._write_browsed, name, shown))
         self._subscriptions[name] = browser
-        self.turns.want(browser)
+        self.scheduler.schedule(browser)
 
     def _window(self, headers: Mapping[str, str]) -> int:
         if _ack_mode(headers) is AckMode.AUTO:
@@ -278,7 +652,7 @@ class PlainDialogue(Dialogue):
         if subscription is None and durable_name is None and name not in self._have_seen_all:
             raise SequenceError("there is no such subscription: its id is that of SUBSCRIBE")
         self._have_seen_all.discard(name)
-        if isinstance(subscription, PlainBrowser):
+        if isinstance(subscription, StandardBrowser):
             subscription.close()
         elif subscription is not None:
             left = subscription.close()
@@ -297,12 +671,12 @@ class PlainDialogue(Dialogue):
         written = self._written
         if written:
             self._written = []
-            act = Act(Frame("ACK", {}), partial(self._session.acknowledge, written), self._waits)
-            self._lane.add(act)
-            self._lane.run()
+            task = Task(Frame("ACK", {}), partial(self._session.acknowledge, written), self._waits)
+            self._executor.add(task)
+            self._executor.run()
         return taken
 
-    def hold(self, subscription: PlainSubscription, delivery: Delivery) -> str:
+    def hold(self, subscription: StandardSubscription, delivery: Delivery) -> str:
         """Note what becomes of a delivery; return its number on the connection."""
         number = str(next(self._ack_numbers))
         if subscription.mode is AckMode.AUTO:
@@ -317,7 +691,7 @@ class PlainDialogue(Dialogue):
         message_id = delivery.envelope.message_id
         return message_id if message_id and travels(message_id, self._version) else number
 
-    def write_message(self, subscription: PlainSubscription, delivery: Delivery, number: str) -> Iterable[bytes]:
+    def write_message(self, subscription: StandardSubscription, delivery: Delivery, number: str) -> Iterable[bytes]:
         """Return the MESSAGE frame of a delivery."""
         parts = self._message(subscription.name, subscription.shown_destination, delivery, number)
         if len(parts[1]) > LARGE:
@@ -375,7 +749,7 @@ class PlainDialogue(Dialogue):
         for subscription in {subscription for subscription, _, _ in taken}:
             subscription.settled()
 
-    def _take(self, frame: Frame) -> list[tuple[PlainSubscription, str, Delivery]]:
+    def _take(self, frame: Frame) -> list[tuple[StandardSubscription, str, Delivery]]:
         ack_id = frame.headers.get("message-id" if self._acks_by_id else "id")
         if ack_id is None:
             wanted = "message-id" if self._acks_by_id else "id, the ack header of MESSAGE"
@@ -397,7 +771,7 @@ class PlainDialogue(Dialogue):
         found = [
             each.number_of(message_id)
             for each in tuple(self._subscriptions.values())
-            if isinstance(each, PlainSubscription) and subscription in (None, self._shown_name(each.name))
+            if isinstance(each, StandardSubscription) and subscription in (None, self._shown_name(each.name))
         ]
         return min((number for number in found if number is not None), key=int, default=None)
 
@@ -453,7 +827,7 @@ class PlainDialogue(Dialogue):
         What a subscription had received that is no more goes back to its queue.
         """
         left: list[Delivery] = []
-        restored: dict[PlainSubscription, list[tuple[str, Delivery]]] = {}
+        restored: dict[StandardSubscription, list[tuple[str, Delivery]]] = {}
         for subscription, number, delivery in transaction.give_back():
             if subscription.is_closed:
                 left.append(delivery)

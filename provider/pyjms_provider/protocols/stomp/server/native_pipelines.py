@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyjms.spi.errors import AccessDeniedError, GroupError
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup
 from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.protocols.stomp.codec import shown_id
-from pyjms_provider.protocols.stomp.dialects import PYJMS
-from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.pipeline_answers import (
+from pyjms_provider.protocols.stomp.answers import (
     PACKED_TYPE,
     Counted,
     GroupOpened,
@@ -27,7 +24,10 @@ from pyjms_provider.protocols.stomp.pipeline_answers import (
     Reserved,
     UnitsListed,
 )
-from pyjms_provider.protocols.stomp.profile import to_frame
+from pyjms_provider.protocols.stomp.codec import shown_id
+from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.frames import Frame, Version
+from pyjms_provider.protocols.stomp.messages import to_frame
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.hosts import Guard
 
 __all__ = ["LONG_VERBS", "PIPELINE_COMMANDS", "ServedPipelines"]
+
 
 LONG_VERBS: Final[frozenset[type[verbs.Verb]]] = frozenset({verbs.ReserveMessages, verbs.ReadGroup})
 """Verbs that take their time also where nothing waits for a disk."""
@@ -47,7 +48,7 @@ _Handler = Callable[[Any], Mapping[str, str] | None]
 
 
 class ServedPipelines:
-    """What one connection does with groups and units. Its lane alone calls it."""
+    """What one connection does with groups and units. Its executor alone calls it."""
 
     def __init__(
         self, connection: ProviderConnection, guard: Guard, client_id: Callable[[], str], emit: Callable[[Frame], None]

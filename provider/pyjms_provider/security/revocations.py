@@ -15,13 +15,13 @@ from pyjms_provider.security.refusals import wrong_credentials
 if TYPE_CHECKING:
     from pyjms_provider.security.contracts import Principal
 
-__all__ = ["ShutOuts"]
+__all__ = ["RevocationGuard"]
 
 _USERS_MAX: Final = 1000
 """More than are changed while one logs in, save by a program: who logs in meanwhile is to do it once more."""
 
 
-class ShutOuts:
+class RevocationGuard:
     """Safe to use from any thread; the lock is taken alone."""
 
     def __init__(self) -> None:

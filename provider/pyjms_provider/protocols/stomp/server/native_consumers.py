@@ -1,32 +1,39 @@
-"""The consumers of a pyjms client: each is sent as many messages as it has credit for, and no more."""
+"""The consumers of a pyjms client: each is sent as many messages as it has credit for, and no more.
+
+A message that is sent on the loop goes straight to a consumer that waits for it on the same loop (decision 0610): while the send is under way
+the consumer may take the message, and it is written when the send is over, with no lock held. No thread is woken, and no connection is scheduled.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ProviderError
+from pyjms_provider.core.queue.stored_delivery import LARGE, without_content
 from pyjms_provider.protocols.stomp.answers import Drained
+from pyjms_provider.protocols.stomp.codec import encode_head, escape, shown_id
+from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import StompError
-from pyjms_provider.protocols.stomp.escapes import escape
-from pyjms_provider.protocols.stomp.frames import Version
-from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, pack_delivery
-from pyjms_provider.protocols.stomp.server.browsing import Browsing
-from pyjms_provider.protocols.stomp.server.fetching import Fetching
-from pyjms_provider.protocols.stomp.server.turns import PULLS_OF_TURN
+from pyjms_provider.protocols.stomp.frames import Frame, Version
+from pyjms_provider.protocols.stomp.messages import to_frame
+from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, pack_delivery, pack_one
+from pyjms_provider.protocols.stomp.server.reading_ahead import Browsing, Fetching
+from pyjms_provider.protocols.stomp.server.scheduling import PULLS_PER_TURN
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConsumer
-    from pyjms_provider.protocols.stomp.server.profile import ProfileDialogue
-    from pyjms_provider.protocols.stomp.server.profile_sessions import ServedSession
+    from pyjms_provider.protocols.stomp.server.contracts import NativeConnection
+    from pyjms_provider.protocols.stomp.server.native_sessions import ServedSession
     from pyjms_provider.protocols.stomp.verbs import Credit
 
 __all__ = ["CreditConsumer", "ServedBrowser", "ServedConsumer"]
 
+
+_END: Final = b"\0"
 _TURN: Final = 32  # messages of one frame
 
 
@@ -37,14 +44,14 @@ class CreditConsumer(ABC):
     keeps these apart; nothing waits while it is held.
     """
 
-    def __init__(self, dialogue: ProfileDialogue, session: ServedSession, name: str) -> None:
+    def __init__(self, handler: NativeConnection, session: ServedSession, name: str) -> None:
         self.session = session
         self.name = name
         self.escaped = escape(name, Version.V1_2)
         self.is_queued = False
-        self.pulls_of_turn = PULLS_OF_TURN
+        self.pulls_per_turn = PULLS_PER_TURN
         self.may_have_more = True
-        self._dialogue = dialogue
+        self._handler = handler
         self._lock = Lock()
         self._credit = 0
         self._drains: list[str] = []
@@ -53,7 +60,7 @@ class CreditConsumer(ABC):
 
     def on_ready(self) -> None:
         """Hear that there may be work (any thread)."""
-        self._dialogue.turns.want(self)
+        self._handler.scheduler.schedule(self)
 
     def add_credit(self, credit: Credit, receipt: str | None) -> None:
         """Take a CREDIT frame, and answer it; one that drains is answered when all that is there has been pushed."""
@@ -62,7 +69,7 @@ class CreditConsumer(ABC):
                 left, self._credit = self._credit + credit.credit, 0
             left += self._end_interest()
             if receipt is not None:
-                self._dialogue.answer(receipt, Drained(left).headers())
+                self._handler.answer(receipt, Drained(left).headers())
             return
         with self._lock:
             drains = credit.drain and not self._is_closed
@@ -71,7 +78,7 @@ class CreditConsumer(ABC):
             if drains and receipt is not None:
                 self._drains.append(receipt)
         if receipt is not None and not drains:
-            self._dialogue.answer(receipt, Drained(credit.credit).headers() if credit.drain else {})
+            self._handler.answer(receipt, Drained(credit.credit).headers() if credit.drain else {})
         self.on_ready()
 
     @abstractmethod
@@ -89,28 +96,28 @@ class CreditConsumer(ABC):
             self._credit = 0
             drains, self._drains = self._drains, []
         for receipt in drains:
-            self._dialogue.answer(receipt, Drained(0).headers())
+            self._handler.answer(receipt, Drained(0).headers())
 
 
 class ServedConsumer(CreditConsumer):
     """A consumer that takes messages. It is known from SUBSCRIBE on, and begins when that has been done."""
 
-    def __init__(self, dialogue: ProfileDialogue, session: ServedSession, name: str) -> None:
-        super().__init__(dialogue, session, name)
+    def __init__(self, handler: NativeConnection, session: ServedSession, name: str) -> None:
+        super().__init__(handler, session, name)
         self._consumer: ProviderConsumer | None = None
-        self._is_packed = dialogue.is_packed
+        self._is_packed = handler.is_packed
         if self._is_packed:
-            self.pulls_of_turn = 1  # of many messages
-        self._handing_over = dialogue.engine.service.handing_over
+            self.pulls_per_turn = 1  # of many messages
+        self._direct_deliveries = handler.engine.service.direct_deliveries
         self._has_found_all = False
         """Whether the last look found nothing more."""
         self._fetching = Fetching(
-            dialogue.engine, session.session, ready=self.on_ready, gone=self._gone, none=self._found_none
+            handler.engine, session.session, ready=self.on_ready, gone=self._gone, none=self._found_none
         )
 
     def on_ready(self) -> None:
         self._fetching.is_woken = True
-        self._dialogue.turns.want(self)
+        self._handler.scheduler.schedule(self)
 
     def begin(self, consumer: ProviderConsumer) -> None:
         """Have the broker's consumer."""
@@ -121,7 +128,7 @@ class ServedConsumer(CreditConsumer):
             consumer.close()
             return
         if self._is_packed:
-            self._dialogue.guard.host.hand_over(consumer, self)
+            self._handler.guard.host.hand_over(consumer, self)
         self.on_ready()
 
     def pull(self) -> Iterable[bytes] | None:
@@ -139,13 +146,13 @@ class ServedConsumer(CreditConsumer):
         if wants_nothing:
             consumer.set_interested(False)  # who has no credit is not woken, so that others are (QCM-25)
         for receipt in drains:  # they are written after the messages
-            self._dialogue.answer(receipt, Drained(left).headers())
+            self._handler.answer(receipt, Drained(left).headers())
             left = 0
         if not deliveries:
             return None
         if parts:
-            return self._dialogue.write_messages(self, deliveries, parts)
-        return self._dialogue.write_message(self, deliveries[0])
+            return self._messages(deliveries, parts)
+        return self._message(deliveries[0])
 
     def _poll(self, consumer: ProviderConsumer, fetching: Fetching) -> tuple[list[Delivery], list[bytes]]:
         """Take what goes into one frame, and pack it if messages are packed here. The lock is held."""
@@ -184,9 +191,9 @@ class ServedConsumer(CreditConsumer):
 
         It is if there is credit, and nothing of this consumer or its connection waits. Its credit is spent by that.
         """
-        if self._handing_over.thread != get_ident() or self.is_queued or self._drains or self._fetching.is_busy:
+        if self._direct_deliveries.thread != get_ident() or self.is_queued or self._drains or self._fetching.is_busy:
             return False
-        if not self._credit or not self._dialogue.engine.is_free or not self._lock.acquire(blocking=False):
+        if not self._credit or not self._handler.engine.is_free or not self._lock.acquire(blocking=False):
             return False
         try:
             if not self._credit:  # it was closed at this moment, on another thread
@@ -198,19 +205,51 @@ class ServedConsumer(CreditConsumer):
 
     def take(self, delivery: Delivery) -> None:
         """Have the message that `may_take` was asked for. It is written when the send is over."""
-        self._handing_over.taken.append((self, delivery))
+        self._direct_deliveries.taken.append((self, delivery))
 
     def write(self, delivery: Delivery) -> None:
         """Write a message that was taken."""
-        engine = self._dialogue.engine
+        engine = self._handler.engine
         try:
-            engine.push(self._dialogue.one_message(self, delivery))
+            engine.push(self._one_message(delivery))
             if not self._credit and self._consumer is not None:
                 self._consumer.set_interested(False)  # as in `pull`
         except (ProviderError, StompError) as error:
             engine.refuse(None, error)
         except Exception as error:
             engine.fail(error)
+
+    def _messages(self, deliveries: Sequence[Delivery], parts: list[bytes]) -> Iterable[bytes]:
+        """Return the MESSAGES of deliveries whose body is `parts`, and note that they are unsettled."""
+        if len(deliveries) > 1 and len(parts[-1]) > FRAME_BYTES:
+            # it has a frame to itself, as there is a limit to frames
+            return *self._messages(deliveries[:-1], parts[:-2]), *self._messages(deliveries[-1:], parts[-2:])
+        size = sum(map(len, parts))
+        if size > LARGE:
+            deliveries = [without_content(delivery) for delivery in deliveries]
+        numbers, unsettled = self._handler.delivery_numbers, self.session.unsettled
+        first = number = next(numbers)
+        unsettled[number] = deliveries[0]
+        for delivery in deliveries[1:]:
+            number = next(numbers)
+            unsettled[number] = delivery
+        head = f"MESSAGES\nsubscription:{self.escaped}\nfirst:{first}\ncontent-length:{size}\n\n"
+        return (b"".join((head.encode(), *parts, _END)),)  # as one part, as each one counts on its way
+
+    def _one_message(self, delivery: Delivery) -> bytes:
+        """Return the MESSAGES of one delivery, and note that it is unsettled. Raises `CodecError`."""
+        body = pack_one(delivery)
+        number = next(self._handler.delivery_numbers)
+        self.session.unsettled[number] = delivery if len(body) <= LARGE else without_content(delivery)
+        head = f"MESSAGES\nsubscription:{self.escaped}\nfirst:{number}\ncontent-length:{len(body)}\n\n"
+        return b"%b%b\0" % (head.encode(), body)
+
+    def _message(self, delivery: Delivery) -> Iterable[bytes]:
+        """Return the MESSAGE of a delivery, and note that it is unsettled."""
+        number = next(self._handler.delivery_numbers)
+        frame = _message_frame(self.name, delivery, str(number))
+        self.session.unsettled[number] = delivery if len(frame.body) <= LARGE else without_content(delivery)
+        return _encoded(frame)
 
     def stopped(self) -> None:
         """Hear that the connection delivers nothing from now on."""
@@ -225,7 +264,7 @@ class ServedConsumer(CreditConsumer):
     def _found_none(self) -> None:
         """Hear that there was no message to be found: drains are answered now."""
         self._restore_credit()
-        self._dialogue.turns.want(self)
+        self._handler.scheduler.schedule(self)
 
     def _restore_credit(self) -> None:
         with self._lock:
@@ -249,10 +288,16 @@ class ServedBrowser(CreditConsumer):
     """A consumer that looks at all messages once, and is told when it has seen them."""
 
     def __init__(
-        self, dialogue: ProfileDialogue, session: ServedSession, name: str, messages: Iterator[Delivery]
+        self,
+        handler: NativeConnection,
+        session: ServedSession,
+        name: str,
+        messages: Iterator[Delivery],
+        on_end: Callable[[ServedBrowser], None],
     ) -> None:
-        super().__init__(dialogue, session, name)
-        self._browsing = Browsing(dialogue.engine, messages, partial(dialogue.write_message, self), self.on_ready)
+        super().__init__(handler, session, name)
+        self._on_end = on_end
+        self._browsing = Browsing(handler.engine, messages, self._look, self.on_ready)
 
     def pull(self) -> Iterable[bytes] | None:
         browsing = self._browsing
@@ -266,7 +311,7 @@ class ServedBrowser(CreditConsumer):
             credit = self._credit
         if browsing.has_ended:  # the end needs no credit
             self.close()
-            self._dialogue.end_browser(self)
+            self._on_end(self)
         elif browsing.is_empty:
             browsing.look(credit)
         return frame
@@ -274,3 +319,23 @@ class ServedBrowser(CreditConsumer):
     def close(self) -> None:
         super().close()
         self._browsing.end()
+
+    def _look(self, delivery: Delivery) -> Iterable[bytes]:
+        return _encoded(_message_frame(self.name, delivery, None))
+
+
+def _message_frame(subscription: str, delivery: Delivery, number: str | None) -> Frame:
+    """Return the MESSAGE of a delivery; `number` None: it is only looked at."""
+    frame = to_frame(delivery.envelope, PYJMS, command="MESSAGE", version=Version.V1_2)
+    headers = frame.headers
+    headers["subscription"] = subscription
+    if number is not None:
+        headers["ack"] = number
+    headers["message-id"] = shown_id(delivery.envelope.message_id, number or "0")
+    headers["delivery-count"] = str(delivery.count)
+    headers["redelivered"] = "true" if delivery.redelivered else "false"
+    return frame
+
+
+def _encoded(frame: Frame) -> Iterable[bytes]:
+    return encode_head(frame, Version.V1_2), bytes(frame.body), _END

@@ -19,9 +19,9 @@ from pyjms.types import Int, Stored
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
-from pyjms_provider.protocols.stomp.profile.names import SET_BY_PROTOCOL
-from pyjms_provider.protocols.stomp.server.plain_messages import read_plain_message
+from pyjms_provider.protocols.stomp.message_properties import SET_BY_PROTOCOL
+from pyjms_provider.protocols.stomp.messages import from_frame, to_frame
+from pyjms_provider.protocols.stomp.server.standard import read_standard_message
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.codec import decode
 from pyjms_provider.stores.codec import encode as stored
@@ -170,7 +170,7 @@ def test_headers_survive_a_pyjms_client_elsewhere(bench: Bench, is_packed: bool)
 
 def test_headers_survive_forwarding() -> None:
     frame = Frame("SEND", {"destination": "/queue/orders", **headers_for("1.2"), "reply-to": "x"}, b"{}")
-    envelope = read_plain_message(frame)
+    envelope = read_standard_message(frame)
     forwarded = marked(envelope, envelope, replace(ORDERS, name="there"), "id", "JMS_pyjms_duplicateId")
     headers = to_frame(forwarded, PYJMS, command="MESSAGE", profile=False).headers
     kept = {
@@ -551,7 +551,7 @@ def test_any_header_comes_through_wire_store_and_profile(headers: dict[str, str]
         sent.pop(name, None)
     (frame,) = FrameDecoder(version=version).feed(encode(Frame("SEND", sent, b"{}"), version))
     assert isinstance(frame, Frame)
-    envelope = read_plain_message(frame)
+    envelope = read_standard_message(frame)
     ways = [
         envelope,
         decode(stored(envelope)),

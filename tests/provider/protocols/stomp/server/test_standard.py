@@ -13,8 +13,7 @@ from pyjms.types import Int
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.queue.policy import QueuePolicy
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.server.plain import PlainDialogue
-from pyjms_provider.protocols.stomp.server.plain_consumers import AckMode, PlainSubscription
+from pyjms_provider.protocols.stomp.server.standard import AckMode, StandardHandler, StandardSubscription
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
 from tests.provider.giving_back import counted_steps
@@ -210,10 +209,10 @@ def test_client_acknowledges_everything_up_to_the_named_message(bench: Bench) ->
 
 
 def test_an_acknowledgement_of_one_looks_at_one_however_many_are_open(bench: Bench) -> None:
-    dialogue = bench.connect().engine.dialogue
-    assert isinstance(dialogue, PlainDialogue)
-    subscription = PlainSubscription(
-        dialogue, name="1", destination=ORDERS, shown_destination="", mode=AckMode.CLIENT, window=1, durable_name=None
+    handler = bench.connect().engine.handler
+    assert isinstance(handler, StandardHandler)
+    subscription = StandardSubscription(
+        handler, name="1", destination=ORDERS, shown_destination="", mode=AckMode.CLIENT, window=1, durable_name=None
     )
     delivery = Delivery(envelope=make_envelope("x"), count=1, redelivered=False, tag=None)
     numbers = list(map(str, range(1, 60_001)))

@@ -11,8 +11,9 @@ from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
 from pyjms_provider.core.queue.policy import QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created
-from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
 from pyjms_provider.protocols.stomp.packed import unpack_deliveries
+from pyjms_provider.protocols.stomp.server.native_consumers import ServedConsumer
+from pyjms_provider.protocols.stomp.verbs import delivery_ids
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.access import RuleAccessPolicy
 from pyjms_provider.security.contracts import Operation, Principal, Target
@@ -37,8 +38,8 @@ class Side:
     def __init__(self, bench: Bench, *, transacted: bool = False) -> None:
         self.client = PyjmsClient(bench, is_packed=True)
         self.client.session(transacted=transacted)
-        self.conduit = self.client.client.conduit
-        self.conduit.is_alone = True
+        self.transport = self.client.client.transport
+        self.transport.is_alone = True
 
     def consume(
         self,
@@ -52,7 +53,7 @@ class Side:
         if credit:
             self.client.tell(verbs.Credit(subscription=name, credit=credit))
         self.client.client.settle()
-        self.conduit.takes_pushes = True
+        self.transport.takes_pushes = True
         return self
 
     def send(self, text: str, *, receipt: str = "", **how: object) -> None:
@@ -64,7 +65,7 @@ class Side:
     @property
     def is_handed_one(self) -> bool:
         """Whether something was pushed since the last look, without a turn."""
-        return bool(self.conduit.pushed)
+        return bool(self.transport.pushed)
 
     def arrived(self) -> list[tuple[int, Envelope]]:
         """Return what has come, with its numbers."""
@@ -96,7 +97,7 @@ def test_a_request_and_its_reply_need_no_turn(bench: Bench) -> None:
     replies = Created.read(asker.client.do(verbs.CreateTemporary(kind=AddressKind.QUEUE)).headers).address
     asker.consume(replies)
     for number in range(3):
-        wakes = server.conduit.wakes, asker.conduit.wakes
+        wakes = server.transport.wakes, asker.transport.wakes
         asker.send(f"request {number}")
         assert server.is_handed_one
         ((taken, request),) = server.arrived()
@@ -107,7 +108,7 @@ def test_a_request_and_its_reply_need_no_turn(bench: Bench) -> None:
         ((taken, reply),) = asker.arrived()
         assert (taken, reply.body) == (number + 1, f"reply {number}")
         asker.acknowledge(taken)
-        assert (server.conduit.wakes, asker.conduit.wakes) == wakes
+        assert (server.transport.wakes, asker.transport.wakes) == wakes
     server.client.do(verbs.CloseSession(session="a"))
     assert left(bench) == []
     assert not len(bench.broker.virtual_host.store)
@@ -152,13 +153,13 @@ def test_nothing_overtakes_what_waits_for_a_turn(bench: Bench) -> None:
     server, asker = Side(bench).consume(), Side(bench)
     for number in range(5):
         asker.send(str(number))
-    assert len(server.conduit.pushed) == 1, "the wire is not empty before the next turn"
+    assert len(server.transport.pushed) == 1, "the wire is not empty before the next turn"
     assert server.texts() == ["0", "1", "2", "3", "4"]
 
 
 def test_a_connection_that_does_not_read_gets_nothing_and_others_do(bench: Bench) -> None:
     slow, quick, asker = Side(bench).consume(), Side(bench).consume(), Side(bench)
-    slow.conduit.takes_pushes = False
+    slow.transport.takes_pushes = False
     asker.send("0")
     asker.send("1")
     assert not slow.is_handed_one
@@ -224,15 +225,15 @@ def test_a_consumer_that_closes_while_it_takes_leaves_the_message_with_its_sessi
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, asker = Side(bench).consume(), Side(bench)
-    dialogue = server.client.client.engine.dialogue
-    assert dialogue is not None
-    push = server.conduit.push
+    handler = server.client.client.engine.handler
+    assert handler is not None
+    push = server.transport.push
 
     def close_first(data: bytes) -> None:
         server.client.tell(verbs.Unsubscribe(id="c"))
         push(data)
 
-    monkeypatch.setattr(server.conduit, "push", close_first)
+    monkeypatch.setattr(server.transport, "push", close_first)
     asker.send("0")
     assert server.texts() == ["0"]
     server.client.do(verbs.CloseSession(session="a"))
@@ -320,15 +321,15 @@ def test_who_sends_to_itself_hears_it_too(bench: Bench) -> None:
 
 def test_nobody_takes_anything_on_another_thread(bench: Bench) -> None:
     server, asker = Side(bench).consume(), Side(bench)
-    handing_over = bench.service.handing_over
-    handing_over.open()
+    direct_deliveries = bench.service.direct_deliveries
+    direct_deliveries.open()
     asker_session = bench.host.connect(
         asker.client.client.engine, principal=Principal(name="other"), address=""
     ).open_session(transacted=False)
     thread = Thread(target=asker_session.send, args=(make_envelope("0"),))
     thread.start()
     thread.join()
-    handing_over.close()
+    direct_deliveries.close()
     assert not server.is_handed_one
     assert server.texts() == ["0"]
 
@@ -337,12 +338,11 @@ def test_a_fault_in_writing_ends_the_connection_that_takes_and_not_the_one_that_
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, asker = Side(bench).consume(), Side(bench)
-    dialogue = server.client.client.engine.dialogue
 
     def fail(*_: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(dialogue, "one_message", fail)
+    monkeypatch.setattr(ServedConsumer, "_one_message", fail)
     asker.send("0", receipt="r")
     assert asker.client.client.next().command == "RECEIPT"
     assert server.client.client.next().command == "ERROR"
@@ -356,7 +356,7 @@ def test_the_desk_is_closed_however_a_send_ends(bench: Bench) -> None:
     bench.rules.denied.add((Operation.WRITE, "orders"))
     asker.send("0", receipt="r")
     assert asker.client.client.next().command == "ERROR"
-    assert not bench.service.handing_over.thread
+    assert not bench.service.direct_deliveries.thread
 
 
 def test_rules_that_are_remembered_are_forgotten_with_new_ones(bench: Bench) -> None:
@@ -416,7 +416,7 @@ def test_frames_mean_the_same_however_they_are_cut_and_whichever_way_they_are_re
             texts = server.texts()
             engine = server.client.client.engine
             if not is_known:
-                engine._usual_frames = None
+                engine._fast_frames = None
             for at in range(0, len(data), cut):
                 server.client.client.feed(data[at : at + cut])
             said = [(each.command, dict(each.headers)) for each in server.client.client.all()]

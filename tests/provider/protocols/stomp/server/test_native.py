@@ -12,12 +12,11 @@ from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.protocols.stomp.answers import Created, Drained, Greeting, Prepared, Recovered, Sent
-from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds
+from pyjms_provider.protocols.stomp.answers import Created, Drained, Greeting, Prepared, Recovered, Sent, error_of
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
-from pyjms_provider.protocols.stomp.wire_errors import error_of
+from pyjms_provider.protocols.stomp.messages import from_frame, to_frame
+from pyjms_provider.protocols.stomp.verbs import DeliveryIds
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.settings import read_url
@@ -192,8 +191,8 @@ def test_who_waits_for_room_holds_up_his_own_session_only(bench: Bench) -> None:
     frame = to_frame(make_envelope("second"), PYJMS)
     frame.headers |= {"session": "b", "receipt": "late"}
     client.tell(frame)
-    assert len(client.client.conduit.jobs) == 1  # it would wait, so it is for another thread
-    job = client.client.conduit.jobs.pop()
+    assert len(client.client.transport.jobs) == 1  # it would wait, so it is for another thread
+    job = client.client.transport.jobs.pop()
     client.tell(verbs.Credit(subscription="c", credit=1))
     (message,) = client.messages()
     client.do(verbs.Acknowledge(session="a", ids=ids(message)))
@@ -211,13 +210,13 @@ def test_what_may_wait_for_other_clients_says_so_and_what_those_do_does_not(tmp_
         client.send(make_envelope("first", persistent=True))
         (first,) = client.messages()
         client.session("b")
-        client.client.conduit.patient.clear()
+        client.client.transport.patient.clear()
         client.tell_sent("second", session="b")
         client.tell(verbs.Acknowledge(session="a", ids=ids(first)).write("r"))
-        assert client.client.conduit.patient == [True, False]
-        plain.conduit.patient.clear()
+        assert client.client.transport.patient == [True, False]
+        plain.transport.patient.clear()
         plain.send("SEND", b"third", destination="/queue/orders", persistent="true")
-        assert plain.conduit.patient == [True]
+        assert plain.transport.patient == [True]
         for each in (client.client, plain):
             each.hang_up()  # nothing more is waited for
     finally:
@@ -236,9 +235,9 @@ def test_what_may_wait_for_other_clients_says_so_and_what_those_do_does_not(tmp_
 def test_a_selector_is_read_where_it_holds_up_nobody(bench: Bench, verb: verbs.Verb) -> None:
     client, plain = ready(bench), bench.connect()
     client.tell(verb)
-    assert len(client.client.conduit.jobs) == 1
+    assert len(client.client.transport.jobs) == 1
     plain.send("SUBSCRIBE", id="1", destination="/queue/orders", selector="n > 1")
-    assert len(plain.conduit.jobs) == 1
+    assert len(plain.transport.jobs) == 1
     client.client.settle_jobs()
 
 

@@ -1,0 +1,238 @@
+"""What the parts of one STOMP connection know of each other: the port's service, the engine, and the handler of its frames."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.protocols.stomp.errors import StompError
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.server.scheduling import (
+    Backlog,
+    DeliveryScheduler,
+    DirectDeliveries,
+    SerialExecutor,
+    Task,
+)
+from pyjms_provider.security.contracts import Credentials, Principal
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+    from pyjms.spi.provider import ProviderConnection
+    from pyjms_provider.protocols.engine import TransportContext
+    from pyjms_provider.protocols.rare_lines import RareLines
+    from pyjms_provider.protocols.stomp.server.hosts import Guard, HostDirectory
+    from pyjms_provider.protocols.stomp.server.login import Login
+    from pyjms_provider.protocols.stomp.server.settings import StompSettings
+    from pyjms_provider.security.contracts import Authenticator
+    from pyjms_provider.security.revocations import RevocationGuard
+
+__all__ = ["Engine", "FastFrames", "NativeConnection", "NoteLogin", "ProtocolHandler", "Service"]
+
+_DISCONNECT: Final = "DISCONNECT"
+
+NoteLogin = Callable[[Principal | None, Credentials | None, str, str], None]
+"""Hears who logged in, None being nobody, with which credentials, from which address, and why it was refused. On any thread; may wait."""
+
+
+class Service(Protocol):
+    """What the connections of one port share."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        ...
+
+    @property
+    def settings(self) -> StompSettings:
+        """The limits of a connection."""
+        ...
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """Tells who a client is."""
+        ...
+
+    @property
+    def hosts(self) -> HostDirectory:
+        """The virtual hosts."""
+        ...
+
+    @property
+    def note_login(self) -> NoteLogin:
+        """Hears of log-ins."""
+        ...
+
+    @property
+    def revocations(self) -> RevocationGuard:
+        """Knows users whose connections were ended meanwhile."""
+        ...
+
+    @property
+    def direct_deliveries(self) -> DirectDeliveries:
+        """What is delivered while it is sent, on the loop of all these connections."""
+        ...
+
+    @property
+    def rare_lines(self) -> RareLines:
+        """Limits the lines of the log that strangers can cause."""
+        ...
+
+    def make_handler(
+        self, engine: Engine, connection: ProviderConnection, guard: Guard, login: Login
+    ) -> ProtocolHandler:
+        """Return the handler of a client that has logged in. May wait."""
+        ...
+
+
+class Engine(Protocol):
+    """What a handler calls, on any thread."""
+
+    transport: TransportContext
+    service: Service
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the connection has ended, or ends when all is written."""
+        ...
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is to be written before what is written now by `push`. The connection's thread."""
+        ...
+
+    def push(self, data: bytes) -> None:
+        """Write frames of STOMP 1.2 now, while the connection `is_free`. The connection's thread."""
+        ...
+
+    def emit(self, frame: Frame) -> None:
+        """Have a frame written when the wire can take it. Raises `EncodingError`."""
+        ...
+
+    def emit_encoded(self, data: bytes) -> None:
+        """Have frames of STOMP 1.2 written, encoded as they are."""
+        ...
+
+    def refuse(self, frame: Frame | None, error: BaseException) -> None:
+        """Answer with ERROR, and end the connection."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """End the connection because of a fault of the broker's."""
+        ...
+
+    def finish(self) -> None:
+        """End the connection, as the client wants it, when all is written."""
+        ...
+
+
+class FastFrames(Protocol):
+    """Reads and does frames of the usual form without a decoder."""
+
+    def take(self, data: bytes) -> bytes:
+        """Do the frames that `data` begins with, up to the first one of another form; return what comes from there on."""
+        ...
+
+
+class ProtocolHandler(ABC):
+    """Does what the frames of one connection ask for, after login. `take`, `run` and `pull` are called on the connection's thread."""
+
+    def __init__(self, engine: Engine, connection: ProviderConnection, guard: Guard) -> None:
+        self.engine = engine
+        self.connection = connection
+        self.guard = guard
+        self.scheduler = DeliveryScheduler(engine.transport.wake)
+        self.backlog = Backlog()
+        """What waits for its turn."""
+        self.fast_frames: FastFrames | None = None
+        """What does frames of the usual form without a decoder, once the login is done; None: nothing does."""
+        self.is_over = False
+        self._lock = Lock()
+        self._leaving = 0
+        """How many executors have not come to DISCONNECT yet."""
+
+    @abstractmethod
+    def greeting(self) -> Mapping[str, str]:
+        """Return what CONNECTED says beside what it always does."""
+
+    @abstractmethod
+    def take(self, frame: Frame) -> None:
+        """Take a frame: what it asks for is done now, or in its turn."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """Go on with what waits for its turn."""
+
+    def pull(self, size: int, parts: list[bytes]) -> int:
+        """Add messages of about `size` bytes; return how many bytes."""
+        return self.scheduler.pull(size, parts)
+
+    def end(self) -> None:
+        """Hear that the connection is over: nothing more is done for it. May be repeated."""
+        self.is_over = True
+
+    def perform(self, task: Task) -> None:
+        """Do what a frame asks for, and answer: RECEIPT if it wants one, or ERROR."""
+        if self.is_over or (task.frame.command == _DISCONNECT and not self._leaves()):
+            return
+        try:
+            task.do()
+        except (ProviderError, StompError) as error:
+            self.refuse(task.frame, error)
+        else:
+            receipt = task.frame.receipt
+            if receipt is not None:
+                self.confirm(task.frame, receipt)
+        if task.frame.command == _DISCONNECT:
+            self.engine.finish()
+
+    def leave(
+        self, frame: Frame, executors: Sequence[SerialExecutor], do: Callable[[], None], *, may_wait: bool
+    ) -> None:
+        """Do DISCONNECT as soon as all that came before it has been done, in all executors; then the connection is over."""
+        self._leaving = len(executors)
+        for executor in executors:
+            executor.add(Task(frame, do, may_wait))
+
+    def _leaves(self) -> bool:
+        """Say whether the last executor has come to DISCONNECT. Any thread."""
+        with self._lock:
+            self._leaving -= 1
+            return not self._leaving
+
+    def confirm(self, frame: Frame, receipt: str) -> None:
+        """Answer a frame that has been done."""
+        self.engine.emit(Frame("RECEIPT", {"receipt-id": receipt}))
+
+    def refuse(self, frame: Frame, error: ProviderError | StompError) -> None:
+        """Answer a frame with ERROR. As given here, the connection is over with it."""
+        self.engine.refuse(frame, error)
+
+
+class NativeConnection(Protocol):
+    """What the sessions and consumers of a pyjms client see of their connection's handler."""
+
+    engine: Engine
+    guard: Guard
+    scheduler: DeliveryScheduler
+    is_over: bool
+    is_packed: bool
+    """Whether messages go both ways in the form of stores, several in a frame."""
+    delivery_numbers: count[int]
+    """The numbers of the deliveries to come."""
+
+    def answer(self, receipt: str, said: Mapping[str, str]) -> None:
+        """Answer a frame that waited for more than being done."""
+        ...
+
+    def confirm(self, frame: Frame, receipt: str) -> None:
+        """Answer a frame that has been done."""
+        ...
+
+    def refuse(self, frame: Frame, error: ProviderError | StompError) -> None:
+        """Answer a frame with ERROR; the connection goes on."""
+        ...

@@ -1,0 +1,388 @@
+"""The sessions of a pyjms client at the broker: what they have received and not settled, and what they send.
+
+SENDS has several messages in one frame, each sent as if it had come by itself. The frames that a pyjms client mostly sends, as it writes
+them, are read by one regular expression, and done at once where nothing is in the way (`NativeFastFrames`): ACK of one message that no disk has,
+and SENDS. Any other frame, form or wait goes through the decoder, which says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.errors import ProviderError, RolledBackError, TooLateError
+from pyjms.spi.property_names import SET_BY_PROVIDERS
+from pyjms_provider.protocols.engine import BatchJob
+from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.packed import read_sends
+from pyjms_provider.protocols.stomp.server.hosts import Sending
+from pyjms_provider.protocols.stomp.server.scheduling import Task
+from pyjms_provider.protocols.stomp.server.standard import without_provider_properties
+from pyjms_provider.protocols.stomp.verbs import PACKED_LIMITS, named
+from pyjms_provider.stores.codec import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.envelope import Address
+    from pyjms.spi.provider import ProviderSession
+    from pyjms.spi.replay import StageName
+    from pyjms.spi.xid import Xid
+    from pyjms_provider.protocols.stomp.server.contracts import NativeConnection
+    from pyjms_provider.protocols.stomp.server.hosts import Guard
+    from pyjms_provider.protocols.stomp.server.scheduling import SerialExecutor
+    from pyjms_provider.protocols.stomp.verbs import DeliveryIds
+    from pyjms_provider.stores.codec import PackedEnvelope
+
+__all__ = ["NativeFastFrames", "PackedSends", "ServedSession"]
+
+
+_SMALL: Final = 256
+_MESSAGE_BYTES: Final = 16_384
+"""So many bytes take as long to be written as a small message does."""
+_RANGE_BYTES: Final = 128
+_PERSISTENT: Final = 2
+
+
+class ServedSession:
+    """One session. Only its executor touches it, but for `unsettled`, to which the connection's thread adds."""
+
+    def __init__(self, name: str, session: ProviderSession, executor: SerialExecutor, *, transacted: bool) -> None:
+        self.name = name
+        self.session = session
+        self.executor = executor
+        self.transacted = transacted
+        self.unsettled: dict[int, Delivery] = {}
+        """By number, as MESSAGE has it in `ack`."""
+        self.failure: ProviderError | None = None
+        """Why the transaction can only be rolled back: something in it failed that nobody waited for."""
+        self.branch: Xid | None = None
+        self.late: tuple[Task, list[range]] | None = None
+        """The last acknowledgement that came and nobody waits for, with what it names: later ones may join it."""
+        self.unit_size = 0
+        """How many messages the open transaction has sent and acknowledged, and how many more its bytes amount to."""
+        self._acknowledged: dict[int, Delivery] = {}
+        """What was acknowledged in the transaction or branch that is open."""
+
+    @property
+    def is_in_unit(self) -> bool:
+        """Whether what it acknowledges may yet be rolled back."""
+        return self.transacted or self.branch is not None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether what is to be committed is done in a moment."""
+        return self.unit_size <= _SMALL
+
+    def grow_unit(self, messages: int, size: int) -> None:
+        """Note what was sent in the transaction, if there is one: so many messages, of so many bytes together."""
+        if self.transacted:
+            self.unit_size += messages + size // _MESSAGE_BYTES
+
+    def waits_for(self, ids: DeliveryIds) -> bool:
+        """Say whether acknowledging these writes anything: not in a unit, and not what no disk has."""
+        if self.is_in_unit:
+            return False
+        if len(ids) == 1 and len(ids[0]) == 1:
+            delivery = self.unsettled.get(ids[0][0])
+            return delivery is not None and delivery.envelope.delivery_mode == _PERSISTENT
+        if sum(map(len, ids)) > _SMALL:
+            return True
+        return any(delivery.envelope.delivery_mode == _PERSISTENT for delivery in self._named(ids).values())
+
+    def joins(self, ids: DeliveryIds) -> bool:
+        """Have these acknowledged together with what waits, if that is what came last; return whether they are."""
+        if self.late is None or self.executor.last is not self.late[0]:
+            return False
+        task, numbers = self.late
+        numbers.extend(ids)
+        self.executor.grow(task, _RANGE_BYTES * len(ids))
+        return True
+
+    def take(self, ids: DeliveryIds) -> list[Delivery]:
+        """Take deliveries out of what is unsettled, in the order of `ids`; those that are not there are passed over."""
+        return list(self._take(ids).values())
+
+    def _take(self, ids: DeliveryIds) -> dict[int, Delivery]:
+        """Do as `take`, and return them by number."""
+        if len(ids) == 1 and len(ids[0]) == 1:
+            delivery = self.unsettled.pop(ids[0][0], None)
+            return {} if delivery is None else {ids[0][0]: delivery}
+        found = ((number, self.unsettled.pop(number, None)) for number in self._known(ids))
+        return {number: delivery for number, delivery in found if delivery is not None}  # as in `_named`
+
+    def acknowledge(self, ids: DeliveryIds, *, is_told: bool = True) -> None:
+        """Settle them; in a transaction or branch they stay the session's until it ends. Raises as the SPI does.
+
+        `is_told`: the client hears of it if that fails, and may ask again, or give them back.
+        """
+        if not self.is_in_unit:
+            taken = self._take(ids)
+            try:
+                self.session.acknowledge(list(taken.values()))
+            except TooLateError:
+                raise  # they come again: there is nothing more to be said of these deliveries
+            except ProviderError:
+                if is_told:
+                    self.unsettled.update(taken)
+                raise
+            return
+        found = self._named(ids)
+        self.session.acknowledge(list(found.values()))
+        self.unit_size += len(found)
+        self._acknowledged.update(found)
+
+    def commit(self) -> None:
+        """Commit, or roll back what failed before. Raises as the SPI does."""
+        self._end_unit()
+        try:
+            self.session.commit()
+        except RolledBackError:
+            self._acknowledged.clear()
+            raise
+        self.settled()
+
+    def stage(self, name: StageName, keep_s: int) -> int:
+        """Stage what was sent, or roll back what failed before. Raises as the SPI does."""
+        self._end_unit()
+        return self.session.stage(name, keep_s=keep_s)
+
+    def _end_unit(self) -> None:
+        """The transaction ends now, whatever comes of it. Raises `RolledBackError` if something in it has failed: its cause is that failure,
+        which nobody heard of yet.
+        """
+        self.unit_size = 0
+        failure, self.failure = self.failure, None
+        if failure is None:
+            return
+        self._acknowledged.clear()
+        self.session.rollback()
+        raise RolledBackError(
+            f"the transaction was rolled back, as something in it had failed: {failure.reason}"
+        ) from failure
+
+    def roll_back(self) -> None:
+        """Roll back; what was acknowledged is the client's again, until it gives it back."""
+        self.failure = None
+        self.unit_size = 0
+        self._acknowledged.clear()
+        self.session.rollback()
+
+    def settled(self) -> None:
+        """Hear that the transaction has been committed, or the branch ended: it keeps what was acknowledged in it."""
+        self.unit_size = 0
+        for number in self._acknowledged:
+            self.unsettled.pop(number, None)
+        self._acknowledged.clear()
+
+    def _named(self, ids: DeliveryIds) -> dict[int, Delivery]:
+        """Return those of `ids` that are unsettled here, in their order. Another session may adopt some at this moment, on another thread."""
+        found = ((number, self.unsettled.get(number)) for number in self._known(ids))
+        return {number: delivery for number, delivery in found if delivery is not None}
+
+    def _known(self, ids: DeliveryIds) -> list[int]:
+        """Return the numbers of those that were unsettled here a moment ago, in their order, each once."""
+        return named(ids, self.unsettled)
+
+
+_LITTLE: Final = 256 * 1024
+"""Bytes of messages that the loop takes without looking at memory for each."""
+
+
+class PackedSends:
+    """Those of one connection. Messages that need not wait are sent where they are read, the others in the session's turn."""
+
+    def __init__(self, handler: NativeConnection, guard: Guard) -> None:
+        self._handler = handler
+        self._guard = guard
+        self._writes = guard.host.writes
+        self._direct_deliveries = handler.engine.service.direct_deliveries
+
+    def take(self, frame: Frame, session: ServedSession) -> None:
+        """Send the messages of a frame, or have them sent. The connection's thread."""
+        executor, is_idle = session.executor, session.executor.is_idle
+        try:
+            messages = read_sends(frame.body)  # type: ignore[arg-type]  # decoders make `bytes`
+            for place, message in enumerate(messages):
+                if not SET_BY_PROVIDERS.isdisjoint(message.properties):
+                    messages[place] = decode(encode(without_provider_properties(message)))
+            is_alone = len(messages) == 1
+            if not is_alone and "receipt" in frame.headers:
+                raise ProfileError("one receipt answers one message: send it by a SENDS of its own")
+        except StompError as error:
+            if is_idle:
+                self._handler.refuse(frame, error)
+            else:
+                executor.add(Task(frame, partial(_fail_with, error), may_wait=False))
+            return
+        if is_idle:
+            if is_alone:
+                if self._try_to_send(frame, session, messages[0]):
+                    return
+            else:
+                messages = messages[self._send(frame, session, messages, at_once=True) :]
+        if messages and not self._handler.is_over:
+            executor.add(self._task_of(frame, session, messages))
+
+    def _try_to_send(self, frame: Frame, session: ServedSession, message: PackedEnvelope) -> bool:
+        """Send a message, if that need not wait, or no longer than for a quick disk; return whether it was sent or refused."""
+        is_written = self._writes and message.delivery_mode == _PERSISTENT and not session.transacted
+        if not is_written and not session.session.may_wait(message):
+            self._send_now(frame, session, message)
+            return True
+        if not self._guard.host.waits_briefly(message):
+            return False
+        return self._handler.engine.transport.do_brief(partial(self._send_now, frame, session, message))
+
+    def _send_now(self, frame: Frame, session: ServedSession, message: PackedEnvelope) -> None:
+        """Send the one message of a frame, and answer it."""
+        handler = self._handler
+        if handler.is_over:
+            return
+        direct_deliveries = self._direct_deliveries
+        direct_deliveries.open()
+        try:
+            self._send_one(session, message)
+        except ProviderError as error:
+            handler.refuse(frame, error)
+        else:
+            if (receipt := frame.headers.get("receipt")) is not None:
+                handler.confirm(frame, receipt)
+        finally:
+            direct_deliveries.close()
+
+    def _send_one(self, session: ServedSession, message: PackedEnvelope) -> None:
+        self._guard.send(message)
+        session.session.send(message)
+        session.grow_unit(1, len(message.data))
+        message.forget()  # it waits as the bytes that it came as
+
+    def _task_of(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> Task:
+        """Return what sends these in their turn."""
+        host = self._guard.host
+        if len(messages) > 1:
+            task = Task(frame, lambda: self._send_all(frame, session, messages), may_wait=True, messages=len(messages))
+            task.is_patient = any(map(host.may_lack_room, {message.destination for message in messages}))
+            return task
+        message = messages[0]
+        task = Task(frame, partial(self._send_one, session, message), session.session.may_wait(message))
+        task.is_brief = task.may_wait and host.waits_briefly(message)
+        task.is_patient = not task.is_brief and host.may_lack_room(message.destination)
+        if task.is_brief and not session.transacted:
+            part = Sending(session.session, message, self._guard)
+            task.batch = BatchJob(host.send_together, part, partial(self._sent_together, frame, message))
+        return task
+
+    def _send_all(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> None:
+        self._send(frame, session, messages, at_once=False)
+
+    def _send(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope], *, at_once: bool) -> int:
+        """Send messages one after the other, and tell of each that is refused; return how many were sent or refused.
+
+        `at_once`: up to the first that may have to wait.
+        """
+        handler, target = self._handler, session.session
+        may_wait, send = target.may_wait, target.send
+        allowed: Address | None = None
+        done = refused = 0
+        # In a unit nothing is written yet: whether to wait is a matter of the destination, and of memory, which little does not fill.
+        is_little = session.transacted and len(frame.body) <= _LITTLE
+        for message in messages:
+            goes_on = message.destination is allowed and self._guard.host.origin_of(message) is None
+            if handler.is_over or (at_once and not (goes_on and is_little) and may_wait(message)):
+                break
+            try:
+                if not goes_on:
+                    self._guard.send(message)
+                    allowed = message.destination
+                send(message)
+            except ProviderError as error:
+                refused += 1
+                handler.refuse(frame, error)
+            message.forget()
+            done += 1
+        session.grow_unit(done - refused, len(frame.body))
+        return done
+
+    def _sent_together(self, frame: Frame, message: PackedEnvelope, error: BaseException | None) -> None:
+        """Answer what was sent together with messages of others."""
+        message.forget()
+        handler = self._handler
+        if handler.is_over:
+            return
+        if error is None:
+            if (receipt := frame.receipt) is not None:
+                handler.confirm(frame, receipt)
+        elif isinstance(error, ProviderError):
+            handler.refuse(frame, error)
+        else:
+            raise error
+
+
+def _fail_with(error: Exception) -> None:
+    raise error
+
+
+_NAME: Final = rb"([A-Za-z0-9.\-]{1,100}+)\n"
+_known = re.compile(
+    rb"ACK\nsession:" + _NAME + rb"ids:([1-9][0-9]{0,17}+)(?:-\2)?\n\n\0|"
+    rb"SENDS\nsession:" + _NAME + rb"(?:receipt:" + _NAME + rb")?content-length:([1-9][0-9]{0,8}+)\n\n"
+).match
+
+
+class NativeFastFrames:
+    """Those of one connection. The connection's thread."""
+
+    def __init__(self, handler: NativeConnection, sessions: Mapping[str, ServedSession], sends: PackedSends) -> None:
+        self._handler = handler
+        self._sessions = sessions
+        self._sends = sends
+        self._writes = handler.guard.host.writes
+
+    def take(self, data: bytes) -> bytes:
+        """Do what the frames ask for that `data` begins with, up to the first one that is to go the long way.
+
+        Returns what comes from there on. What must wait for its turn waits in its executor; who calls runs it.
+        """
+        at, end = 0, len(data)
+        handler, sessions = self._handler, self._sessions
+        while at < end and not handler.is_over:
+            found = _known(data, at)
+            if found is None:
+                break
+            acknowledging, number, sending, receipt, length = found.groups()
+            name = (acknowledging or sending).decode()
+            session = sessions.get(name)
+            if session is None:
+                break
+            begin = found.end()
+            if sending is None:
+                if not self._acknowledge(session, int(number)):
+                    break
+                at = begin
+                continue
+            size = int(length)
+            stop = begin + size
+            if stop >= end or data[stop] or size > PACKED_LIMITS.body_max:
+                break
+            headers = {"session": name} if receipt is None else {"session": name, "receipt": receipt.decode()}
+            self._sends.take(Frame("SENDS", headers, data[begin:stop]), session)
+            at = stop + 1
+        return data[at:]
+
+    def _acknowledge(self, session: ServedSession, number: int) -> bool:
+        """Acknowledge one delivery, if that is the next to be done and need not wait; return whether it was."""
+        delivery = session.unsettled.get(number)
+        if delivery is None or session.is_in_unit or not session.executor.is_idle:
+            return False
+        if self._writes and delivery.envelope.delivery_mode == _PERSISTENT:
+            return False
+        del session.unsettled[number]
+        try:
+            session.session.acknowledge([delivery])
+        except ProviderError as error:
+            self._handler.refuse(Frame("ACK", {"session": session.name}), error)
+        return True
