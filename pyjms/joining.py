@@ -71,24 +71,26 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
             "the connection commits each statement by itself, so nothing could be undone: joined() needs one whose "
             "isolation_level is not AUTOCOMMIT"
         )
+    is_whole = False
     session.is_joined = True
     try:
         yield
         _check_joined(connection, transaction)
-    except BaseException:
+        is_whole = True
+    finally:
         session.is_joined = False
-        _roll_back(session, connection)
-        raise
-    session.is_joined = False
+        if not is_whole:
+            _roll_back(session, connection)
     try:
         session.commit_with(connection)
     except JMSException:  # the session has ended its half, or told that nobody knows
-        if connection.in_transaction():
+        raise
+    except Exception:  # a hook of the engine, perhaps before the session had begun to commit
+        session.rollback()
+        raise
+    finally:
+        if connection.in_transaction():  # not after a commit
             connection.rollback()
-        raise
-    except BaseException:  # a hook of the engine, or an interrupt: perhaps before the session had begun to commit
-        _roll_back(session, connection)
-        raise
 
 
 def _check_connection(connection: object) -> None:

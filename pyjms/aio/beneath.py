@@ -37,7 +37,6 @@ def _nobody_answers() -> None:
 class AwaitedSession(JmsSession):
     """A session of the common interfaces."""
 
-    is_awaited = True
     is_receiving = False
     """Whether a task is in a receive. Of the event loop alone."""
 

@@ -62,7 +62,7 @@ class Call(Generic[_Result]):
             return
         try:
             result = self._context.run(self._function)
-        except BaseException as error:  # whatever it raised is raised by who awaits it
+        except Exception as error:  # whatever it raised is raised by who awaits it
             self._tell(partial(self._fail, error))
             return
         if self._undo is not None:
@@ -93,7 +93,7 @@ class Call(Generic[_Result]):
         if not self.future.done():
             self.future.set_result(result)
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: Exception) -> None:
         if isinstance(error, StopIteration):  # which no future takes
             error = RuntimeError(f"a call raised {error!r}")
         if not self.future.done():

@@ -89,12 +89,9 @@ class MessageConsumer(Closing):
         """Return the next message if there is one now. Raises IllegalStateException while a receive of the session waits."""
         self._thread.check_loop()
         with self._session.receiving():
-            message = await self._thread.call(
+            return await self._thread.call(
                 self._beneath.receive_no_wait, undo=lambda _: keep(self._session, self._beneath)
             )
-            if message is not None:
-                self._beneath.unreturned = None
-        return message
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         message = await self.receive()

@@ -76,8 +76,6 @@ class Receive:
         finally:
             if timer is not None:
                 timer.cancel()
-        if message is not None:
-            self._consumer.unreturned = None
         return message
 
     def look(self) -> None:
@@ -91,7 +89,7 @@ class Receive:
                 return
             self._has_looked = True
             message = self._context.run(self._consumer.receive_or_enlist)
-        except BaseException as error:  # whatever it is, who awaits the receive is told
+        except Exception as error:  # whatever it is, who awaits the receive is told
             self._fail(error)
             return
         if message is not None:
@@ -117,7 +115,7 @@ class Receive:
         if message is None:
             self._wait_no_more()
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: Exception) -> None:
         self._is_over = True
         self._tell(partial(self._raise, error), None)
         self._wait_no_more()
@@ -139,7 +137,7 @@ class Receive:
         if not self.future.done():
             self.future.set_result(message)
 
-    def _raise(self, error: BaseException) -> None:
+    def _raise(self, error: Exception) -> None:
         if not self.future.done():
             self.future.set_exception(error)
 

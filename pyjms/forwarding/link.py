@@ -99,7 +99,7 @@ class Link:
                 raise ClosedError("the route was stopped")
             try:
                 session = self._session = self._open_session(connection)
-            except BaseException:
+            except Exception:
                 self.drop()  # each attempt would leave one more
                 raise
         return session

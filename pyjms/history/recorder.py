@@ -105,7 +105,7 @@ class RecordedProvider(Provider):
         self._recording.acquire()
         try:
             inner = self._inner.connect(replace(request, on_expired=self._hears(request.on_expired)), watch)
-        except BaseException:
+        except Exception:
             self._recording.release()
             raise
         connection = _Connection(inner, self._recording, watch.now, request.client_id)
@@ -228,14 +228,28 @@ class _Connection(ProviderConnection):
 
     def noted(self, call: Call, act: Callable[[], _T]) -> _T:
         """Return what `act` returns, noting when it began and how it ended."""
-        begun = self.log.begin(call)
-        try:
-            answer = act()
-        except BaseException as error:
-            self.log.end(begun, _outcome(error), self.now())
-            raise
-        self.log.end(begun, OK, self.now())
-        return answer
+        with _Noting(self, call):
+            return act()
+
+
+class _Noting:
+    """Around a call of the provider's: notes when it began and how it ended."""
+
+    __slots__ = ("_begun", "_connection", "_outcome_of")
+
+    def __init__(
+        self, connection: _Connection, call: Call, outcome_of: Callable[[BaseException], str] = _outcome
+    ) -> None:
+        self._connection = connection
+        self._outcome_of = outcome_of
+        self._begun = connection.log.begin(call)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        connection = self._connection
+        connection.log.end(self._begun, OK if error is None else self._outcome_of(error), connection.now())
 
 
 class _Session(ProviderSession):
@@ -244,7 +258,7 @@ class _Session(ProviderSession):
         self._inner = inner
         self._transacted = transacted
         self._now = connection.now
-        self._begin, self._end, self._put = connection.log.begin, connection.log.end, connection.log.put
+        self._put = connection.log.put
         self.scope = Scope(connection.recording.pid, connection.scope.conn, name)
         self._numbers = count(1)
         self._transactions = count(1)
@@ -270,13 +284,8 @@ class _Session(ProviderSession):
 
     def send(self, envelope: Envelope) -> None:
         tx = self.transaction() if self._transacted else None
-        begun = self._begin(Call(SEND, self.scope, self._now(), tx, envelope))
-        try:
+        with _Noting(self._connection, Call(SEND, self.scope, self._now(), tx, envelope)):
             self._inner.send(envelope)
-        except BaseException as error:
-            self._end(begun, _outcome(error), self._now())
-            raise
-        self._end(begun, OK, self._now())
 
     def commit(self) -> None:
         tx, self._tx = self.transaction(), None
@@ -284,25 +293,21 @@ class _Session(ProviderSession):
 
     def commit_with(self, transaction: object) -> None:
         tx, self._tx = self.transaction(), None
-        begun = self._begin(Call(COMMIT, self.scope, self._now(), tx, None))
-        try:
+        with _Noting(self._connection, Call(COMMIT, self.scope, self._now(), tx, None), _unless_over):
             self._inner.commit_with(transaction)
-        except BaseException as error:
-            self._end(begun, _unless_over(error), self._now())
-            raise
-        self._end(begun, OK, self._now())
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         """Record a commit whose outcome is not known: whether the unit is promoted, another process may be told."""
         tx, self._tx = self.transaction(), None
         call = Call(COMMIT, self.scope, self._now(), tx, None, {"staged": str(name)})
+        outcome = UNKNOWN
         try:
-            staged = self._inner.stage(name, keep_s=keep_s)
-        except BaseException as error:
-            self._put(call, _unless_over(error), self._now())
+            return self._inner.stage(name, keep_s=keep_s)
+        except ProviderError as error:
+            outcome = _unless_over(error)
             raise
-        self._put(call, UNKNOWN, self._now())
-        return staged
+        finally:
+            self._put(call, outcome, self._now())
 
     def rollback(self) -> None:
         tx, self._tx = self.transaction(), None
@@ -332,13 +337,8 @@ class _Session(ProviderSession):
             self._inner.acknowledge(deliveries)
             return
         tx = self.transaction() if self._transacted else None
-        begun = self._begin(Call(ACK, self.scope, self._now(), tx, tuple(deliveries)))
-        try:
+        with _Noting(self._connection, Call(ACK, self.scope, self._now(), tx, tuple(deliveries))):
             self._inner.acknowledge([_inner_of(delivery) for delivery in deliveries])
-        except BaseException as error:
-            self._end(begun, _outcome(error), self._now())
-            raise
-        self._end(begun, OK, self._now())
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         inner = [_inner_of(delivery) for delivery in deliveries]

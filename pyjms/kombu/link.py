@@ -100,7 +100,7 @@ class Link:
             if Capability.EMBEDDED_BROKER in connection.capabilities:
                 self._check_is_no_pool()
             connection.start()
-        except BaseException:
+        except Exception:
             connection.close()
             raise
         return connection

@@ -6,6 +6,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -196,11 +197,10 @@ class RecoverableRequestor(Closeable):
     def _connected(self) -> _Link:
         if self._link is None:
             link = _Link(self._factory, self._client, self._replies, self._queue, self._patience_ms)
-            try:
+            with ExitStack() as undo:
+                undo.callback(link.close)
                 self._entry = link.registration.enter(self._client_log)
-            except BaseException:
-                link.close()
-                raise
+                undo.pop_all()
             self._link = link
             self._is_settled = not self._entry.request_id and not link.registration.register.request_id
         return self._link
@@ -230,7 +230,7 @@ class RecoverableRequestor(Closeable):
     def _process(self, link: _Link, reply: Message, handle: Handler | None) -> Message:
         """Hand the reply to the application and commit (transaction 3)."""
         number = self._number(link)
-        try:
+        with _Guarded(self):  # whose transaction is rolled back, so that the reply is there again
             if handle is not None:
                 self._handle(handle, reply, number)
             reply_id = str(uuid.uuid4())
@@ -238,9 +238,6 @@ class RecoverableRequestor(Closeable):
             register = link.registration.take()
             link.registration.put(replace(register, reply_number=number, reply_id=reply_id))
             link.commit()
-        except BaseException:
-            self._disconnect()  # rolls back, so that the reply is there again
-            raise
         self._is_settled = True
         return reply
 
@@ -280,7 +277,7 @@ class RecoverableRequestor(Closeable):
 
 
 class _Guarded:
-    """After an error of the provider nothing is known, and the connection goes: its transaction is rolled back."""
+    """After an error, whose ever it is, the connection goes: its transaction is rolled back."""
 
     def __init__(self, requestor: RecoverableRequestor) -> None:
         self._requestor = requestor
@@ -298,7 +295,8 @@ class _Link:
 
     def __init__(self, factory: ConnectionFactory, client: str, replies: str, queue: str, patience_ms: int) -> None:
         self._connection: Connection = factory.create_connection()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._connection.close)
             self._session = self._connection.create_session(True, AcknowledgeMode.AUTO_ACKNOWLEDGE)
             self._client = client
             self._reply_queue = self._session.create_queue(replies)
@@ -306,9 +304,7 @@ class _Link:
             self._requests = self._session.create_producer(self._session.create_queue(queue))
             self.registration = Registration(self._session, client, patience_ms)
             self._connection.start()
-        except BaseException:
-            self._connection.close()
-            raise
+            undo.pop_all()
 
     def send_request(self, entry: LogEntry) -> None:
         """Send the logged request in the session's transaction. Raises `ClientLogException` when it cannot be read."""

@@ -134,7 +134,7 @@ class RecoverableServer:
             session = connection.create_session(True, AcknowledgeMode.AUTO_ACKNOWLEDGE)
             consumer = session.create_consumer(session.create_queue(self._queue), self._selector)
             connection.start()
-        except BaseException:
+        except Exception:
             self._connection.close()
             raise
         return session, consumer

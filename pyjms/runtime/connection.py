@@ -35,7 +35,7 @@ from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import CapabilityError, ConnectionLostError, ProgramEndsError, ProviderError
 from pyjms.spi.interrupts import defers_signals
-from pyjms.spi.provider import ConnectRequest, Provider, ProviderConnection, ProviderSession
+from pyjms.spi.provider import ConnectRequest, Provider, ProviderConnection
 
 __all__ = ["JmsConnection"]
 
@@ -113,7 +113,7 @@ class JmsConnection(Connection):
         try:
             with mapped_errors:
                 self._provider.set_client_id(client_id)
-        except BaseException:
+        except Exception:
             self._client_id = None
             raise
 
@@ -153,17 +153,16 @@ class JmsConnection(Connection):
         mode = _mode(transacted, acknowledge_mode)
         if mode is AcknowledgeMode.SESSION_TRANSACTED:
             self.require(Capability.TRANSACTIONS, "transacted sessions")
-        provider_session: ProviderSession | None = None
-        session: _Session | None = None
+        with mapped_errors:
+            provider_session = self._provider.open_session(transacted=mode is AcknowledgeMode.SESSION_TRANSACTED)
         try:
-            with mapped_errors:
-                provider_session = self._provider.open_session(transacted=mode is AcknowledgeMode.SESSION_TRANSACTED)
             session = kind(self, mode, provider_session)
-            self._take_in(session, self._sessions)
-            session.begin_delivery()
-        except BaseException:
-            _give_up(session, provider_session)
+        except Exception:
+            with suppress(ProviderError):  # why nobody has it says more
+                provider_session.close()
             raise
+        self._take_in(session, self._sessions)
+        session.begin_delivery()
         return session
 
     def create_connection_consumer(
@@ -204,18 +203,17 @@ class JmsConnection(Connection):
         if isinstance(max_messages, bool) or not isinstance(max_messages, int) or max_messages < 1:
             raise JMSException(f"{max_messages!r} is no number of messages a server session can load: use 1 or more")
         request = subscribe_request(self, destination, selector, durable_name=durable_name)
-        provider_session: ProviderSession | None = None
-        consumer: JmsConnectionConsumer | None = None
-        try:
-            with mapped_errors:
-                provider_session = self._provider.open_session(transacted=False)
-                consumer = JmsConnectionConsumer(self, provider_session, pool, max_messages)
+        with mapped_errors:
+            provider_session = self._provider.open_session(transacted=False)
+            consumer = JmsConnectionConsumer(self, provider_session, pool, max_messages)
+            try:
                 consumer.subscribe(request)
-            self._take_in(consumer, self._consumers)
-            consumer.begin_delivery()
-        except BaseException:
-            _give_up(consumer, provider_session)
-            raise
+                self._take_in(consumer, self._consumers)
+                consumer.begin_delivery()
+            except Exception:
+                with suppress(JMSException):  # why nobody has it says more
+                    consumer.shut_down()
+                raise
         return consumer
 
     def _take_in(self, part: _Part, parts: OrderedDict[Any, None]) -> None:
@@ -318,8 +316,8 @@ class JmsConnection(Connection):
     def _next_to_close(self, seen: AbstractSet[_Part]) -> _Part | None:
         """Return what is open still, which leaves the lists by itself; None when all is closed: so is the connection.
 
-        What was `seen` and has not left is being closed by this very thread, which was interrupted in it and now closes the connection, as
-        the handler of a signal may.
+        What was `seen` and has not left is being closed by this very thread: the handler of a signal that came in the midst of that
+        now closes the connection.
         """
         with self._lock:
             parts: chain[_Part] = chain(reversed(self._consumers), reversed(self._sessions))
@@ -463,15 +461,6 @@ class JmsConnection(Connection):
     def _check_open(self) -> None:
         if self._state is State.CLOSED:
             raise IllegalStateException("the connection is closed")
-
-
-def _give_up(part: _Part | None, provider_session: ProviderSession | None) -> None:
-    """End what nobody has, as its making failed, or was interrupted."""
-    with suppress(JMSException, ProviderError):  # the connection ends it; why nobody has it says more
-        if part is not None:
-            part.shut_down()
-        elif provider_session is not None:
-            provider_session.close()
 
 
 def _mode(transacted: bool, acknowledge_mode: int) -> AcknowledgeMode:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyjms.api.consumer import MessageConsumer, MessageListenerLike
 from pyjms.api.destination import Destination, Queue, Topic
@@ -24,10 +24,7 @@ from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 if TYPE_CHECKING:
     from pyjms.runtime.session import JmsSession
 
-__all__ = ["NOBODY", "JmsMessageConsumer", "JmsQueueReceiver", "JmsTopicSubscriber"]
-
-NOBODY: Final = 0
-"""In place of the number of a thread."""
+__all__ = ["JmsMessageConsumer", "JmsQueueReceiver", "JmsTopicSubscriber"]
 
 _log = logging.getLogger("pyjms.runtime")
 
@@ -45,11 +42,9 @@ class JmsMessageConsumer(MessageConsumer):
         "callback",
         "inbox",
         "is_closed",
-        "may_be_settled",
+        "is_unreturned_settled",
+        "latest",
         "provider",
-        "returns_later",
-        "settled",
-        "taker",
         "unreturned",
     )
 
@@ -66,16 +61,12 @@ class JmsMessageConsumer(MessageConsumer):
         """Whether `close` was called; guarded by the gate's lock."""
         self._is_released = False
         """Whether the provider has let go of it, and a close has nothing more to do."""
+        self.latest: Delivery | None = None
+        """What a receive took last."""
         self.unreturned: Delivery | None = None
-        """What an interrupted receive has taken, and perhaps settled, but not returned: the next one, or a listener, begins with it."""
-        self.may_be_settled = False
-        """Whether that was being settled when the receive was interrupted: then it does not come again, or perhaps."""
-        self.settled: Delivery | None = None
-        """What a call that came to its end has settled, or tried to, and no task got: it is `unreturned`, or was."""
-        self.taker = NOBODY
-        """The thread that took it and may be about to return it: to any other one that looks the same. `NOBODY` once it was interrupted."""
-        self.returns_later = session.is_awaited
-        """Whether a receive goes on with a message that the session has taken for it: then it ends `unreturned` itself."""
+        """What a receive took and did not return, as a signal or a cancelled task ended it: the next one, or a listener, begins with it."""
+        self.is_unreturned_settled = False
+        """Whether that is settled: it does not come again then."""
         self.inbox = session.make_inbox()
         self.provider: ProviderConsumer
         """The consumer of the SPI beneath; polled with the gate's lock held. There is none before `subscribe`."""
@@ -83,13 +74,6 @@ class JmsMessageConsumer(MessageConsumer):
     def subscribe(self, request: SubscribeRequest) -> None:
         """Have a provider's consumer. Raises what `ProviderSession.subscribe` raises, unmapped."""
         self.provider = self._session.provider_session.subscribe(request, self._on_ready)
-
-    def give_up(self) -> None:
-        """End what the provider has made, if it has: nobody has this consumer."""
-        provider: ProviderConsumer | None = getattr(self, "provider", None)
-        if provider is not None:
-            with suppress(ProviderError):  # why nobody has it says more
-                provider.close()
 
     def poison(self) -> None:
         """Give the connection up, as a signal has interrupted a call of this consumer in its midst."""
@@ -123,13 +107,15 @@ class JmsMessageConsumer(MessageConsumer):
             if tuple(map(getsignal, deferred.numbers)) != deferred.found:
                 deferred.refresh()
             deferred.depth += 1
+        message = None
         try:
             try:
                 is_over = timeout < 0
             except TypeError as error:
                 raise JMSException(f"{timeout!r} is no timeout: use milliseconds, or 0 for no limit") from error
             if is_over:
-                return self.receive_no_wait()
+                message = self.receive_no_wait()
+                return message
             session = self._session
             if self.is_closed or session.is_closed or session.has_listeners:
                 self._check_can_receive()
@@ -137,17 +123,15 @@ class JmsMessageConsumer(MessageConsumer):
                 message = session.take(self, or_enter=True)
                 if message is None:
                     message = self._wait(Deadline(session.clock, timeout).until_ms if timeout else None)
+            finally:
                 if message is None:
                     self.wait_no_more()
-            except BaseException:  # also when the thread was interrupted between the calls
-                self.wait_no_more()
-                raise
             return message
         finally:
             if is_main:
                 deferred.depth -= 1
-                if deferred.pending:
-                    self._end_interrupted_receive()
+                if deferred.pending and not deferred.depth:
+                    deferred.run_handlers(None if message is None else self.keep_latest)
 
     def receive_no_wait(self) -> Message | None:
         """Return the next message if there is one now."""
@@ -156,6 +140,7 @@ class JmsMessageConsumer(MessageConsumer):
             if tuple(map(getsignal, deferred.numbers)) != deferred.found:
                 deferred.refresh()
             deferred.depth += 1
+        message = None
         try:
             self._check_can_receive()
             with mapped_errors:
@@ -167,26 +152,8 @@ class JmsMessageConsumer(MessageConsumer):
         finally:
             if is_main:
                 deferred.depth -= 1
-                if deferred.pending:
-                    self._end_interrupted_receive()
-
-    def _end_interrupted_receive(self) -> None:
-        """Run the handlers of signals that came during a receive; the next receive returns the message of one that they end."""
-        if deferred.depth:  # another call of pyjms gets the message
-            if not self.returns_later:
-                self.unreturned = None
-            return
-        deferred.depth += 1
-        try:
-            try:
-                deferred.run_handlers()
-            except BaseException:
-                self._session.keep(self)
-                raise
-            if not self.returns_later:
-                self.unreturned = None
-        finally:
-            deferred.depth -= 1
+                if deferred.pending and not deferred.depth:
+                    deferred.run_handlers(None if message is None else self.keep_latest)
 
     @defers_signals()
     def close(self) -> None:
@@ -275,29 +242,25 @@ class JmsMessageConsumer(MessageConsumer):
         """Make a blocked `receive` look again."""
         self.inbox.wake()
 
-    def forget_taken(self, delivery: Delivery) -> None:
-        """Let go of what a receive took and does not return, unless another thread has taken something else by now."""
-        if self.unreturned is delivery:
-            self.unreturned = None
-
     def mark_closed(self) -> None:
         """Refuse all use from now on, and let go of the listener; the caller holds the gate's lock."""
         self.is_closed = True
         self._listener = None
         self.callback = None
 
-    @property
-    def is_left(self) -> bool:
-        """Whether no other thread, and no task, is perhaps about to return what was taken."""
-        return self.taker == NOBODY or (self.taker == get_ident() and not self._session.is_awaited)
+    def keep_latest(self) -> None:
+        """Leave the message that was taken last, and that nobody gets, to the next receive."""
+        self._session.keep(self)
+
+    def take_unreturned(self) -> Delivery | None:
+        """Take out what a receive took and did not return."""
+        delivery, self.unreturned = self.unreturned, None
+        return delivery
 
     def tell_unreturned(self) -> None:
-        """Warn of a message that an interrupted receive has perhaps settled, and that no other receive will return: the consumer is closed.
-
-        Not of one that another thread is perhaps about to return.
-        """
+        """Warn of a settled message that no receive has returned, and none will: the consumer is closed."""
         unreturned = self.unreturned
-        if unreturned is not None and self.may_be_settled and self.is_left:
+        if unreturned is not None and self.is_unreturned_settled:
             with suppress(Exception):  # the application's logging
                 _log.warning(
                     "PYJMS-UNRETURNED message %s may be lost: a receive was interrupted while it settled the message, and its consumer "

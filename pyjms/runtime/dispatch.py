@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException
 from pyjms.messages.freeze import thaw
-from pyjms.runtime.consumer import NOBODY
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.rest import Rest
 from pyjms.runtime.threads import WorkThread
@@ -122,7 +121,7 @@ class Dispatcher:
 
     def listen(self, consumer: JmsMessageConsumer, callback: _Callback | None) -> None:
         """Set or take away the listener of `consumer`; the first one starts the thread."""
-        session, me, is_late = self._session, get_ident(), False
+        session, is_late = self._session, False
         with session.gate.lock:
             if callback is not None:
                 if consumer.is_closed:  # by another thread meanwhile: nobody would end the thread
@@ -139,8 +138,6 @@ class Dispatcher:
             else:
                 self.listening[consumer] = None
             consumer.callback = callback
-            if consumer.taker == me:  # what it took is the listener's, as it may be settled, and would not come again
-                consumer.taker = NOBODY
         consumer.be_interested(callback is not None)
         self.wake(consumer)
         if is_late and not self._has_warned:
@@ -259,7 +256,7 @@ class Dispatcher:
                 ready[consumer] = None
                 self._refused.append((self._ask_again(consumer), error))
                 continue
-            except BaseException:
+            except Exception:
                 ready[consumer] = None  # at the back: whatever it raises must not keep the others from theirs
                 raise
             if delivery is not None:
@@ -269,10 +266,7 @@ class Dispatcher:
 
     def _poll(self, consumer: JmsMessageConsumer) -> Delivery | None:
         """Return what an interrupted receive has left to the listener, or the next delivery. The gate is locked."""
-        if consumer.unreturned is not None and consumer.taker == NOBODY:
-            unreturned, consumer.unreturned = consumer.unreturned, None
-            return unreturned
-        return consumer.provider.poll()
+        return consumer.take_unreturned() or consumer.provider.poll()
 
     def _is_resting(self, consumer: JmsMessageConsumer) -> bool:
         rest, worker = self._rests.get(consumer), self._worker
@@ -408,7 +402,7 @@ class Dispatcher:
             except TooLateError as error:  # there is nothing left to settle
                 with suppress(Exception):  # the application's logging
                     _log.debug("messages that a listener has had may come again: %s", error)
-            except BaseException:
+            except Exception:
                 session.ledger.put_back(due)
                 raise
 
@@ -430,7 +424,7 @@ class Dispatcher:
         """Have it come again, as failed. Raises `ProviderError`: it is owed then."""
         try:
             give_back_failed(self._session, delivery, reason)
-        except BaseException:
+        except Exception:
             self._session.ledger.owe((delivery,))
             raise
 
@@ -454,6 +448,6 @@ def _call(callback: Callable[[Message], Any], message: Message) -> BaseException
                 callback(message)
         else:
             callback(message)
-    except BaseException as error:
+    except BaseException as error:  # SystemExit of a listener ends no thread of pyjms
         return error
     return None

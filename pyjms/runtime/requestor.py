@@ -108,12 +108,12 @@ class _Replies(Generic[_Temporary]):
         self._destination = make()
         try:
             self._consumer = consume(self._destination)
-        except BaseException:
+        except Exception:
             _delete(self._destination)
             raise
 
     def destination(self) -> _Temporary:
-        """Return where the next reply is to be sent. Each step may be repeated, as it may be interrupted."""
+        """Return where the next reply is to be sent."""
         if self._is_stale:
             self._consumer.close()
             with suppress(JMSException):  # then it goes with its connection
@@ -125,12 +125,11 @@ class _Replies(Generic[_Temporary]):
 
     def receive_after(self, send: Callable[[], None]) -> Message | None:
         """Send a request; return its reply, or None if the session closes."""
-        try:
-            send()
-            return self._consumer.receive()
-        except BaseException:
-            self._is_stale = True
-            raise
+        self._is_stale = True  # until the reply is there
+        send()
+        reply = self._consumer.receive()
+        self._is_stale = False
+        return reply
 
     def close(self) -> None:
         """Delete the destination. May be repeated."""

@@ -163,7 +163,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         except ProviderError:
             if not deliveries:
                 raise  # else the next poll says so again, and what came before is not held up
-        except BaseException:
+        except Exception:
             self._owed += deliveries
             raise
         return deliveries

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from pyjms.api.browser import QueueBrowser
 from pyjms.api.consumer import MessageListenerLike
@@ -26,7 +26,7 @@ from pyjms.messages.object import JmsObjectMessage
 from pyjms.messages.stream import JmsStreamMessage
 from pyjms.messages.text import JmsTextMessage
 from pyjms.runtime.browser import JmsQueueBrowser
-from pyjms.runtime.consumer import NOBODY, JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
+from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
 from pyjms.runtime.dispatch import Dispatcher
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
 from pyjms.runtime.lifecycle import Event, State, next_state
@@ -52,9 +52,8 @@ from pyjms.spi.errors import (
     InDoubtError,
     ProviderError,
     ResourceError,
-    TooLateError,
 )
-from pyjms.spi.interrupts import deferred, defers_signals
+from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.provider import ProviderConsumer, ProviderSession
 from pyjms.spi.reasons import reason_of
 
@@ -76,9 +75,6 @@ class JmsSession(SettlingSession):
 
     refuses_sends = False
     """Whether a message that is sent now would belong to no transaction, though it must (JMS 1.1 §8.5)."""
-
-    is_awaited = False
-    """Whether tasks of an event loop await its calls, so that a receive returns after its thread has left it (`pyjms.aio`)."""
 
     def __init__(self, connection: JmsConnection, mode: AcknowledgeMode, provider_session: ProviderSession) -> None:
         super().__init__(connection, mode, provider_session)
@@ -175,8 +171,7 @@ class JmsSession(SettlingSession):
     ) -> JmsTopicSubscriber:
         self.check_open()
         check_durable(self.connection, topic, name, "a durable subscriber")
-        # That it is one of a topic is not asserted: after a call that is not Python's own the thread may be interrupted, and nobody has it.
-        return self._subscribe(topic, message_selector, no_local, name)  # type: ignore[return-value]
+        return cast("JmsTopicSubscriber", self._subscribe(topic, message_selector, no_local, name))
 
     @defers_signals()
     def unsubscribe(self, name: str) -> None:
@@ -212,15 +207,10 @@ class JmsSession(SettlingSession):
             self.connection, destination, selector, no_local=no_local, durable_name=durable_name
         )
         consumer = _consumer_class(request.address.kind)(self, destination, request)
-        try:
-            with mapped_errors:
-                consumer.subscribe(request)
-            with self.gate.lock:
-                self._consumers[consumer] = None
-        except BaseException:  # interrupted, perhaps: nobody has it, and a durable subscription would stay in use
-            self._consumers.pop(consumer, None)
-            consumer.give_up()
-            raise
+        with mapped_errors:
+            consumer.subscribe(request)
+        with self.gate.lock:
+            self._consumers[consumer] = None
         return consumer
 
     def replace_provider(self, session: ProviderSession, consumer: ProviderConsumer) -> None:
@@ -254,11 +244,11 @@ class JmsSession(SettlingSession):
                     if or_enter and gate.receiver != me:
                         self._begin_receive(consumer, me)
                     if gate.is_open and not consumer.is_closed:
-                        if consumer.unreturned is not None and consumer.taker in (NOBODY, me):
-                            delivery, is_kept, consumer.taker = consumer.unreturned, True, me
+                        if consumer.unreturned is not None:
+                            delivery, is_kept = consumer.take_unreturned(), True
                         else:
                             delivery = consumer.provider.poll_or_wait() if or_enter else consumer.provider.poll()
-                            consumer.taker, consumer.unreturned = me, delivery
+                        consumer.latest = delivery
                     if delivery is None:
                         return None
                     if or_enter:
@@ -266,90 +256,54 @@ class JmsSession(SettlingSession):
                 message = thaw(delivery, self)
                 if self.settles_at_once:
                     # What is settled is not so once more: by now its connection may be lost, which would say that it comes again.
-                    unsettled = (delivery,) if not is_kept or consumer.settled is not delivery else _NOTHING
+                    unsettled = _NOTHING if is_kept else (delivery,)
                 else:  # not before it was read: a close by another thread settles what is in the ledger of a DUPS_OK session
                     self.ledger.delivered(delivery)
                     unsettled = self.ledger.due()
                 if unsettled:
-                    self._settle_taken(unsettled, is_kept=is_kept)
+                    self._settle_taken(unsettled)
             except ProviderError as error:
-                if delivery is not None and isinstance(error, (GoneError, TooLateError) if is_kept else GoneError):
-                    self._forget_taken(consumer, delivery)
+                if delivery is not None and isinstance(error, GoneError):
+                    self.ledger.take_one(delivery)
                     continue  # the provider tells its owner, or it comes again; here the next message is wanted
-                self._give_up(consumer, delivery, unsettled)
+                self._give_up(delivery, unsettled)
                 if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
                     return None  # closed in mid-receive: the message is back on its queue
                 raise to_jms(error) from error
             except Exception as error:  # JMS 1.1 §7.1: a client hears of nothing but JMSExceptions
                 if isinstance(error, JMSException):
                     raise
-                self._give_up(consumer, delivery, unsettled)
+                self._give_up(delivery, unsettled)
                 raise to_jms(ProviderError(f"a message could not be received: {reason_of(error)}")) from error
-            except BaseException:  # interrupted: the consumer's next receive returns it, so nothing else may settle it
-                self._leave_taken(consumer, delivery, unsettled, is_kept=is_kept)
-                raise
-            if (
-                consumer.unreturned is delivery
-                and not consumer.returns_later
-                and not (deferred.pending and me == deferred.main)
-            ):
-                consumer.unreturned = None  # no call from here on: Python looks for signals after those
             return message
 
-    def _settle_taken(self, unsettled: Sequence[Delivery], *, is_kept: bool) -> None:
+    def _settle_taken(self, unsettled: Sequence[Delivery]) -> None:
         """Settle what the mode asks for now. Raises `ProviderError` if the client must not get the last of them."""
         try:
             self.provider_session.acknowledge(unsettled)
-        except InDoubtError as error:
-            # The client gets it now, and perhaps again: if it is settled, it comes from nowhere else.
-            if is_kept and self.settles_at_once and isinstance(error, TooLateError):
-                raise
+        except InDoubtError:
+            pass  # The client gets it now, and perhaps again: if it is settled, it comes from nowhere else.
         except ClosedError:
             if self.settles_at_once:
                 raise
             # Some of the batch is settled, and this one may be.
 
-    def _give_up(self, consumer: JmsMessageConsumer, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
+    def _give_up(self, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
         """Give back `delivery`, if there is one, which the client did not get; what it got, and could not be settled, stays in the ledger."""
         if delivery is None:
             return
-        self._take_out(delivery, unsettled)
-        consumer.forget_taken(delivery)
+        self.ledger.take_one(delivery)
+        self.ledger.put_back([each for each in unsettled if each is not delivery])
         with suppress(ProviderError):
             self.give_back((delivery,))
 
-    def _leave_taken(
-        self, consumer: JmsMessageConsumer, delivery: Delivery | None, unsettled: Sequence[Delivery], *, is_kept: bool
-    ) -> None:
-        """Leave `delivery` to the consumer's next receive, on whichever thread, as this one was interrupted."""
-        if consumer.unreturned is delivery and not consumer.is_closed:
-            # An earlier receive, which was interrupted, too, may have settled what is kept.
-            consumer.may_be_settled = len(unsettled) > 0 or (is_kept and consumer.may_be_settled)
-            consumer.taker = NOBODY
-        elif delivery is not None:  # another thread has closed the consumer, or received by it, at that moment
-            self.ledger.owe((delivery,))
-        self._take_out(delivery, unsettled)
-
-    def _forget_taken(self, consumer: JmsMessageConsumer, delivery: Delivery) -> None:
-        """Let go of what comes again from the provider, or has gone."""
-        self.ledger.take_one(delivery)
-        consumer.forget_taken(delivery)
-
     def keep(self, consumer: JmsMessageConsumer) -> None:
-        """Leave a message that was taken for `consumer`, and is not returned, to its next receive."""
-        if consumer.unreturned is not None and consumer.taker == get_ident():
-            consumer.may_be_settled = not self.ledger.take_one(consumer.unreturned)
-            if self.settles_at_once:
-                consumer.settled = consumer.unreturned
-            consumer.taker = NOBODY
+        """Leave the message that `consumer` took last, and that nobody gets, to its next receive."""
+        if consumer.latest is not None:
+            consumer.is_unreturned_settled = not self.ledger.take_one(consumer.latest)
+            consumer.unreturned, consumer.latest = consumer.latest, None
             if consumer.is_closed:
                 self._give_back_unreturned(consumer)
-
-    def _take_out(self, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
-        """Have `delivery` in the ledger no more, and all the others of `unsettled`."""
-        if delivery is not None:
-            self.ledger.take_one(delivery)
-            self.ledger.put_back([each for each in unsettled if each is not delivery])
 
     def owe_unreturned(self) -> None:
         """Have what interrupted receives took, and did not return, come again after what was delivered before it."""
@@ -359,14 +313,13 @@ class JmsSession(SettlingSession):
             self._owe_unreturned(consumer)
 
     def _owe_unreturned(self, consumer: JmsMessageConsumer) -> None:
-        """Do so for one consumer, unless another thread has taken it, and is perhaps about to return it."""
-        if consumer.unreturned is not None and consumer.is_left:
-            self.ledger.owe((consumer.unreturned,))
-            consumer.unreturned = None
+        unreturned = consumer.take_unreturned()
+        if unreturned is not None:
+            self.ledger.owe((unreturned,))
         with suppress(ProviderError), self.gate.lock:  # what cannot be read is in its queue again
             unreturned = consumer.provider.take_unreturned()
             if unreturned is not None:
-                self.ledger.owed = [*self.ledger.owed, unreturned]
+                self.ledger.owe((unreturned,))
 
     def _refuse_overrun(self) -> NoReturn:
         raise ResourceError(

@@ -1,7 +1,7 @@
 """What becomes of the messages that a session has delivered: they are settled, by mode, or given back (JMS 1.1 §4.4.7, §4.4.11).
 
-The ledger says which deliveries that is about. What was taken out of it for a call that fails, or is interrupted (KeyboardInterrupt), is
-put back, while the client may still settle it; what is to come again is owed until it is given back, if need be with the next piece of work.
+The ledger says which deliveries that is about. What was taken out of it for a call that fails is put back, while the client may still
+settle it; what is to come again is owed until it is given back, if need be with the next piece of work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyjms.api.message import Message
 from pyjms.api.session import AcknowledgeMode, Session
-from pyjms.errors import IllegalStateException, JMSException
+from pyjms.errors import IllegalStateException
 from pyjms.runtime.acknowledgements import AcknowledgementLedger
 from pyjms.runtime.dispatch import Dispatcher, give_back_failed
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SettlingSession"]
 
-_NOTHING: Sequence[Delivery] = ()
 _UNKNOWN = (InDoubtError, ConnectionLostError, ClosedError)
 """Why a commit failed of which nobody knows whether it was made, or whose messages are this session's no more."""
 
@@ -65,8 +64,6 @@ class SettlingSession(Session):
         self.gives_back_at_any_time = mode is not AcknowledgeMode.SESSION_TRANSACTED
         """Whether `ProviderSession.recover` may be called now: in a transaction only after `rollback`."""
         self.ledger = AcknowledgementLedger(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
-        self._untold: ProviderError | None = None
-        """Why a commit failed whose client was interrupted before he heard it: the next one tells him."""
 
     def poison(self) -> None:
         """Give the connection up, as a signal has interrupted a call of this session in its midst."""
@@ -100,11 +97,10 @@ class SettlingSession(Session):
             self.provider_session.acknowledge(deliveries)
         except TooLateError as error:
             raise to_jms(error) from error
-        except ProviderError as error:
-            self.ledger.unsettled[:0] = deliveries
-            raise to_jms(error) from error
-        except BaseException:
-            self.ledger.unsettled[:0] = deliveries
+        except Exception as error:
+            self.ledger.put_back(deliveries)
+            if isinstance(error, ProviderError):
+                raise to_jms(error) from error
             raise
         self._dispatcher.wake()
 
@@ -116,23 +112,23 @@ class SettlingSession(Session):
         self._check_thread("recover")
         if not self.settles_by_itself:  # else it may be settled already, and would not come again
             self.owe_unreturned()
-        ledger, deliveries, owed = self.ledger, _NOTHING, _NOTHING
+        ledger = self.ledger
+        deliveries, owed = ledger.take(), ledger.take_owed()
         with mapped_errors:
             try:
-                deliveries = ledger.take()
-                owed = ledger.take_owed()
                 self.provider_session.recover([*deliveries, *owed])
-            except BaseException:  # the client still has its deliveries, and may acknowledge them yet
-                ledger.unsettled[:0], ledger.owed = deliveries, [*owed, *ledger.owed]
+            except Exception:  # the client still has its deliveries, and may acknowledge them yet
+                ledger.put_back(deliveries)
+                ledger.owed = [*owed, *ledger.owed]
                 raise
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Let `deliveries` come again, and what is owed. Raises `ProviderError`: all of that is owed then."""
-        ledger, owed = self.ledger, deliveries
+        ledger = self.ledger
+        owed = (*deliveries, *ledger.take_owed())
         try:
-            owed = (*deliveries, *ledger.take_owed())
             self.provider_session.recover(owed)
-        except BaseException:
+        except Exception:
             ledger.owed = (*owed, *ledger.owed)
             raise
 
@@ -146,21 +142,20 @@ class SettlingSession(Session):
         """The same while the session goes on: a client of this mode could not settle what keeps a subscription in use."""
         if self._mode is not AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
             return
-        done = _NOTHING
+        with self.gate.lock:
+            if self.gate.runs_listener_elsewhere():
+                return  # that thread keeps the ledger; its next batch settles them
+            done = self.ledger.take_done() if self.gate.runs_listener_here() else self.ledger.take()
+        if not done:
+            return
         try:
-            with self.gate.lock:
-                if self.gate.runs_listener_elsewhere():
-                    return  # that thread keeps the ledger; its next batch settles them
-                done = self.ledger.take_done() if self.gate.runs_listener_here() else self.ledger.take()
-            if done:
-                self.provider_session.acknowledge(done)
+            self.provider_session.acknowledge(done)
         except TooLateError:
             pass  # there is nothing left to settle
-        except ProviderError:
-            self.ledger.unsettled[:0] = done
-        except BaseException:
-            self.ledger.unsettled[:0] = done
-            raise
+        except Exception as error:
+            self.ledger.put_back(done)
+            if not isinstance(error, ProviderError):
+                raise
 
     # Transactions (§4.4.7)
 
@@ -181,8 +176,6 @@ class SettlingSession(Session):
         self._commit(lambda: self.provider_session.commit_with(transaction))
 
     def _commit(self, commit: Callable[[], None]) -> None:
-        if self._untold is not None:
-            self._tell_again(self._untold)
         ledger = self.ledger
         unsettled = ledger.take()
         try:
@@ -190,14 +183,14 @@ class SettlingSession(Session):
             ledger.committing, unsettled = (*ledger.committing, *unsettled), ()
             commit()
         except _UNKNOWN as error:
-            self._untold, ledger.committing = error, ()
-            self._tell(error)
+            ledger.committing = ()
+            raise to_jms(error) from error
         except ProviderError as error:
             # What was received comes again, if not by this call, by the next end of a transaction.
-            self._untold, ledger.committing = error, (*ledger.committing, *unsettled)
-            self._tell(error)
-        except BaseException:  # whether it is committed the client does not know, and may end the transaction once more
-            ledger.unsettled[:0] = unsettled
+            ledger.committing = (*ledger.committing, *unsettled)
+            self._tell_rolled_back(error)
+        except Exception:  # whether it is committed the client does not know, and may end the transaction once more
+            ledger.put_back(unsettled)
             raise
         ledger.committing = ()
         if ledger.owed:  # what no client has seen, of a consumer that was closed
@@ -208,18 +201,8 @@ class SettlingSession(Session):
     def owe_unreturned(self) -> None:
         """Have what interrupted receives took, and did not return, come again after what was delivered before it."""
 
-    def _tell(self, error: ProviderError) -> NoReturn:
-        """Say why a commit failed; who is interrupted on the way to the client has the next one say so."""
-        try:
-            self._tell_failure(error)
-        except JMSException:
-            self._untold = None  # no call from here on, at which Python could interrupt the thread
-            raise
-
-    def _tell_failure(self, error: ProviderError) -> NoReturn:
-        """Have what a transaction has received come again if it was not committed, and say so, or that it is not known."""
-        if isinstance(error, _UNKNOWN):
-            raise to_jms(error) from error
+    def _tell_rolled_back(self, error: ProviderError) -> NoReturn:
+        """Have what a transaction has received come again, as it was not committed, and say so."""
         if isinstance(error, RolledBackError):
             with mapped_errors:
                 self._give_back_received(self.ledger.owe_all())
@@ -229,17 +212,9 @@ class SettlingSession(Session):
         rolled_back.__cause__ = error
         raise to_jms(rolled_back) from error
 
-    def _tell_again(self, error: ProviderError) -> NoReturn:
-        """Say what became of an interrupted commit; what was done since then is rolled back."""
-        self._roll_back()
-        told = to_jms(error)
-        self._untold = None
-        raise told from error
-
     @defers_signals()
     def rollback(self) -> None:
         self._check_transaction("rollback")
-        self._untold = None
         self.owe_unreturned()
         self._roll_back()
 

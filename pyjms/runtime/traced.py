@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pyjms.api.consumer import MessageListenerLike
 from pyjms.api.destination import Destination
@@ -15,10 +14,7 @@ from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopi
 from pyjms.runtime.producer import JmsMessageProducer, JmsQueueSender, JmsTopicPublisher
 from pyjms.runtime.tracing import current_tracer
 from pyjms.spi.envelope import Address, AddressKind
-
-if TYPE_CHECKING:
-    from pyjms.runtime.session import JmsSession
-    from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.interrupts import defers_signals
 
 __all__ = ["TracedProducer", "TracedQueueReceiver", "TracedTopicSubscriber", "consumer_class", "traced_producer_class"]
 
@@ -61,10 +57,6 @@ class _TracedConsumer(JmsMessageConsumer):
 
     __slots__ = ()
 
-    def __init__(self, session: JmsSession, destination: Destination, request: SubscribeRequest) -> None:
-        super().__init__(session, destination, request)
-        self.returns_later = True
-
     def receive(self, timeout: int = 0) -> Message | None:
         """Return the next message, as without a tracer."""
         return self._traced(lambda: super(_TracedConsumer, self).receive(timeout))
@@ -78,7 +70,11 @@ class _TracedConsumer(JmsMessageConsumer):
         return self._traced(super().receive_or_enlist)
 
     def _traced(self, receive: Callable[[], Message | None]) -> Message | None:
-        tracer, message, me = current_tracer(), None, get_ident()
+        return self._trace(receive)[1]
+
+    @defers_signals(undo=lambda found: found[0].keep_latest())
+    def _trace(self, receive: Callable[[], Message | None]) -> tuple[JmsMessageConsumer, Message | None]:
+        tracer, message = current_tracer(), None
         try:
             if tracer is None:
                 message = receive()
@@ -86,13 +82,11 @@ class _TracedConsumer(JmsMessageConsumer):
                 with tracer.receiving(address_of(self._destination)) as got:
                     message = receive()
                     got(message)
-        except BaseException:  # the tracer raised, or was interrupted
+        except Exception:  # the tracer raised
             if message is not None:
-                self._session.keep(self)
+                self.keep_latest()
             raise
-        if self.taker == me and not self._session.is_awaited:
-            self.unreturned = None  # no call from here on
-        return message
+        return self, message
 
     def _callback_of(self, listener: MessageListenerLike) -> Callable[[Message], Any]:
         plain, address = super()._callback_of(listener), address_of(self._destination)

@@ -20,7 +20,7 @@ from pyjms.api.xa import (
 )
 from pyjms.api.xa import XAQueueConnectionFactory as XAQueueConnectionFactoryInterface
 from pyjms.api.xa import XATopicConnectionFactory as XATopicConnectionFactoryInterface
-from pyjms.errors import TransactionInProgressException
+from pyjms.errors import JMSException, TransactionInProgressException
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.domains import JmsQueueConnection, JmsQueueSession, JmsTopicConnection, JmsTopicSession
 from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
@@ -110,8 +110,8 @@ class JmsXAResource(XAResource):
             return
         try:
             provider.acknowledge(deliveries)
-        except BaseException:
-            self._session.ledger.unsettled[:0] = deliveries
+        except Exception:
+            self._session.ledger.put_back(deliveries)
             raise
 
     @defers_signals()
@@ -310,7 +310,7 @@ class XAConnectionFactory(ConnectionFactory, XAQueueConnectionFactoryInterface, 
         connection = self._connect(kind, user_name, password)
         try:
             connection.require(Capability.XA, "distributed transactions")
-        except BaseException:
+        except JMSException:
             connection.close()
             raise
         return connection

@@ -19,7 +19,7 @@ import time
 from _signal import getsignal  # type: ignore[import-not-found]  # `signal` makes an enum member of each answer
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from types import FrameType
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, runtime_checkable
 
@@ -139,16 +139,26 @@ class DeferredSignals:
             self.wake()
         return True
 
-    def run_handlers(self) -> None:
-        """Run the handlers that have waited, at the end of the outermost call. Raises what they raise."""
-        while self.pending:
-            (handler, number, frame), *rest = self.pending
-            self.pending = tuple(rest)
-            try:
-                handler(number, frame)
-            except BaseException:
+    def run_handlers(self, undo: Callable[[], object] | None = None) -> None:
+        """Run the handlers that have waited, at the end of the outermost call. Raises what they raise, after a call of `undo`."""
+        is_over = False
+        self.depth += 1  # signals that come meanwhile wait, but while a handler runs
+        try:
+            while self.pending:
+                (handler, number, frame), *rest = self.pending
+                self.pending = tuple(rest)
+                self.depth -= 1
+                try:
+                    handler(number, frame)
+                finally:
+                    self.depth += 1
+            is_over = True
+        finally:
+            if not is_over:
                 self.pending = ()  # one interrupt is enough for the program
-                raise
+                if undo is not None:
+                    undo()
+            self.depth -= 1
 
     def wait(self, wait: Callable[[Signal, float | None], bool], wake_up: Signal, until_ms: float | None) -> bool:
         """Wait as `wait` does, which is `Clock.wait` or does the same; in the main thread a signal ends that, and its handler runs here.
@@ -226,22 +236,14 @@ def defers_signals(
             if tuple(map(getsignal, deferred.numbers)) != deferred.found:
                 deferred.refresh()
             deferred.depth += 1
+            made: list[_R] = []
             try:
-                result = method(*arguments, **keywords)
-            except BaseException:
+                made.append(method(*arguments, **keywords))
+            finally:
                 deferred.depth -= 1
                 if deferred.pending and not deferred.depth:
-                    deferred.run_handlers()
-                raise
-            deferred.depth -= 1
-            if deferred.pending and not deferred.depth:
-                try:
-                    deferred.run_handlers()
-                except BaseException:
-                    if undo is not None:
-                        undo(result)
-                    raise
-            return result
+                    deferred.run_handlers(partial(undo, made[0]) if made and undo is not None else None)
+            return made[0]
 
         return call
 
@@ -274,16 +276,17 @@ def _cancels_main_task(number: int, frame: FrameType | None) -> bool:
 @contextmanager
 def _poisoning(frame: FrameType | None) -> Iterator[None]:
     """Poison the connection whose call is under way in `frame` if the block, which is the handler of a signal, raises."""
+    has_raised = True
     try:
         yield
-    except BaseException:
-        while frame is not None:
+        has_raised = False
+    finally:
+        while has_raised and frame is not None:
             owner = frame.f_locals.get("self")
             if frame.f_globals.get("__name__", "").startswith("pyjms.") and isinstance(owner, Poisonable):
                 owner.poison()
                 break
             frame = frame.f_back
-        raise
 
 
 if hasattr(os, "register_at_fork"):

@@ -92,7 +92,7 @@ class OpenTelemetryTracer(MessageTracer):
 
         try:
             yield got
-        except BaseException as error:
+        except Exception as error:
             _fail(span, error)
             span.end()
             raise
@@ -128,7 +128,7 @@ class OpenTelemetryTracer(MessageTracer):
         ) as span:
             try:
                 yield span
-            except BaseException as error:
+            except Exception as error:
                 _fail(span, error)
                 raise
 

@@ -205,7 +205,7 @@ class _Pool:
         first = self._new_worker()
         try:
             collected = await first.start()
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             await first.kill()
             raise
         if self._is_wanted is not None:
@@ -257,7 +257,7 @@ class _Pool:
                     worker = None
                     self._ready -= 1
                     self._count_stuck()
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             if worker is not None:
                 await worker.kill()
             raise

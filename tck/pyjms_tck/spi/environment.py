@@ -228,7 +228,7 @@ class Threads:
     def _run(self, work: Callable[[], object]) -> None:
         try:
             work()
-        except BaseException as error:
+        except Exception as error:
             self._errors.append(error)
 
     def join(self) -> None:

@@ -25,7 +25,7 @@ _LOOKS = 10
 """So often within that time."""
 
 
-class Interrupted(BaseException):
+class Interrupted(Exception):
     """Stands for KeyboardInterrupt, which would end the whole run if it came at a wrong moment."""
 
 

@@ -24,11 +24,9 @@ from pyjms import (
 )
 from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
 from pyjms.spi.errors import ProviderError
-from tests.provider.interruptions import Interruption, each_interruption
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
     Call,
-    Interrupted,
     WatchedClock,
     drain,
     send_texts,
@@ -298,25 +296,6 @@ def test_only_the_first_reply_of_a_topic_counts(connect: Connect, topics: TopicC
     client = Client("topic", topics)
     serve(connect, client.destination)
     assert text_of(within_patience(client.ask, "espresso")) == "espresso! 0"
-
-
-def test_a_request_does_not_get_the_reply_to_one_that_was_interrupted(
-    connect: Connect, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So it was with all that followed: each got the reply to the one before. What an interrupted one makes ready the next one makes again."""
-    serve(connect, client.destination)
-
-    def attempt(interruption: Interruption) -> None:
-        fail = raising(Interrupted())
-        with monkeypatch.context() as patch, pytest.raises(Interrupted):
-            patch.setattr("pyjms.runtime.consumer.JmsMessageConsumer.receive", lambda *_: fail())
-            client.ask("espresso")
-        with suppress(KeyboardInterrupt), interruption():
-            client.ask("latte")
-        for text in ("mocha", "ristretto"):
-            assert text_of(within_patience(client.ask, text)) == f"{text}! 0", interruption.where
-
-    assert each_interruption(attempt, "runtime/requestor.py", "runtime/producer.py", "runtime/consumer.py") > 10
 
 
 @pytest.mark.realises("BOIL-TEMP-1")
