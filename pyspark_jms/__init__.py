@@ -34,8 +34,8 @@ class DefaultSource(DataSource):
         return "jms"
 
     def schema(self) -> str:
-        from pyjms.spark.columns import SCHEMA
         from pyjms.spark.options import parse_options
+        from pyjms.spark.schema import SCHEMA
 
         parse_options(
             self._plain_options()

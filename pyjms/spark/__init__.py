@@ -1,11 +1,10 @@
 """JMS on Apache Spark: what outgrows one machine.
 
 It needs the extra `spark` (PySpark and pyarrow) and a Java runtime, 17 or newer. This package imports neither: what needs them
-says what is missing when it is called (`pyjms.spark.missing`). PySpark itself finds the data source ``format("jms")``
+says what is missing when it is called (`pyjms.spark.session`). PySpark itself finds the data source ``format("jms")``
 through the module `pyspark_jms`.
 """
 
-from pyjms.spark.foreach_batch import promote
-from pyjms.spark.jobs import acknowledge, groups, release
+from pyjms.spark.jobs import acknowledge, groups, promote, release
 
 __all__ = ["acknowledge", "groups", "promote", "release"]

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyjms.spark.columns import COLUMNS
 from pyjms.spark.errors import RowError
 from pyjms.spark.messages import row_told
-from pyjms.spark.property_columns import Run, property_columns
-from pyjms.spark.schema import column_values
+from pyjms.spark.schema import COLUMNS, Run, column_values, property_columns
 from pyjms.spi.replay import ReservedMessage
 
 if TYPE_CHECKING:

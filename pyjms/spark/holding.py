@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyjms.spark.errors import OptionError
-from pyjms.spark.offsets import Offset, between, cut
 from pyjms.spark.options import AckOn, JmsOptions
-from pyjms.spark.planning import WAIT_MS, Limits, Piece, Planner, processors
-from pyjms.spark.receiving import Receiver
+from pyjms.spark.planning import WAIT_MS, Limits, Offset, Piece, Planner, Receiver, between, cut, processors
 from pyjms.spark.spool_planning import as_rows, full_batch, numbered
 from pyjms.spi.delivery import Delivery
 

@@ -8,10 +8,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from pyjms.messages.java_text import shorten
-from pyjms.spark.columns import DEDUP_ID, SINK_COLUMNS
 from pyjms.spark.errors import OptionError, RowError
 from pyjms.spark.options import parse_address
-from pyjms.spark.schema import ALIAS_PREFIX, HEADERS, KINDS, MODES
+from pyjms.spark.schema import ALIAS_PREFIX, DEDUP_ID, HEADERS, KINDS, MODES, SINK_COLUMNS
 from pyjms.spi.envelope import Address, Body, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.spi.typed_json import read_map, read_stream
 from pyjms.spi.typed_values import READERS

@@ -10,18 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyjms.spark.archives import check_form, read_archive
-from pyjms.spark.asking import check_every, check_folder, check_job
-from pyjms.spark.columns import COLUMNS
-from pyjms.spark.conditions import check_condition
-from pyjms.spark.contents import mark_of
+from pyjms.spark.archives import check_form, check_place, read_archive
+from pyjms.spark.asking import check_condition, check_every, check_folder, check_job
 from pyjms.spark.errors import OptionError
-from pyjms.spark.file_sink import check_place
-from pyjms.spark.foreach_batch import promote, promoted_by_query
-from pyjms.spark.jobs import note_terms, promoted, terms_of
-from pyjms.spark.kept_rules import BatchRules, KeptRules, RulesText
+from pyjms.spark.jobs import note_terms, promote, promoted, promoted_by_query, terms_of
 from pyjms.spark.places import make_folder
-from pyjms.spark.routed import decider_of, routing_function
+from pyjms.spark.routed import BatchRules, KeptRules, RulesText, decider_of, routing_function
+from pyjms.spark.schema import COLUMNS
+from pyjms.spark.writing import mark_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,26 +8,104 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyjms.spark.ahead import one_ahead
 from pyjms.spark.connecting import Link, link_of, require
 from pyjms.spark.errors import DataLossError, OptionError, old_checkpoint
-from pyjms.spark.offsets import Offset, Range, between, cut
 from pyjms.spark.options import AckOn, JmsOptions
-from pyjms.spark.reading import pages_of_group, rows
+from pyjms.spark.reading import one_ahead, pages_of_group, rows
 from pyjms.spi.capability import Capability
+from pyjms.spi.clock import Signal
+from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import FencedError, GroupError
+from pyjms.spi.errors import ClosedError, ConnectionLostError, FencedError, GroupError, ProviderError
+from pyjms.spi.provider import ProviderConnection, ProviderConsumer, ProviderSession, SubscribeRequest
 from pyjms.spi.replay import GroupRequest, OpenGroup
+from pyjms.spi.selector import selector_or_none
+from pyjms.spi.sizes import content_size
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["GroupPiece", "GroupPlanner", "Limits", "Piece", "Planner", "group_request", "reserve_all", "source_address"]
+
+# How far a stream has come, as Spark keeps it in a checkpoint: ``{"v":1,"group":"g","gen":"…","seq":123}``. Pure.
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offset:
+    """A place in the numbers of one generation of a reader group, or of a spool."""
+
+    group: str
+    generation: str
+    seq: int
+    """The number of the last message before this place."""
+    begins_after: int | None = None
+    """Where the batch that ends here begins, when that is not where the one before it ended: messages were lost, and the
+    user said to go on. It stands in the offset, as a batch that is repeated must begin at the same place."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Spark keeps it."""
+        told = {"v": VERSION, "group": self.group, "gen": self.generation, "seq": self.seq}
+        return told if self.begins_after is None else {**told, "from": self.begins_after}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Offset:
+        """Read what `to_json` wrote. Raises `DataLossError` for what another program wrote."""
+        try:
+            if value["v"] != VERSION:
+                raise DataLossError(
+                    f"the checkpoint was written in version {value['v']} of pyjms's offsets, and this is {VERSION}: run the "
+                    "version of pyjms that wrote it, or begin with a new checkpoint"
+                )
+            begins_after = value.get("from")
+            return cls(
+                group=str(value["group"]),
+                generation=str(value["gen"]),
+                seq=int(value["seq"]),
+                begins_after=None if begins_after is None else int(begins_after),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataLossError(
+                f'the checkpoint has an offset that is none of format("jms") ({error}): give each query a checkpoint of its own'
+            ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The messages from ``after + 1`` to `upto`."""
+
+    after: int
+    upto: int
+
+    def __len__(self) -> int:
+        return self.upto - self.after
+
+
+def between(start: Offset, end: Offset) -> Range:
+    """Return the messages of the batch that lies between two offsets."""
+    if end.begins_after is not None:
+        return Range(after=end.begins_after, upto=end.seq)
+    return Range(after=start.seq, upto=max(start.seq, end.seq))
+
+
+def cut(whole: Range, parts: int | None, *, processors: int, least: int) -> list[Range]:
+    """Return `whole` in equal parts, in order; of an empty range none.
+
+    parts: how many; None: as many as there are `processors`, but none of fewer than `least` messages.
+    """
+    count = len(whole)
+    if parts is None:
+        parts = max(1, min(processors, count // least))
+    parts = min(parts, count)
+    edges = [whole.after + count * number // parts for number in range(parts + 1)] if parts else []
+    return [Range(after=low, upto=high) for low, high in pairwise(edges)]
+
 
 WAIT_MS = 300
 """How long a planner waits for a first message: Spark asks again at once, and would spin."""
@@ -335,3 +413,110 @@ class GroupPlanner(Planner):
 
     def close(self) -> None:
         self._link.close()
+
+
+# Receiving from a message system that is not asked to repeat anything: one consumer, single acknowledgements.
+
+_ROW_BYTES = 500
+
+
+class Receiver:
+    """One consumer, made when it is first asked, and anew when its connection was lost. One thread."""
+
+    def __init__(self, options: JmsOptions) -> None:
+        self._options = options
+        self._request = SubscribeRequest(
+            address=source_address(options),
+            selector=selector_or_none(options.selector),
+            no_local=False,
+            durable_name=options.subscription,
+        )
+        self._signal = Signal()
+        self._connection: ProviderConnection | None = None
+        self._session: ProviderSession | None = None
+        self._consumer: ProviderConsumer | None = None
+        self.life = 0
+        """Counts connections: what one of them received, another one cannot settle."""
+        self._since_ms: int | None = None
+        self._is_over = False
+
+    @property
+    def _link(self) -> Link:
+        return link_of(self._options, with_client_id=True)
+
+    def end_with_what_is_there(self) -> None:
+        """Let `receive` return nothing any more once what is there now has come, and what came while it was received."""
+        self._since_ms = self._link.clock.time_ms()
+
+    def receive(self, limits: Limits, wait_ms: int) -> list[Delivery]:
+        """Return what is there, at most as much as `limits` say; wait up to `wait_ms` for a first message.
+
+        Nothing when the connection is lost meanwhile: all that is not acknowledged comes again.
+        """
+        if self._is_over:
+            return []
+        consumer = self._open()
+        until_ms = self._link.clock.monotonic_ms() + wait_ms
+        found: list[Delivery] = []
+        size = 0
+        try:
+            while (limits.max_messages is None or len(found) < limits.max_messages) and (
+                limits.max_bytes is None or size < limits.max_bytes
+            ):
+                delivery = consumer.poll() or self._look_again(consumer, may_wait=not found, until_ms=until_ms)
+                if delivery is None:
+                    self._is_over = self._since_ms is not None  # whatever was there has been received
+                    break
+                found.append(delivery)
+                size += _ROW_BYTES + content_size(delivery.envelope)
+        except (ClosedError, ConnectionLostError):
+            self.forget()
+            return []
+        if self._since_ms is not None and all(each.envelope.timestamp_ms > self._since_ms for each in found):
+            self._is_over = True  # who sends is quicker than the query
+        return found
+
+    def _look_again(self, consumer: ProviderConsumer, *, may_wait: bool, until_ms: float) -> Delivery | None:
+        """Return a message that is on its way; if there is none, wait for one."""
+        consumer.catch_up()
+        delivery = consumer.poll()
+        while delivery is None and may_wait:
+            delivery = consumer.poll_or_wait()
+            if delivery is None and not self._link.clock.wait(self._signal, until_ms):
+                consumer.set_interested(False)
+                return consumer.poll()
+        return delivery
+
+    def _open(self) -> ProviderConsumer:
+        if self._consumer is None:
+            self._consumer = self._link.call(self._subscribe)
+        return self._consumer
+
+    def _subscribe(self, connection: ProviderConnection) -> ProviderConsumer:
+        connection.start()
+        self._connection = connection
+        self._session = connection.open_session(transacted=False)
+        return self._session.subscribe(self._request, self._signal.set)
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> bool:
+        """Settle what `receive` returned; return False when the connection is gone: they may come again, or not."""
+        if self._session is None:
+            return False
+        try:
+            self._session.acknowledge(deliveries)
+        except ProviderError as error:
+            is_gone = self._connection is None or self._connection.state != "connected"
+            if not is_gone and not isinstance(error, (ClosedError, ConnectionLostError)):
+                raise
+            self.forget()
+            return False
+        return True
+
+    def forget(self) -> None:
+        """Let go of the connection; all that is not acknowledged comes again."""
+        connection, self._connection = self._connection, None
+        self._session = self._consumer = None
+        self.life += 1
+        if connection is not None:
+            with suppress(ProviderError):
+                self._link.forget(connection)

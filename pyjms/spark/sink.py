@@ -18,13 +18,11 @@ from pyspark.sql.datasource import (
 )
 
 from pyjms.spark.connecting import MessageIds
-from pyjms.spark.contents import RowSum
 from pyjms.spark.errors import OptionError
-from pyjms.spark.foreach_batch import QUERY_ID, name_in_query
+from pyjms.spark.jobs import QUERY_ID, name_in_query
 from pyjms.spark.messages import EnvelopeMaker, check_sink_columns
 from pyjms.spark.options import Headers, JmsOptions, Repeated, parse_options
-from pyjms.spark.ways import abandon, finish, write_partition
-from pyjms.spark.writing import Written, attempt_of
+from pyjms.spark.writing import RowSum, Written, abandon, attempt_of, finish, write_partition
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.provider import ProviderConnection

@@ -19,9 +19,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyjms.spark.errors import OptionError
-from pyjms.spark.offsets import Offset
 from pyjms.spark.options import JmsOptions, Mode, parse_options
-from pyjms.spark.planning import GroupPlanner, Limits, Piece, Planner, source_address
+from pyjms.spark.planning import GroupPlanner, Limits, Offset, Piece, Planner, source_address
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pyjms.spark.errors import DataLossError, OptionError, SpoolError, old_checkpoint
-from pyjms.spark.offsets import Offset, Range, between, cut
 from pyjms.spark.options import AckOn, Duplicates, JmsOptions
-from pyjms.spark.planning import WAIT_MS, Limits, Piece, Planner, processors
-from pyjms.spark.receiving import Receiver
+from pyjms.spark.planning import WAIT_MS, Limits, Offset, Piece, Planner, Range, Receiver, between, cut, processors
 from pyjms.spark.spool import Marks, Seen
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.delivery import Delivery

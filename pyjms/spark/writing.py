@@ -1,29 +1,105 @@
 """Writing one partition, and making an epoch visible, apart from Spark: by staged units, or by plain transactions.
 
 Exactly once is *stage, then promote*: each partition is made safe under a name and stays invisible; one call then makes all of an epoch
-visible and moves the sink's marker, so that a repeated epoch does nothing. The other ways promise less (`pyjms.spark.branches` has the third);
+visible and moves the sink's marker, so that a repeated epoch does nothing. The other ways promise less: transactions, and XA, a branch a partition;
 docs/reference/spark.md says what.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pyjms.forwarding.marks import readdressed
-from pyjms.spark.connecting import Link
-from pyjms.spark.contents import Content, note, noted, together
+from pyjms.spark.connecting import Link, link_of, require
 from pyjms.spark.options import JmsOptions
-from pyjms.spi.envelope import Envelope
-from pyjms.spi.errors import ClosedError, ConnectionLostError, InDoubtError, StageError
-from pyjms.spi.provider import ProviderConnection
-from pyjms.spi.replay import StageName
+from pyjms.spi.capability import Capability
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
+from pyjms.spi.errors import BranchError, ClosedError, ConnectionLostError, InDoubtError, ProviderError, StageError
+from pyjms.spi.provider import ProviderConnection, ProviderSession, SubscribeRequest
+from pyjms.spi.replay import StageName, Stages
+from pyjms.spi.selector import compile_selector
+from pyjms.spi.xid import BranchFailure, Xid
+from pyjms.types import Long
 
-__all__ = ["SOURCE_PROPERTY", "Staging", "Transactions", "Way", "Written", "attempt_of", "marked"]
+# What an epoch was made of: by it a sink tells the repetition of an epoch from other rows under the same number.
+#
+# A sink whose marker has reached an epoch takes what comes under that number for its repetition. A checkpoint that is an old copy gives the number
+# to other messages, which would vanish. So the number of the rows and the sum of their digests, which are the same however the rows are cut into
+# partitions, are kept beside the marker: as the marker of a sink of its own, whose epochs are the real one and 20 bits of what it was made of.
+
+_BITS = 20
+_EPOCHS = 1 << 63 - _BITS
+_MANY = 1 << 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What rows there are, in any order."""
+
+    rows: int = 0
+    digests: int = 0
+    """The sum of the digests of the rows, of 64 bits."""
+
+    @property
+    def mark(self) -> int:
+        """Return the bits that are kept."""
+        return mark_of(f"{self.rows}:{self.digests}")
+
+
+class RowSum:
+    """Looks at rows that pass."""
+
+    def __init__(self) -> None:
+        self.content = Content()
+
+    def add(self, names: Sequence[str], columns: Sequence[Sequence[Any]]) -> None:
+        """Count rows that are given by the column."""
+        by_name = sorted(zip(names, columns, strict=True), key=lambda each: each[0])
+        rows = [repr(row) for row in zip(*(column for _, column in by_name), strict=True)]
+        digests = self.content.digests + sum(map(_digest, rows))
+        self.content = Content(rows=self.content.rows + len(rows), digests=digests % _MANY)
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+def mark_of(text: str) -> int:
+    """Return the bits that are kept of anything else."""
+    return _digest(text) % (1 << _BITS)
+
+
+def together(parts: Sequence[Content | None]) -> Content | None:
+    """Return what the tasks of an epoch have written; None: not all of them know."""
+    known = [each for each in parts if each is not None]
+    if len(known) < len(parts):
+        return None
+    return Content(rows=sum(each.rows for each in known), digests=sum(each.digests for each in known) % _MANY)
+
+
+def note(stages: Stages, sink: str, epoch: int, mark: int) -> None:
+    """Keep what an epoch was made of, after it was promoted; again, or for an earlier epoch: nothing."""
+    if epoch < _EPOCHS:
+        stages.promote(_name(sink), epoch << _BITS | mark, [])
+
+
+def noted(stages: Stages, sink: str, epoch: int) -> int | None:
+    """Return the mark of an epoch; None: it is not known, as of an older pyjms, or where the writer died after the promotion."""
+    found = stages.marker(_name(sink))
+    return None if found is None or found >> _BITS != epoch else found % (1 << _BITS)
+
+
+def _name(sink: str) -> str:
+    """Return where it is kept: a sink's name may be as long as names are."""
+    return f"content:{hashlib.sha256(sink.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
 
 _log = logging.getLogger(__name__)
 _RUN_MAX = 64
@@ -200,3 +276,198 @@ class Transactions(Way):
 
     def abandon(self, link: Link, written: Sequence[Written]) -> None:
         """Do nothing: what was committed is visible."""
+
+
+# Writing by XA, where a message system can prepare but not stage: one prepared branch a partition.
+#
+# Each branch also holds one message of the *ledger*, a queue of the sink's own, that says which epoch and partition it is. An epoch that
+# is repeated finds there which of its partitions are visible. So rows come twice only when the driver dies between the commits of two
+# branches *and* the repetition cuts the rows in another way.
+
+_FORMAT = 0x4A4D5350
+_EPOCH, _PARTITION = "sinkEpoch", "sinkPartition"
+_PERSISTENT, _PRIORITY = 2, 4
+
+
+def ledger_of(sink: str) -> Address:
+    """Return the queue that says what a sink has made visible."""
+    return Address(AddressKind.QUEUE, f"pyjms.spark.ledger.{sink}")
+
+
+def _xid(name: StageName) -> Xid:
+    return Xid(_FORMAT, _transaction(name.sink, name.epoch), f"{name.partition}:{name.attempt}".encode()[:64])
+
+
+def _transaction(sink: str, epoch: int) -> bytes:
+    return hashlib.sha256(f"{sink}:{epoch}".encode("utf-8", "surrogatepass")).digest()
+
+
+class Branches(Way):
+    """Prepared branches, and a ledger of those that are visible."""
+
+    def write(
+        self, connection: ProviderConnection, name: StageName, envelopes: Iterable[Envelope], options: JmsOptions
+    ) -> Written:
+        session = connection.open_session(transacted=True)
+        try:
+            if (name.epoch, name.partition) in _visible(session, name.sink):
+                return Written(name=name, way="xa", messages=0, waits=False)
+            xid = _xid(name)
+            session.xa_start(xid)
+            count = 0
+            for envelope in marked(name, envelopes):
+                session.send(envelope)
+                count += 1
+            session.send(_ledger_entry(name))
+            session.xa_end(xid)
+            session.xa_prepare(xid)
+        finally:
+            _close(session)
+        return Written(name=name, way="xa", messages=count, waits=True)
+
+    def finish(self, link: Link, sink: str, epoch: int, written: Sequence[Written]) -> None:
+        link.call(lambda connection: self._finish(connection, sink, epoch, written))
+
+    def _finish(self, connection: ProviderConnection, sink: str, epoch: int, written: Sequence[Written]) -> None:
+        ours = [_xid(each.name) for each in sorted(written, key=lambda each: each.name) if each.waits]
+        session = connection.open_session(transacted=True)
+        try:
+            of_this_epoch = _transaction(sink, epoch)
+            for xid in session.xa_recover():
+                if xid.global_transaction_id == of_this_epoch and xid not in ours:
+                    _settled(session.xa_rollback, xid)  # of an attempt that failed, or of a driver that died
+            for xid in ours:
+                _settled(session.xa_commit, xid)
+        finally:
+            _close(session)
+        _prune(connection, sink, epoch)
+
+    def abandon(self, link: Link, written: Sequence[Written]) -> None:
+        def roll_back(connection: ProviderConnection) -> None:
+            session = connection.open_session(transacted=True)
+            try:
+                for each in written:
+                    _settled(session.xa_rollback, _xid(each.name))
+            finally:
+                _close(session)
+
+        if written:
+            link.call(roll_back)
+
+
+def _settled(settle: Callable[[Xid], None], xid: Xid) -> None:
+    """Settle a branch; one that is not there any more was settled before."""
+    try:
+        settle(xid)
+    except BranchError as error:
+        if error.failure is not BranchFailure.UNKNOWN:
+            raise
+
+
+def _close(session: ProviderSession) -> None:
+    with suppress(ClosedError, ConnectionLostError):
+        session.close()
+
+
+def _ledger_entry(name: StageName) -> Envelope:
+    properties = {_EPOCH: Long(name.epoch), _PARTITION: name.partition}
+    address = ledger_of(name.sink)
+    return Envelope(address, None, 0, 0, _PERSISTENT, _PRIORITY, None, None, None, properties, BodyKind.NONE, None)
+
+
+def _visible(session: ProviderSession, sink: str) -> set[tuple[int, int]]:
+    """Return epoch and partition of what the ledger has."""
+    found = set()
+    for delivery in session.browse(ledger_of(sink), None):
+        entry = delivery.envelope.properties
+        found.add((int(entry[_EPOCH] or 0), int(entry[_PARTITION] or 0)))
+    return found
+
+
+def _prune(connection: ProviderConnection, sink: str, epoch: int) -> None:
+    """Take what tells of epochs before `epoch` off the ledger: Spark never repeats those."""
+    connection.start()
+    session = connection.open_session(transacted=False)
+    try:
+        older = SubscribeRequest(
+            address=ledger_of(sink),
+            selector=compile_selector(f"{_EPOCH} < {epoch}"),
+            no_local=False,
+            durable_name=None,
+        )
+        consumer = session.subscribe(older, lambda: None)
+        consumer.catch_up()
+        while (delivery := consumer.poll()) is not None:
+            session.acknowledge((delivery,))
+            consumer.catch_up()
+    finally:
+        _close(session)
+
+
+# Which way a partition is written and an epoch made visible: the best that the message system has.
+
+WAYS: Mapping[str, Way] = {"stage": Staging(), "xa": Branches(), "transaction": Transactions()}
+
+
+class _Living:
+    """Messages without those whose time to live is over (JMS 1.1 §3.4.9): a transaction with one of them could never be committed."""
+
+    def __init__(self, envelopes: Iterable[Envelope], now_ms: Callable[[], int]) -> None:
+        self._envelopes = envelopes
+        self._now_ms = now_ms
+        self.expired = 0
+
+    def __iter__(self) -> Iterator[Envelope]:
+        for envelope in self._envelopes:
+            if 0 < envelope.expiration_ms <= self._now_ms():
+                self.expired += 1
+            else:
+                yield envelope
+
+
+def write_partition(
+    name: StageName, envelopes_of: Callable[[ProviderConnection], Iterable[Envelope]], options: JmsOptions
+) -> Written:
+    """Write one partition in the best way that the message system has; leave out rows whose time to live is over.
+
+    envelopes_of: makes the messages, given the connection. Raises `ProviderError`: Spark then tries the task again.
+    """
+    link = link_of(options)
+    connection = link.call(lambda opened: opened)
+    try:
+        living = _Living(envelopes_of(connection), link.clock.time_ms)
+        written = WAYS[way_of(connection)].write(connection, name, living, options)
+        return replace(written, expired=living.expired)
+    except (ClosedError, ConnectionLostError):
+        link.forget(connection)
+        raise
+
+
+def way_of(connection: ProviderConnection) -> str:
+    """Return the best of `WAYS` that a connection can go. Raises `CapabilityError`."""
+    if Capability.STAGE in connection.capabilities:
+        return "stage"
+    if Capability.XA | Capability.BROWSING in connection.capabilities:
+        return "xa"
+    require(connection, Capability.TRANSACTIONS, 'the sink of format("jms") needs at least transactions')
+    return "transaction"
+
+
+def finish(sink: str, epoch: int, written: Sequence[Written], options: JmsOptions) -> None:
+    """Make all of an epoch visible; may be called again. Raises `ProviderError`: nothing of a staged epoch is visible then."""
+    for way in {each.way for each in written}:
+        WAYS[way].finish(link_of(options), sink, epoch, [each for each in written if each.way == way])
+    expired = sum(each.expired for each in written)
+    if expired:
+        _log.warning(
+            "epoch %d of sink %r was written without %d messages whose time to live was over", epoch, sink, expired
+        )
+
+
+def abandon(written: Sequence[Written], options: JmsOptions) -> None:
+    """Drop what waits. What cannot be dropped now is dropped by a later epoch, or when its time is over."""
+    for way in {each.way for each in written}:
+        try:
+            WAYS[way].abandon(link_of(options), [each for each in written if each.way == way and each.waits])
+        except ProviderError as error:
+            _log.warning("what an epoch had prepared is left to its timeout: %s", error.reason)

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pyjms import ConnectionFactory, Session
 from pyjms.spark.arrow import full_schema, record_batch
-from pyjms.spark.columns import SCHEMA
+from pyjms.spark.schema import SCHEMA
 from pyjms.spark.session import make_session
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.replay import ReservedMessage

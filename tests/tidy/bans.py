@@ -103,7 +103,7 @@ BANS = (
             "pyjms/history/recording.py": "the thread that writes what was recorded",
             "pyjms/porting/java/threads.py": "java.lang.Thread, for programs that start threads",
             "pyjms/runtime/threads.py": "the threads of a session's listeners, and of calls that tasks await",
-            "pyjms/spark/ahead.py": "the thread that fetches a task's next page",
+            "pyjms/spark/reading.py": "the thread that fetches a task's next page",
             "provider/pyjms_provider/clients/stomp/link.py": "who makes a lost connection anew waits between attempts",
             "provider/pyjms_provider/clients/stomp/wire.py": "the I/O thread of a connection, which owns its socket",
             "provider/pyjms_provider/management/messages.py": "what a management queue asks for may wait for the disk",

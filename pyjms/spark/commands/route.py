@@ -25,9 +25,9 @@ from pyjms.spark.commands.options import (
     Subscription,
     Url,
     Verbose,
+    source_options,
 )
 from pyjms.spark.commands.running import errors_told, failure, follow, log_level, stop_wanted
-from pyjms.spark.commands.subscribing import source_options
 from pyjms.spark.jobs import check_broker
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.spans import span_ms

@@ -14,7 +14,7 @@ import typer
 
 from pyjms.commands.signals import told_of_signals
 from pyjms.spark.errors import OptionError
-from pyjms.spark.missing import spark_sql
+from pyjms.spark.session import spark_sql
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, complain, note
 from pyjms.spi.words import counted, on_one_line

@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSource, InputPartition, WriterCommitMessa
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from pyjms.spark.columns import SCHEMA
 from pyjms.spark.options import parse_options
+from pyjms.spark.schema import SCHEMA
 from pyjms.spark.sink import JmsStreamWriter
 from pyjms.spark.source import JmsStreamReader
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyjms.spark.archives import ARCHIVE_SCHEMA
-from pyjms.spark.conditions import check_condition
+from pyjms.spark.asking import check_condition
 from pyjms.spark.errors import OptionError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from pyjms.spark.connecting import close_links, link_of
-from pyjms.spark.contents import Content, RowSum, note, noted, together
 from pyjms.spark.options import JmsOptions
+from pyjms.spark.writing import Content, RowSum, note, noted, together
 from pyjms.spi.replay import Stages
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyjms.spark.archives import check_place
 from pyjms.spark.errors import DataLossError
-from pyjms.spark.file_sink import check_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms.spark.missing import MissingJavaError, check_java, find_java, spark_sql
+from pyjms.spark.session import MissingJavaError, check_java, find_java, spark_sql
 from pyjms.spi.errors import MissingProviderError
 
 

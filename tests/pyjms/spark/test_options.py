@@ -9,8 +9,8 @@ import pytest
 from pyjms.spark.connecting import read_credentials
 from pyjms.spark.errors import DataLossError, OptionError
 from pyjms.spark.jobs import promoted
-from pyjms.spark.offsets import Offset, Range, between, cut
 from pyjms.spark.options import AckOn, Mode, address_text, parse_address, parse_options
+from pyjms.spark.planning import Offset, Range, between, cut
 
 URL = "stomp://127.0.0.1:61613"
 

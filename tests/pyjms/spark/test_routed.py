@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 from pyjms.routing import transformers
-from pyjms.spark.columns import COLUMNS
 from pyjms.spark.connecting import close_links, link_of
-from pyjms.spark.kept_rules import RulesText
 from pyjms.spark.messages import envelope_of
 from pyjms.spark.options import parse_options
 from pyjms.spark.reading import pages_of_group
-from pyjms.spark.routed import REASON, routing_function
-from pyjms.spark.schema import row_of
+from pyjms.spark.routed import REASON, RulesText, routing_function
+from pyjms.spark.schema import COLUMNS, row_of
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.replay import GroupRequest, ReservedMessage
 from tests.pyjms.spark.served import ServedBroker

@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 
 from pyjms import ConnectionFactory, Session
 from pyjms.spark import acknowledge, groups, promote
-from pyjms.spark.columns import COLUMNS
 from pyjms.spark.connecting import close_links
+from pyjms.spark.schema import COLUMNS
 from tests.pyjms.spark.killing import BROKER, judged
 from tests.pyjms.spark.messages_of import fill, look, take
 from tests.pyjms.spark.planting import MYSELF, POINTS, PlantedSource, plant, struck

@@ -16,11 +16,9 @@ from pyjms.spark.arrow import full_schema
 from pyjms.spark.connecting import close_links
 from pyjms.spark.errors import DataLossError, OptionError, SpoolError
 from pyjms.spark.holding import HeldPiece, HoldingPlanner
-from pyjms.spark.offsets import Offset
 from pyjms.spark.options import Duplicates, JmsOptions, Mode, parse_address
-from pyjms.spark.planning import Limits, Planner
+from pyjms.spark.planning import Limits, Offset, Planner, Receiver
 from pyjms.spark.reading import in_batches
-from pyjms.spark.receiving import Receiver
 from pyjms.spark.spool import Frame, Marks, Seen, frames_of, pack
 from pyjms.spark.spool_files import batches_between, batches_of
 from pyjms.spark.spool_planning import SpoolPiece, SpoolPlanner

@@ -7,12 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from pyjms.spark.branches import ledger_of
 from pyjms.spark.connecting import MessageIds, close_links, link_of
 from pyjms.spark.messages import EnvelopeMaker, envelope_of
 from pyjms.spark.options import JmsOptions, parse_address
-from pyjms.spark.ways import abandon, finish, way_of, write_partition
-from pyjms.spark.writing import SOURCE_PROPERTY, Written, attempt_of
+from pyjms.spark.writing import (
+    SOURCE_PROPERTY,
+    Written,
+    abandon,
+    attempt_of,
+    finish,
+    ledger_of,
+    way_of,
+    write_partition,
+)
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Envelope

@@ -19,8 +19,7 @@ from pyjms.spark import pipelines, release
 from pyjms.spark.arrow import full_schema, record_batch
 from pyjms.spark.commands import commands
 from pyjms.spark.connecting import close_links
-from pyjms.spark.kept_rules import RulesText
-from pyjms.spark.routed import decider_of
+from pyjms.spark.routed import RulesText, decider_of
 from pyjms.spi.envelope import Address, AddressKind, MessageId
 from pyjms.spi.replay import ReservedMessage
 from tests.provider.helpers import make_envelope
