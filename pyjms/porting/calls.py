@@ -2,24 +2,529 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tree_sitter import Node
 
-from pyjms.porting.arguments import Argument, arguments_for, choose, fits, given, own_arguments
+from pyjms.porting.arguments import (
+    Argument,
+    arguments_for,
+    choices,
+    choose,
+    element_or_filled,
+    fits,
+    given,
+    own_arguments,
+)
+from pyjms.porting.class_codes import unknown_class_advice
 from pyjms.porting.classes import ClassInfo, MethodInfo
-from pyjms.porting.codes import as_operand, quoted
-from pyjms.porting.library_calls import library_call
-from pyjms.porting.model import OBJECT, STRING, VOID, Expr, Type, Unportable
-from pyjms.porting.places import around, class_named, holder
-from pyjms.porting.special import SPECIAL, printed
+from pyjms.porting.codes import as_operand, binary, is_pure, quoted
+from pyjms.porting.constants import check_text, constant_text, tell_property_name
+from pyjms.porting.conversions import BOXES, concatenated, convert, text_of_value
+from pyjms.porting.model import BOOLEAN, INT, OBJECT, STRING, VOID, Expr, Type, Unportable
+from pyjms.porting.places import around, class_named, holder, range_named
 from pyjms.porting.syntax import child, children, needed, text_of
 from pyjms.porting.table import expression, is_expression
-from pyjms.porting.types import find_members, type_named
+from pyjms.porting.types import Member, arguments_of, find_members, substituted, type_named, unify, without_variables
 from pyjms.porting.unit import Unit
 
-__all__ = ["call_with", "meant", "own_call"]
+# Calls of methods of JMS and of Java's library, by the tables.
+
+_AS_STATEMENTS: Final = {
+    "java.put($0, $1, $2)": "$0[$1] = $2",
+    "java.added($0, $1)": "$0.append($1)",
+    "java.added_all($0, $1)": "$0.extend($1)",
+    "java.added_to_set($0, $1)": "$0.add($1)",
+}
+"""How a call is written whose result nobody wants."""
+_UNORDERED: Final = frozenset({"java.util.HashMap", "java.util.Map", "java.util.Hashtable", "java.util.Properties"}) | {
+    "java.util.concurrent.ConcurrentHashMap",
+    "java.util.concurrent.ConcurrentMap",
+}
+
+
+def library_call(
+    unit: Unit, node: Node, receiver: Expr | None, name: str, arguments: list[Argument], static: str | None = None
+) -> Expr:
+    """Return a call of a method of JMS or of Java's library."""
+    kind = receiver.type if receiver is not None else Type(static or "?")
+    if kind.dims:
+        raise Unportable(node, f"{name}() of an array")
+    members = [each for each in find_members(kind.name, name) if each.is_static or receiver is not None]
+    if not members and receiver is not None and not kind.is_primitive:
+        members = find_members(OBJECT.name, name)
+    candidates = list(choices(unit, members, kind, arguments))
+    if not candidates and receiver is not None and not kind.is_primitive:
+        candidates = list(choices(unit, find_members(OBJECT.name, name), kind, arguments))
+    if not candidates:
+        types = ", ".join(str(each.type).rpartition(".")[2] for each in arguments)
+        raise Unportable(
+            node,
+            f"{kind.name.rpartition('.')[2] if unit.knows(kind.name) else kind.name}.{name}({types})"
+            f"{', of JMS 2.0' if is_jms_2(kind.name, name) else ''}",
+            _advice(kind.name),
+        )
+    wanted = unit.wanted.pop(node.id, None)
+    for place, candidate in enumerate(candidates):
+        before = list(unit.before)
+        try:
+            return _chosen_call(unit, node, receiver, name, arguments, kind, candidate, wanted)
+        except Unportable:
+            if place + 1 == len(candidates):
+                raise
+            unit.before = before
+    raise AssertionError(name)
+
+
+def _chosen_call(
+    unit: Unit,
+    node: Node,
+    receiver: Expr | None,
+    name: str,
+    arguments: list[Argument],
+    kind: Type,
+    candidate: tuple[Member, list[Type]],
+    wanted: Type | None,
+) -> Expr:
+    """Return a call of one member of the library."""
+    member, types_wanted = candidate
+    returned = type_named(member.returns, arguments_of(member.owner, kind)) if member.returns != "void" else VOID
+    bound: dict[str, Type] = {}
+    if wanted is not None:
+        unify(returned, wanted, bound)
+    if member.params and member.params[0] == "any":
+        place = 1 if name == "containsValue" else 0
+        element = kind if name == "equals" else kind.args[place] if len(kind.args) > place else OBJECT
+        types_wanted = [_compared(unit, element, arguments[0], node), *types_wanted[1:]]
+    _tell(unit, node, kind, name, arguments)
+    passed = arguments_for(unit, arguments, types_wanted, bound)
+    if name == "toString" and kind.name.startswith("javax.jms.") and receiver is not None:
+        text_of_value(unit, receiver, node)  # which tells that each provider has its own
+    if receiver is not None and name == "equals" and (equal := _equal(receiver, passed[0], node)) is not None:
+        return equal
+    if name in {"createQueue", "createTopic", "getName", "getSimpleName"}:
+        _check_names(unit, node, kind, name, passed)
+    code = receiver.code if receiver is not None else ""
+    returns = without_variables(substituted(returned, bound))
+    if kind.name == "java.util.LinkedHashMap" and returns.name == "java.util.Set":
+        returns = Type("java.util.Collection", returns.args)  # which has an order
+    if member.template is None:
+        made = f"{as_operand(code)}.{name}({', '.join(each.code for each in passed)})"
+    else:
+        template = member.template
+        if unit.statement_call == node.id:
+            shorter = _AS_STATEMENTS.get(template, template)
+            if "=" not in shorter or shorter == template:
+                template = shorter
+            elif is_pure(passed[1].code) or (is_pure(code) and is_pure(passed[0].code)):
+                return Expr(f"{as_operand(code)}[{passed[0].code}] = {passed[1].code}", VOID)
+        made = element_or_filled(template, code, passed, node)
+    if name == "sleep" and unit.interrupts and kind.name == "java.lang.Thread":
+        made = f"java.sleep({passed[0].code})"
+    low_high = range_named(member.flag)
+    if name == "iterator" and (match := _OF_MAP.fullmatch(code)):
+        made = f"java.Iterator({code}, {match[1]})"
+    if made.startswith("java.known(") and receiver is not None and receiver.known:
+        made = code
+    return Expr(made, returns, low_high, known=member.flag == "known")
+
+
+_OF_MAP: Final = re.compile(r"([\w.]+)\.(?:keys|values|items)\(\)")
+_WITH_TEXTS: Final = {
+    "java.lang.String": {"split", "matches", "replaceAll", "replaceFirst", "getBytes"},
+    "java.util.regex.Pattern": {"compile", "matches"},
+    "java.nio.charset.Charset": {"forName"},
+    "java.io.ByteArrayOutputStream": {"toString"},
+}
+
+
+def _tell(unit: Unit, node: Node, kind: Type, name: str, arguments: list[Argument]) -> None:
+    """Tell of a call that rests on more than the source says."""
+    if arguments and name in _WITH_TEXTS.get(kind.name, ()) and arguments[0].type == STRING:
+        check_text(unit, node, arguments[0].node, kind.name, name)
+    if arguments and name.startswith("set") and name.endswith("Property") and kind.name.startswith("javax.jms."):
+        tell_property_name(unit, node, arguments[0].node)
+    if name == "interrupt":
+        unit.check(node, "interrupt()", "it ends a sleep alone: what else waits goes on waiting")
+    if name in {"getBoolean", "getInteger"} and kind.name.startswith("java.lang."):
+        unit.check(node, "a system property", "it is taken from the environment now: give it there, or as an argument")
+    if name.startswith("createXA") or name == "getXAResource":
+        unit.check(
+            node,
+            "a distributed transaction",
+            "see that the transaction manager is one of Python: docs/how-to/transactions.md",
+        )
+    if name in {"createObjectMessage", "setObject"} and any(_is_of_program(unit, each.type) for each in arguments):
+        unit.check(node, "an object of the program in an ObjectMessage", _TRUSTED)
+    if kind.name in _UNORDERED and name in {"keySet", "values", "entrySet"}:
+        unit.check(
+            node,
+            f"the order of {name}()",
+            "Java's order is arbitrary, Python's is that of insertion: see if it matters",
+        )
+
+
+def _equal(receiver: Expr, other: Expr, node: Node) -> Expr | None:
+    """Return ``equals`` as ``==``, where that is the same; None: it is not."""
+    kind = receiver.type
+    if receiver.known and kind == other.type == STRING:
+        return Expr(binary(receiver.code, "==", other.code), BOOLEAN)
+    if kind.name not in BOXES or kind.dims:
+        return None
+    if kind.name in {"java.lang.Double", "java.lang.Float"}:
+        raise Unportable(
+            node, f"equals() of {kind}", "it differs from == for NaN and -0.0: write == if that is no matter"
+        )
+    one = receiver.code if receiver.known else f"java.known({receiver.code})"
+    return Expr(binary(one, "==", other.code), BOOLEAN)
+
+
+def _advice(name: str) -> str:
+    if name.startswith("pyjms.Any"):
+        return "it is the provider's own: give URL, user, password and client identifier to ConnectionFactory; leave the rest out"
+    return _JMS_2 if name.startswith("javax.jms.") else unknown_class_advice(name)
+
+
+_JMS_2: Final = (
+    "JMS 1.1, which pyjms has, has no such method; for what JMS 2.0 added, use Connection, Session and MessageProducer"
+)
+_ADDED: Final = frozenset(
+    {
+        "createContext",
+        "createDurableConsumer",
+        "createSharedConsumer",
+        "createSharedDurableConsumer",
+        "getBody",
+        "getDeliveryDelay",
+        "getJMSDeliveryTime",
+        "isBodyAssignableTo",
+        "setDeliveryDelay",
+        "setJMSDeliveryTime",
+        "createSharedConnectionConsumer",
+        "createSharedDurableConnectionConsumer",
+    }
+)
+
+
+def is_jms_2(kind: str, name: str) -> bool:
+    """Return whether JMS 2.0 added a method, or the whole class."""
+    return kind.startswith("javax.jms.") and (
+        name in _ADDED or (kind.startswith("javax.jms.JMS") and "Exception" not in kind)
+    )
+
+
+def _check_names(unit: Unit, node: Node, kind: Type, name: str, passed: list[Expr]) -> None:
+    if kind.name == "java.lang.Class":
+        unit.check(
+            node,
+            "the name of a class",
+            "of what JMS makes, each provider has its own classes: see that nothing depends on it",
+        )
+    elif passed:
+        check_name(unit, node, passed[0].code)
+
+
+def named_destination(unit: Unit, node: Node, kind: str, name: Expr) -> Expr:
+    """Return a destination of a name, a Queue or a Topic, that is made without a session."""
+    check_name(unit, node, name.code)
+    whole = concatenated(unit, [(Expr(f'"dynamic{kind}s/"', STRING, known=True), node), (name, node)])
+    return Expr(f"InitialContext({{}}).lookup({whole.code})", Type(f"javax.jms.{kind}"), known=True)
+
+
+def check_name(unit: Unit, node: Node, code: str) -> None:
+    """Tell of names of destinations that mean more at ActiveMQ."""
+    if any(mark in code for mark in ("?", "*", ">", ",", "://")):
+        unit.check(
+            node,
+            f"the name of a destination, {code}",
+            "?options, several names and wildcards are ActiveMQ's: in pyjms the name is what it says",
+        )
+
+
+_TRUSTED: Final = (
+    "it is pickled: keep its class in a module that sender and receiver import, and name that in the factory's option trusted: "
+    "docs/how-to/porting.md, Objects from elsewhere"
+)
+
+
+def _is_of_program(unit: Unit, kind: Type) -> bool:
+    return unit.class_info(kind.name) is not None
+
+
+def _compared(unit: Unit, element: Type, argument: Argument, node: Node) -> Type:
+    """Return as what an argument is compared with an object: as a number of the same type, else in a box."""
+    kind = argument.type
+    if kind.is_primitive or kind.name in BOXES or element.name in BOXES:
+        if element.name not in BOXES and not element.is_primitive:
+            return OBJECT
+        if kind.name not in {"null", "java.lang.Object"} and BOXES.get(element.name) != BOXES.get(kind.name, kind.name):
+            raise Unportable(
+                node, f"a comparison of {element} with {kind}", "in Java they are never equal: convert one"
+            )
+    return Type("any")
+
+
+# Calls of loggers, of java.util.logging, slf4j, log4j and commons-logging: they become calls of Python's logging.
+
+_LOGGERS: Final = (
+    "java.util.logging.Logger",
+    "org.slf4j.Logger",
+    "org.apache.log4j.Logger",
+    "org.apache.logging.log4j.Logger",
+    "org.apache.commons.logging.Log",
+)
+_LEVELS: Final = {
+    "trace": "debug",
+    "debug": "debug",
+    "finest": "debug",
+    "finer": "debug",
+    "fine": "debug",
+    "config": "info",
+    "info": "info",
+    "warn": "warning",
+    "warning": "warning",
+    "error": "error",
+    "severe": "error",
+    "fatal": "critical",
+}
+_FACTORIES: Final = {
+    ("org.slf4j.LoggerFactory", "getLogger"): "org.slf4j.Logger",
+    ("org.apache.log4j.Logger", "getLogger"): "org.apache.log4j.Logger",
+    ("org.apache.log4j.Logger", "getRootLogger"): "org.apache.log4j.Logger",
+    ("org.apache.logging.log4j.LogManager", "getLogger"): "org.apache.logging.log4j.Logger",
+    ("org.apache.commons.logging.LogFactory", "getLog"): "org.apache.commons.logging.Log",
+    ("java.util.logging.Logger", "getLogger"): "java.util.logging.Logger",
+    ("java.util.logging.Logger", "getAnonymousLogger"): "java.util.logging.Logger",
+    ("java.util.logging.Logger", "getGlobal"): "java.util.logging.Logger",
+}
+
+
+def _logger(kind: str) -> Callable[[Unit, Node], Expr]:
+    def made(unit: Unit, node: Node) -> Expr:
+        nodes = children(needed(node, "arguments"))
+        code = ""
+        if not nodes and text_of(needed(node, "name")) == "getLogger" and unit.scope is not None:
+            code = quoted(unit.scope.info.full_name)
+        elif nodes:
+            name = nodes[0]
+            if name.type == "class_literal":
+                code = quoted(unit.find_class(text_of(children(name)[0]), name))
+            else:
+                value = expression(unit, name)
+                code = f"{value.code}.getName()" if value.type.name == "java.lang.Class" else value.code
+                if value.type != STRING and value.type.name != "java.lang.Class":
+                    raise Unportable(node, "a logger with a name of this type")
+        unit.check(
+            node, "a logger", "it is one of Python's logging: set that up, as it shows warnings and errors alone"
+        )
+        return Expr(f"logging.getLogger({code})", Type(kind), known=True)
+
+    return made
+
+
+def _logged(unit: Unit, node: Node) -> Expr:
+    arguments = given(unit, needed(node, "arguments"))
+    level = _LEVELS[text_of(needed(node, "name"))]
+    return Expr(f"{_object(unit, node)}.{level}({_what(unit, node, arguments)})", VOID)
+
+
+def _logged_at(unit: Unit, node: Node) -> Expr:
+    arguments = given(unit, needed(node, "arguments"))
+    if len(arguments) < 2 or not arguments[0].type.name.endswith(".Level"):
+        raise Unportable(node, "this call of a logger", "write it with logging of Python")
+    level = arguments[0].as_type(unit, arguments[0].type).code
+    return Expr(f"{_object(unit, node)}.log({level}, {_what(unit, node, arguments[1:])})", VOID)
+
+
+def _object(unit: Unit, node: Node) -> str:
+    return expression(unit, needed(node, "object")).code
+
+
+def _what(unit: Unit, node: Node, arguments: Sequence[Argument]) -> str:
+    """Return the arguments of a call of Python's logging: a pattern with its values, and an exception."""
+    values = [each.as_type(unit, each.type) for each in arguments]
+    rest, error = list(zip(values, arguments, strict=True)), ""
+    if len(rest) > 1 and unit.is_subtype(values[-1].type.name, "java.lang.Throwable"):
+        error = f", exc_info={values[-1].code}"
+        rest.pop()
+    if len(rest) == 2 and values[1].type.dims:  # an array of values
+        elements = children(arguments[1].node)[-1] if arguments[1].node.type == "array_creation_expression" else None
+        if elements is None or elements.type != "array_initializer":
+            return f'"%s", java.filled({values[0].code}, *{values[1].code}){error}'
+        inner = [expression(unit, each) for each in children(elements)]
+        texts = [text_of_value(unit, each, node) for each in inner]
+    elif rest[0][0].type.name == "java.util.function.Supplier":
+        return f'"%s", java.text({rest[0][0].code}()){error}'
+    else:
+        texts = [text_of_value(unit, value, each.node) for value, each in rest[1:]]
+    first = text_of_value(unit, values[0], arguments[0].node)
+    pattern = constant_text(unit, arguments[0].node) if values[0].type == STRING else None
+    if not texts:
+        return f"{quoted(pattern)}{error}" if pattern is not None and "%" not in pattern else f'"%s", {first}{error}'
+    if pattern is None or "\\{" in pattern:
+        return f'"%s", java.filled({first}, {", ".join(texts)}){error}'
+    places = iter(range(len(texts)))
+    used: list[str] = []
+
+    def put(match: re.Match[str]) -> str:
+        place = int(match[1]) if match[1] else next(places, None)
+        if place is None or place >= len(texts):
+            return match[0]
+        used.append(texts[place])
+        return "%s"
+
+    made = re.sub(r"\{(\d*)\}", put, pattern.replace("%", "%%"))
+    if not used:
+        return f"{quoted(pattern)}{error}" if "%" not in pattern else f'"%s", {first}{error}'
+    return f"{quoted(made)}, {', '.join(used)}{error}"
+
+
+LOGGER_CALLS: Final[dict[tuple[str, str], Callable[[Unit, Node], Expr]]] = {
+    **{names: _logger(kind) for names, kind in _FACTORIES.items()},
+    **{(kind, level): _logged for kind in _LOGGERS for level in _LEVELS},
+    **{(kind, "log"): _logged_at for kind in _LOGGERS},
+}
+"""By class and method."""
+
+
+# Calls whose translation no table can tell: what is printed, formats, lists of anything, loggers.
+
+
+def _formatted(unit: Unit, node: Node) -> Expr:
+    arguments = given(unit, needed(node, "arguments"))
+    if arguments and arguments[0].type.name == "java.util.Locale":
+        arguments = arguments[1:]
+    if not arguments or arguments[0].type != STRING:
+        raise Unportable(node, "a format that is no text")
+    pattern = constant_text(unit, arguments[0].node)
+    codes = []
+    if len(arguments) == 2 and arguments[1].type.dims and not arguments[1].type.element.is_primitive:
+        first = arguments[0].as_type(unit, STRING)
+        return Expr(
+            f"java.format({first.code}, *{arguments[1].as_type(unit, arguments[1].type).code})", STRING, known=True
+        )
+    typed = pattern is None or _TYPED.search(pattern) is not None
+    for each in arguments[1:]:
+        if each.type.dims:
+            raise Unportable(node, "a format with an array", "give its elements one by one")
+        value = each.as_type(unit, each.type)
+        text_of_value(unit, value, each.node)  # which tells of texts that are another provider's
+        boxed = value.type.name in {"float", "java.lang.Float", "char", "java.lang.Character"}
+        boxed |= typed and value.type.name in {"long", "short", "byte"}
+        codes.append(convert(unit, value, OBJECT, each.node).code if boxed else value.code)
+    first = arguments[0].as_type(unit, STRING)
+    return Expr(f"java.format({', '.join([first.code, *codes])})", STRING, known=True)
+
+
+_TYPED: Final = re.compile(r"%[^a-zA-Z%]*[xXoOhH]")
+"""Conversions that show numbers of different types in different ways."""
+
+
+def printed(unit: Unit, node: Node, stream: Expr, name: str) -> Expr:
+    """Return a call of ``System.out``, ``System.err`` or a variable that is one of them."""
+    is_out = stream.code == "sys.stdout"
+    if name == "flush":
+        return Expr(f"{stream.code}.flush()", VOID)
+    if stream.code not in {"sys.stdout", "sys.stderr"}:
+        writer = Expr(stream.code, Type("java.io.PrintWriter"), known=stream.known)
+        if name in {"printf", "format"}:
+            return Expr(f"{as_operand(stream.code)}.print({_formatted(unit, node).code})", VOID)
+        return library_call(unit, node, writer, name, given(unit, needed(node, "arguments")))
+    if name not in {"println", "print", "printf", "format"}:
+        raise Unportable(node, f"PrintStream.{name}")
+    nodes = children(needed(node, "arguments"))
+    if name in {"printf", "format"}:
+        code = _formatted(unit, node).code
+    elif nodes:
+        value = expression(unit, nodes[0])
+        if value.type == Type("char", (), 1):
+            value = Expr(f'"".join({value.code})', STRING, known=True)
+        code = text_of_value(unit, value, nodes[0])
+        if value.type.name in {"int", "long", "short", "byte"}:
+            code = value.code
+    else:
+        code = ""
+    if name == "println" and unit.concurrent:
+        return Expr(f"java.{'text' if is_out else 'error'}_line({code})", VOID)
+    rest = [] if name == "println" else ['end=""']
+    rest += [] if is_out else ["file=sys.stderr"]
+    return Expr(f"print({', '.join([code, *rest] if code else rest)})", VOID)
+
+
+def _session(unit: Unit, node: Node) -> Expr:
+    """Return ``createSession`` of a connection, also as JMS 2.0 has it: without arguments, and with the mode alone."""
+    arguments = given(unit, needed(node, "arguments"))
+    connection = as_operand(expression(unit, needed(node, "object")).code)
+    kinds = (BOOLEAN, INT) if len(arguments) == 2 else (INT,)
+    if len(arguments) > 2:
+        raise Unportable(node, "createSession with these arguments")
+    codes = [each.as_type(unit, kind).code for each, kind in zip(arguments, kinds, strict=False)]
+    if not codes:
+        codes = ["False", "Session.AUTO_ACKNOWLEDGE"]
+    elif len(codes) == 1:
+        if not is_pure(codes[0]):
+            raise Unportable(node, "createSession with a mode that is computed", "give it a name first")
+        transacted = "True" if codes[0].endswith("SESSION_TRANSACTED") else "False"
+        known = codes[0].startswith("Session.")
+        codes = [transacted if known else f"{codes[0]} == Session.SESSION_TRANSACTED", codes[0]]
+    return Expr(f"{connection}.createSession({', '.join(codes)})", Type("javax.jms.Session"))
+
+
+def _as_list(unit: Unit, node: Node) -> Expr:
+    arguments = given(unit, needed(node, "arguments"))
+    kinds = {each.type for each in arguments}
+    if len(kinds) == 1 and (only := arguments[0].type).dims:
+        return Expr(
+            f"list({arguments[0].as_type(unit, only).code})", Type("java.util.List", (only.element,)), known=True
+        )
+    element = kinds.pop() if len(kinds) == 1 and not arguments[0].type.is_primitive else OBJECT
+    codes = [each.as_type(unit, element).code for each in arguments]
+    return Expr(f"[{', '.join(codes)}]", Type("java.util.List", (element,)), known=True)
+
+
+def _sorted(unit: Unit, node: Node) -> Expr:
+    arguments = given(unit, needed(node, "arguments"))
+    kind = arguments[0].type if arguments else VOID
+    if len(arguments) == 1 and kind.args and kind.args[0].name in _PLAINLY_SORTED:
+        return Expr(f"{as_operand(arguments[0].as_type(unit, kind).code)}.sort()", VOID)
+    return library_call(unit, node, None, "sort", arguments, "java.util.Collections")
+
+
+_PLAINLY_SORTED: Final = frozenset({"java.lang.String", "java.lang.Integer", "java.lang.Long"})
+
+
+def _property(unit: Unit, node: Node) -> Expr:
+    """Return ``System.getProperty``: what Java is given by -D, Python may have from its environment."""
+    arguments = given(unit, needed(node, "arguments"))
+    codes = [each.as_type(unit, STRING) for each in arguments]
+    if codes[0].code.startswith(('"java.', '"user.', '"os.', '"file.', '"path.', '"line.')):
+        raise Unportable(node, f"the property {codes[0].code} of Java's machine", "os, sys and platform have the like")
+    unit.check(node, "a system property", "it is taken from the environment now: give it there, or as an argument")
+    known = len(codes) == 2 and codes[1].known
+    return Expr(f"os.environ.get({', '.join(each.code for each in codes)})", STRING, known=known)
+
+
+def _destination(unit: Unit, node: Node) -> Expr:
+    """Return a destination that is made without a session, which JNDI has for any name."""
+    (name,) = given(unit, needed(node, "arguments"))
+    kind = text_of(needed(node, "name")).removeprefix("create")
+    return named_destination(unit, node, kind, name.as_type(unit, STRING))
+
+
+SPECIAL: Final[dict[tuple[str, str], Callable[[Unit, Node], Expr]]] = {
+    ("java.lang.String", "format"): _formatted,
+    ("javax.jms.Connection", "createSession"): _session,
+    ("java.lang.System", "getProperty"): _property,
+    ("java.util.Arrays", "asList"): _as_list,
+    ("java.util.List", "of"): _as_list,
+    ("java.util.Collections", "sort"): _sorted,
+    ("org.apache.activemq.artemis.api.jms.ActiveMQJMSClient", "createQueue"): _destination,
+    ("org.apache.activemq.artemis.api.jms.ActiveMQJMSClient", "createTopic"): _destination,
+    **LOGGER_CALLS,
+}
+"""By class and method."""
 
 
 @is_expression("method_invocation")

@@ -8,14 +8,13 @@ from typing import Final
 from tree_sitter import Node
 
 from pyjms.porting.arguments import Argument, arguments_for, choose, element_or_filled, given, own_arguments
-from pyjms.porting.calls import call_with, meant, own_call
+from pyjms.porting.calls import call_with, is_jms_2, library_call, meant, named_destination, own_call
 from pyjms.porting.class_codes import PROVIDERS, unknown_class_advice
 from pyjms.porting.classes import ClassInfo, MethodInfo, class_of
 from pyjms.porting.codes import default_of, quoted
 from pyjms.porting.constants import check_text
 from pyjms.porting.conversions import boxed_type, convert, text_of_value
 from pyjms.porting.factories import connection_factory
-from pyjms.porting.library_calls import is_jms_2, library_call, named_destination
 from pyjms.porting.members import class_lines, separate
 from pyjms.porting.model import INT, STRING, VOID, Expr, Type, Unportable
 from pyjms.porting.places import alias_of, class_named, holder

@@ -9,11 +9,12 @@ from typing import Final
 from tree_sitter import Node
 
 # Each of these fills the tables of `pyjms.porting.table`.
-from pyjms.porting import calls, creation, expressions, literals, loops, places, statements, switches
+from pyjms.porting import calls, creation, expressions, places, statements
 from pyjms.porting.classes import ClassInfo, MethodInfo, SourceFile, classes_of
+from pyjms.porting.codes import MODULES, PYJMS_NAMES, TYPED_VALUES, is_taken, module_path
+from pyjms.porting.constants import LITERALS
 from pyjms.porting.members import class_lines, resolve_supers, separate
 from pyjms.porting.model import PortedFile, Unportable
-from pyjms.porting.naming import MODULES, PYJMS_NAMES, TYPED_VALUES, is_taken, module_path
 from pyjms.porting.syntax import COMMENTS, child, children, parse, statements_in, syntax_errors, text_of, walk
 from pyjms.porting.table import EXPRESSIONS
 from pyjms.porting.texts import comment_lines, indented
@@ -22,8 +23,8 @@ from pyjms.porting.unit import Program, Unit
 
 __all__ = ["port"]
 
-_TRANSLATORS: Final = (calls, creation, expressions, loops, places, statements, switches)
-EXPRESSIONS.update(literals.LITERALS)
+_TRANSLATORS: Final = (calls, creation, expressions, places, statements)
+EXPRESSIONS.update(LITERALS)
 _CONCURRENT: Final = frozenset(
     {
         "Thread",

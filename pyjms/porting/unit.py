@@ -10,8 +10,8 @@ from tree_sitter import Node
 
 from pyjms.porting.class_codes import CLASS_CODES, PROVIDERS, unknown_class_advice
 from pyjms.porting.classes import ClassInfo, FieldInfo, MethodInfo, SourceFile
+from pyjms.porting.codes import local_name
 from pyjms.porting.model import OBJECT, Finding, Type, Unportable
-from pyjms.porting.naming import local_name
 from pyjms.porting.syntax import child, children, needed, text_of, walk
 from pyjms.porting.types import LIBRARY_TYPES, is_subclass
 
