@@ -55,7 +55,7 @@ from pyjms_provider.stores.errors import (
     UnusableStoreError,
 )
 from pyjms_provider.stores.file_lock import FileLock, describe_holder
-from pyjms_provider.stores.group_commit import GroupCommit, Member
+from pyjms_provider.stores.group_commit import CommitRequest, GroupCommit
 from pyjms_provider.stores.volatile import KeptBranch, KeptStage, Medium, VolatileJournal
 
 PRODUCT, VERSION = b"pyjms log store", 1
@@ -343,11 +343,11 @@ class LogJournal(Journal):
     def drop_queue(self, number: QueueNumber) -> None:
         self._commits.submit(Dropped(number), force=True)
 
-    def _commit(self, members: Sequence[Member[object]]) -> None:
-        """Write what all members want as one record. One thread at a time is in here, and holds no lock."""
+    def _commit(self, requests: Sequence[CommitRequest[object]]) -> None:
+        """Write what all requests want as one record. One thread at a time is in here, and holds no lock."""
         with self._lock:
             noted, self._noted = self._noted, []
-        work = [*noted, *(member.work for member in members)]
+        work = [*noted, *(request.work for request in requests)]
         error = self._closed or self._append(work)
         if error is None:
             for each in work:
@@ -359,8 +359,8 @@ class LogJournal(Journal):
             self._memory.close(clean=False)
             self._log.close()
             self._closed = self._closed or ClosedError("the journal was closed")
-        for member in members:
-            member.error = error
+        for request in requests:
+            request.error = error
 
     def _append(self, work: list[object]) -> ProviderError | None:
         try:

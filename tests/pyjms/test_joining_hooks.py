@@ -1,4 +1,4 @@
-"""What a hook of the engine raises while a joined block is committed undoes both halves, or neither."""
+"""An error that a hook of the engine raises while a joined block is committed undoes both halves."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
     made.end()
 
 
-def raise_at(engine: Engine, part: str, error: type[Exception]) -> Callable[[], None]:
+def raise_at(engine: Engine, part: str) -> Callable[[], None]:
     """Have a hook of the engine raise once, at a statement or at the commit; return what takes it away."""
     name = "commit" if part == "COMMIT" else "before_cursor_execute"
     armed = [True]
@@ -89,7 +89,7 @@ def raise_at(engine: Engine, part: str, error: type[Exception]) -> Callable[[], 
     def hook(*args: Any) -> None:
         if armed[0] and (part == "COMMIT" or part in args[2]):
             armed[0] = False
-            raise error
+            raise ValueError("a hook")
 
     event.listen(engine, name, hook)
 
@@ -105,9 +105,9 @@ def raise_at(engine: Engine, part: str, error: type[Exception]) -> Callable[[], 
 )
 def test_what_is_raised_before_the_commit_undoes_both(shop: Shop, part: str) -> None:
     shop.order()
-    remove = raise_at(shop.engine, part, ValueError)
+    remove = raise_at(shop.engine, part)
     with shop.engine.connect() as connection:
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="a hook"):
             shop.serve(connection)
         remove()
         assert (shop.served, shop.seen) == (0, (1, 0))

@@ -45,7 +45,7 @@ class MemoryMessageStore(MessageStore):
         reference = MessageReference(
             reference_id, origin, envelope.expiration_ms, envelope.priority, envelope.delivery_mode == _PERSISTENT
         )
-        self._messages[reference_id] = envelope  # with no call from here on, at which Python could interrupt the thread
+        self._messages[reference_id] = envelope
         return reference
 
     def refer(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
@@ -81,9 +81,9 @@ class MemoryMessageStore(MessageStore):
                 with self._lock:
                     if reference.holders != 1:
                         reference.holders -= 1
-                        del references[-1]  # with no call before, at which Python could interrupt the thread
+                        del references[-1]
                         continue
-            self._messages.pop(reference.id, None)  # which may be repeated
+            self._messages.pop(reference.id, None)
             del references[-1]
 
     def remove(self, reference: MessageReference) -> None:

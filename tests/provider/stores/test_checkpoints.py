@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from pyjms import ConnectionFactory
-from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.clock import SystemClock
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.settings import StoreSettings
@@ -331,34 +331,3 @@ def test_the_log_stays_short_however_large_messages_are(
         longest = max(longest, index.pages() or 0)
     assert PAGES < longest < 1500
     world.journal.close(clean=True)
-
-
-def test_a_thread_that_an_interrupted_start_left_behind_ends_too(tmp_path: Path) -> None:
-    """It took the word that the store closes, and the one that `close` waits for did not hear it."""
-
-    class Waited:
-        def __init__(self) -> None:
-            self._signal = Signal()
-            self.set = self._signal.set
-
-        def wait(self, timeout_s: float) -> bool:
-            begun.put(threading.current_thread())
-            return self._signal.wait(timeout_s)
-
-    begun: SimpleQueue[threading.Thread] = SimpleQueue()
-    with closing(sqlite3.connect(path := str(tmp_path / "s.db"))):
-        carrying = Checkpoints(OpenFiles(path), synchronous="NORMAL")
-        carrying._changed = Waited()  # type: ignore[assignment]
-        threads: list[threading.Thread] = []
-        for _ in range(2):
-            carrying._wake()
-            assert carrying._thread is not None
-            threads.append(carrying._thread)
-            while begun.get(timeout=PATIENCE_S) is not threads[-1]:
-                pass
-            carrying._thread = None  # as if the call that starts it had been interrupted
-        carrying._thread = threads[0]
-        carrying.close()
-        for thread in threads:
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive()

@@ -168,8 +168,8 @@ def test_a_failure_is_remembered_until_the_log_was_written_again(
     Path(f"{path}-wal").write_bytes(b"x" * 10)
     files = OpenFiles(str(path))
     files.has_failed = True
-    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
+    with pytest.raises(StoreError, match="fails still"):
         files.mend_log()
     assert files.has_failed
     monkeypatch.undo()

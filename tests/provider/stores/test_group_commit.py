@@ -13,7 +13,7 @@ import pytest
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import InDoubtError, ResourceError
 from pyjms_provider.stores import group_commit
-from pyjms_provider.stores.group_commit import FEW, MANY, GroupCommit, Member
+from pyjms_provider.stores.group_commit import FEW, MANY, CommitRequest, GroupCommit
 
 LONG_S = 20
 OWN = "the group's own"
@@ -31,14 +31,14 @@ class Writer:
         self.bad: dict[str, ResourceError] = {}
         self.group = GroupCommit(self.commit)
 
-    def commit(self, members: Sequence[Member[str]]) -> None:
-        self.groups.append([member.work for member in members])
-        self.forced.append(any(member.force for member in members))
+    def commit(self, requests: Sequence[CommitRequest[str]]) -> None:
+        self.groups.append([request.work for request in requests])
+        self.forced.append(any(request.force for request in requests))
         self.threads.append(current_thread().name)
         self.begun.set()
         assert self.may_go_on.wait(LONG_S)
-        for member in members:
-            member.error = self.bad.get(member.work)
+        for request in requests:
+            request.error = self.bad.get(request.work)
 
     def wait_for_waiting(self, number: int) -> None:
         """Return when so many threads wait for the present leader."""
@@ -105,72 +105,6 @@ def test_each_member_gets_its_own_error() -> None:
     assert [sender.error for sender in senders] == [None, writer.bad["bad"], None]
 
 
-def test_a_leader_that_is_interrupted_leaves_its_group_in_doubt_and_the_next_one_goes_on() -> None:
-    writer = Writer()
-    broken = Event()
-
-    def commit(members: Sequence[Member[str]]) -> None:
-        if not broken.is_set():
-            broken.set()
-            writer.wait_for_waiting(2)
-            raise KeyboardInterrupt
-        writer.commit(members)
-
-    writer.group = GroupCommit(commit)
-    writer.may_go_on.set()
-    first = Sender(writer, "first")
-    assert broken.wait(LONG_S)
-    others = [Sender(writer, "second"), Sender(writer, "third")]
-    for sender in (first, *others):
-        sender.join(LONG_S)
-    assert isinstance(first.error, KeyboardInterrupt)
-    assert [sender.error for sender in others] == [None, None]
-    assert sorted(writer.groups[0]) == ["second", "third"]
-
-
-def test_members_of_an_interrupted_group_are_in_doubt() -> None:
-    writer = Writer()
-    first = Sender(writer, "first")
-    assert writer.begun.wait(LONG_S)
-    second = Sender(writer, "second")
-    writer.wait_for_waiting(1)
-    third = Sender(writer, "third")
-    writer.wait_for_waiting(2)
-
-    def interrupt(members: Sequence[Member[str]]) -> None:
-        raise KeyboardInterrupt
-
-    writer.group._commit = interrupt
-    writer.may_go_on.set()
-    for sender in (first, second, third):
-        sender.join(LONG_S)
-    errors = {type(second.error), type(third.error)}
-    assert errors == {KeyboardInterrupt, InDoubtError}
-
-
-@pytest.mark.parametrize("leads", [False, True])
-def test_a_waiting_thread_that_is_interrupted_stops_nobody(leads: bool) -> None:
-    writer = Writer()
-    member: Member[str] = Member("gone", False)
-
-    class Interrupted:
-        def wait(self, _seconds: float) -> bool:
-            writer.group._waiting.append(member)
-            if leads:
-                writer.group._waiting.remove(member)
-                member.leads = True
-            writer.group._is_led = True
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        writer.group._wait(member, Interrupted())  # type: ignore[arg-type]  # all that is asked of a signal
-    assert writer.group._waiting == []
-    if leads:
-        writer.may_go_on.set()
-        writer.group.submit("next", force=False)
-        assert writer.groups == [["next"]]
-
-
 # The group's own thread
 
 
@@ -186,7 +120,7 @@ def writer() -> Iterator[Writer]:
 
 def crowd(writer: Writer, number: int = MANY) -> list[Sender]:
     """Have one thread lead, and `number` wait for it, and return them all."""
-    with writer.group.right:  # so that the first one is not alone
+    with writer.group.writer_lock:  # so that the first one is not alone
         senders = [Sender(writer, "first")]
         writer.wait_for_waiting(1)
     assert writer.begun.wait(LONG_S)
@@ -229,13 +163,13 @@ def test_the_thread_goes_on_until_few_wait(writer: Writer, number: int, leader: 
     meanwhile = Event()
     late: list[Sender] = []
 
-    def commit(members: Sequence[Member[str]]) -> None:
+    def commit(requests: Sequence[CommitRequest[str]]) -> None:
         if current_thread().name == OWN and not meanwhile.is_set():
             for index in range(number):
                 late.append(Sender(writer, f"late {index}"))
                 writer.wait_for_waiting(index + 1)
             meanwhile.set()
-        writer.commit(members)
+        writer.commit(requests)
 
     writer.group._commit = commit
     writer.may_go_on.set()
@@ -262,11 +196,11 @@ def test_a_commit_that_fails_on_the_thread_leaves_its_group_in_doubt_and_it_goes
     senders = crowd(writer)
     failed = Event()
 
-    def commit(members: Sequence[Member[str]]) -> None:
+    def commit(requests: Sequence[CommitRequest[str]]) -> None:
         if current_thread().name == OWN and not failed.is_set():
             failed.set()
             raise ValueError("a fault")
-        writer.commit(members)
+        writer.commit(requests)
 
     writer.group._commit = commit
     writer.may_go_on.set()
@@ -359,11 +293,11 @@ def test_threads_that_are_interrupted_at_any_moment_stop_nobody(
     monkeypatch.setattr(group_commit, "Signal", interrupting(random))
     written: list[str] = []
 
-    def commit(members: Sequence[Member[str]]) -> None:
-        written.extend(member.work for member in members)
+    def commit(requests: Sequence[CommitRequest[str]]) -> None:
+        written.extend(request.work for request in requests)
         Event().wait(random.random() / 2000)  # others come meanwhile
-        for member in members:
-            member.error = None
+        for request in requests:
+            request.error = None
 
     group: GroupCommit[str] = GroupCommit(commit, thread_name=thread_name)
     sent: list[str] = []

@@ -140,7 +140,7 @@ def test_it_is_not_held_while_the_server_is_away(postgresql: PostgresqlServer, i
 
 def test_who_looks_leaves_a_commit_alone(postgresql: PostgresqlServer, idle: Idle, clock: Looked) -> None:
     """Whoever commits finds out itself; what it has found is seen."""
-    right = idle.journal._group.right
+    right = idle.journal._group.writer_lock
     assert right.acquire(blocking=False)
     backend = idle.backend
     cut(postgresql, backend)
@@ -156,7 +156,7 @@ def test_who_looks_leaves_a_commit_alone(postgresql: PostgresqlServer, idle: Idl
 
 def test_who_commits_for_long_is_the_holder_meanwhile_unless_all_stood_still(idle: Idle, clock: Looked) -> None:
     clock.look()
-    right = idle.journal._group.right
+    right = idle.journal._group.writer_lock
     assert right.acquire(blocking=False)
     for _ in range(5):
         clock.look()

@@ -7,11 +7,10 @@ import fcntl
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 
@@ -147,25 +146,6 @@ def test_what_somebody_is_carrying_over_is_no_failure_and_is_waited_for(
     index.carry_over_again()
     assert carry_over(database)[0] == 0
     os.close(somebody)
-
-
-@pytest.mark.parametrize("ask", [LogIndex.tells_of_failure, LogIndex.carry_over_again])
-def test_who_is_interrupted_right_after_the_system_gave_the_lock_keeps_nobody_out(
-    path: Path, database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, ask: Callable[[LogIndex], object]
-) -> None:
-    calls = iter([KeyboardInterrupt])
-
-    def lock(*arguments: Any) -> object:
-        done = fcntl.fcntl(*arguments)
-        for interrupt in calls:
-            raise interrupt
-        return done
-
-    monkeypatch.setattr(log_index, "fcntl", lock)
-    with pytest.raises(KeyboardInterrupt):
-        ask(LogIndex(str(path)))
-    assert not list(calls)
-    assert carry_over(database)[0] == 0
 
 
 def test_what_is_to_be_done_while_nobody_carries_over_is_done_where_there_is_nothing_to_lock(

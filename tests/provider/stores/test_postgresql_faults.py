@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy.exc import SQLAlchemyError
 
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
@@ -576,3 +577,35 @@ def test_a_user_who_is_refused_is_told_what_to_see_to(
             open_journal(StoreSettings(url=url), "test", SystemClock())
         server.shutdown(socket.SHUT_RDWR)
         refusing.join(LONG_S)
+
+
+def test_an_interrupt_that_is_being_handled_is_not_raised_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program ends by it, and sends its last message, on a connection that is lost just then."""
+    real = postgresql_module.write
+
+    def cut(connection: psycopg.Connection[Any], steps: Sequence[Any], *, force: bool) -> None:
+        monkeypatch.setattr(postgresql_module, "write", real)
+        connection.close()
+        real(connection, steps, force=force)
+
+    monkeypatch.setattr(postgresql_module, "write", cut)
+    message = world.message()
+    try:
+        raise KeyboardInterrupt  # noqa: TRY301 - what is sent while it is handled must not raise it again
+    except KeyboardInterrupt:
+        world.add(message)
+    assert [each for each, _ in world.reopen().ids] == [message.reference.id]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_refusal"),
+    [
+        (OverflowError(), True),
+        (ValueError(), True),
+        (TypeError(), True),
+        (SQLAlchemyError(), False),
+        (AssertionError(), False),
+    ],
+)
+def test_only_what_a_value_caused_was_refused_by_the_driver(error: Exception, is_refusal: bool) -> None:
+    assert postgresql_module.was_refused(error) is is_refusal

@@ -22,10 +22,9 @@ from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.codec import encode
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError, UnusableStoreError
-from pyjms_provider.stores.group_commit import Member
+from pyjms_provider.stores.group_commit import CommitRequest
 from pyjms_provider.stores.sql import SqlJournal, open_journal, sqlite
 from pyjms_provider.stores.sql.batch import Batch, Row, make_batch
-from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.message_rows import message_row
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import WholeMessage, World, without_envelope
@@ -74,26 +73,27 @@ class Commits:
 Unit: TypeAlias = Batch | Row
 
 
-def members_for(world: World, *changes: Changes) -> list[Member[Unit]]:
-    return [Member(make_batch(each), force=True) for each in changes]
+def requests_for(world: World, *changes: Changes) -> list[CommitRequest[Unit]]:
+    return [CommitRequest(make_batch(each), force=True) for each in changes]
 
 
-def lone(world: World, *messages: WholeMessage) -> list[Member[Unit]]:
-    """Return the members of threads that each send one of `messages` by itself."""
+def lone(world: World, *messages: WholeMessage) -> list[CommitRequest[Unit]]:
+    """Return the requests of threads that each send one of `messages` by itself."""
     return [
-        Member(message_row(each.reference, world.queue, None, encode(each.envelope)), force=True) for each in messages
+        CommitRequest(message_row(each.reference, world.queue, None, encode(each.envelope)), force=True)
+        for each in messages
     ]
 
 
-def run(world: World, members: list[Member[Unit]]) -> list[ProviderError | None]:
-    journal_of(world)._commit_group(members)
-    return [member.error for member in members]
+def run(world: World, requests: list[CommitRequest[Unit]]) -> list[ProviderError | None]:
+    journal_of(world)._commit_group(requests)
+    return [request.error for request in requests]
 
 
 def test_a_group_is_one_commit(world: World) -> None:
     commits = Commits(world)
-    members = members_for(world, *(Changes(messages=[world.message()]) for _ in range(3)))
-    assert run(world, members) == [None, None, None]
+    requests = requests_for(world, *(Changes(messages=[world.message()]) for _ in range(3)))
+    assert run(world, requests) == [None, None, None]
     assert commits.sizes == [3]
     assert len(world.reopen().ids) == 3
 
@@ -114,8 +114,8 @@ def test_a_member_that_cannot_be_written_harms_no_other(world: World) -> None:
     there = world.add(world.message())
     commits = Commits(world)
     first, third = world.message(), world.message()
-    members = members_for(world, Changes(messages=[first]), Changes(messages=[there]), Changes(messages=[third]))
-    errors = run(world, members)
+    requests = requests_for(world, Changes(messages=[first]), Changes(messages=[there]), Changes(messages=[third]))
+    errors = run(world, requests)
     assert (errors[0], errors[2]) == (None, None)
     assert isinstance(errors[1], StoreError)
     assert "UNIQUE" in errors[1].reason
@@ -149,12 +149,12 @@ def test_messages_sent_by_themselves_share_a_commit_with_all_else(world: World) 
     there = world.add(world.message()).reference
     commits = Commits(world)
     world.journal.note(Changes(removals=[Removal(world.queue, there)]))
-    members = [
+    requests = [
         *lone(world, world.message()),
-        *members_for(world, Changes(messages=[world.message()])),
+        *requests_for(world, Changes(messages=[world.message()])),
         *lone(world, world.message()),
     ]
-    assert run(world, members) == [None] * 3
+    assert run(world, requests) == [None] * 3
     assert commits.sizes == [3]
     assert [message for message, _ in world.reopen().ids] == [2, 3, 4]
 
@@ -163,8 +163,8 @@ def test_messages_sent_by_themselves_share_a_commit_with_all_else(world: World) 
 def test_what_is_nobodys_own_fault_is_told_to_all_at_once(world: World, error: ProviderError) -> None:
     commits = Commits(world)
     commits.errors = [error, error]
-    members = members_for(world, *(Changes(messages=[world.message()]) for _ in range(3)))
-    assert run(world, members) == [error] * 3
+    requests = requests_for(world, *(Changes(messages=[world.message()]) for _ in range(3)))
+    assert run(world, requests) == [error] * 3
     assert run(world, lone(world, *(world.message() for _ in range(2)))) == [error] * 2
     assert commits.sizes == [3, 2]
 
@@ -172,35 +172,15 @@ def test_what_is_nobodys_own_fault_is_told_to_all_at_once(world: World, error: P
 def test_what_was_noted_waits_until_it_can_be_written(world: World) -> None:
     sent = world.add(world.message()).reference
     commits = Commits(world)
-    commits.errors = [UnavailableStoreError("locked"), KeyboardInterrupt()]
+    commits.errors = [UnavailableStoreError("locked"), InDoubtError("gone")]
     world.journal.note(Changes(removals=[Removal(world.queue, sent)]))
     with pytest.raises(UnavailableStoreError):
         world.add(world.message())
     world.journal.note(Changes(counts=[(world.queue, sent, 1)]))
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(InDoubtError, match="gone"):
         world.add(world.message())
     kept = world.add(world.message()).reference
     assert world.reopen().ids == [(kept.id, world.queue)]
-
-
-def test_a_checkpoint_that_was_interrupted_keeps_nobody_from_writing(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(_: Checkpoints, __: int, writer: sqlite3.Cursor) -> None:
-        writer.execute("PRAGMA wal_checkpoint(PASSIVE)")  # it has an answer, which nobody fetches any more
-        raise KeyboardInterrupt
-
-    first = world.add(world.message()).reference
-    with monkeypatch.context() as patched:
-        patched.setattr(Checkpoints, "wrote", interrupt)
-        with pytest.raises(KeyboardInterrupt) as interrupted:
-            world.add(world.message())
-    world.journal.note(Changes(counts=[(world.queue, first, 1)]))
-    world.add(world.message())
-    assert interrupted.value.__traceback__ is not None, (
-        "which keeps the cursor, as that of whoever handles the interrupt does"
-    )
-    assert len(world.reopen().ids) == 3
 
 
 def test_what_was_noted_and_cannot_be_written_harms_nobody(world: World) -> None:
@@ -238,9 +218,9 @@ def test_who_comes_for_what_was_noted_hears_that_it_could_not_be_written(world: 
 
 
 def test_who_comes_after_the_close_is_refused_even_if_it_was_on_its_way(world: World) -> None:
-    members = members_for(world, Changes(messages=[world.message()]))
+    requests = requests_for(world, Changes(messages=[world.message()]))
     journal_of(world)._is_closed = True
-    (error,) = run(world, members)
+    (error,) = run(world, requests)
     assert isinstance(error, ClosedError)
     journal_of(world)._is_closed = False
     assert world.reopen().ids == []
@@ -408,8 +388,8 @@ def test_what_was_paged_out_is_written_while_little_of_it_is_in_memory(world: Wo
 
 def test_what_was_paged_out_and_is_lost_harms_no_other_in_its_group(world: World) -> None:
     lost, sent = world.message(), world.message()
-    members = members_for(world, Changes(messages=[without_envelope(lost)]), Changes(messages=[sent]))
-    errors = run(world, members)
+    requests = requests_for(world, Changes(messages=[without_envelope(lost)]), Changes(messages=[sent]))
+    errors = run(world, requests)
     assert errors[1] is None
     assert isinstance(errors[0], StoreError)
     assert "left memory before its transaction was committed" in errors[0].reason

@@ -50,7 +50,6 @@ class Checkpoints:
         self._look_at = _LOOK
         self._is_told = False
         """The thread is told, and not done."""
-        # Not a condition: Python may interrupt the main thread, which writes, between two lines of its `__enter__` and `__exit__`.
         self._lock = Lock()
         self._changed = Signal()
         self._is_wanted = self._is_closed = False
@@ -87,15 +86,15 @@ class Checkpoints:
             if self._is_closed:
                 return True
             self._is_wanted = self._is_told = True
-            # it may be that who began it was interrupted before
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = Thread(target=self._run, name=f"pyjms checkpoints {self._path}", daemon=True)
+            if self._thread is None:
+                thread = Thread(target=self._run, name=f"pyjms checkpoints {self._path}", daemon=True)
                 try:
-                    self._thread.start()
+                    thread.start()
                 except RuntimeError as error:  # the system has no more threads
-                    _log.warning("%s could not be started: %s", self._thread.name, error)
+                    _log.warning("%s could not be started: %s", thread.name, error)
                     self._is_told = False
                     return False
+                self._thread = thread
         self._changed.set()
         return True
 
@@ -107,11 +106,11 @@ class Checkpoints:
             if connection is not None:
                 connection.interrupt()
         self._changed.set()
-        if thread is not None and thread.is_alive():
+        if thread is not None:
             thread.join()
 
     def _run(self) -> None:
-        connection: sqlite3.Connection | None = None  # of this thread: another one may have been left behind
+        connection: sqlite3.Connection | None = None
         while self._is_to_go_on():
             try:
                 connection = connection or self._connect()
@@ -128,14 +127,12 @@ class Checkpoints:
         """Wait for work; return False when there is none any more."""
         while True:
             with self._lock:
-                is_closed = self._is_closed
-                if self._is_wanted or is_closed:
+                if self._is_closed:
+                    return False
+                if self._is_wanted:
                     self._is_wanted = False
-                    break
+                    return True
             self._changed.wait(-1)
-        if is_closed:
-            self._changed.set()  # for another one, which an interrupted start may have left behind
-        return not is_closed
 
     def _connect(self) -> sqlite3.Connection:
         self._files.look()  # a connection to another file of this name would carry this one's log over into it

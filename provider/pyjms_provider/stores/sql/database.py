@@ -173,9 +173,6 @@ class Database(ABC):
                     if is_fresh:
                         raise self.understand(error) from error
                     # it may have been lost while nobody used it
-                except BaseException:  # the thread was interrupted
-                    reader.close()
-                    raise
         finally:
             self.readers.give(reader)
 

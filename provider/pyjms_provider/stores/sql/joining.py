@@ -75,12 +75,11 @@ class JoinedWriter(JoinedTransaction):
     def write(self, changes: Changes, *, force: bool) -> None:
         """Write `changes`, and commit. Raises `ResourceError` when nothing of it is true, and `InDoubtError` when nobody knows.
 
-        What a hook of the application's engine raises, and an interrupt, passes through: then `may_be_committed` says whether nobody
-        knows. `force` changes nothing here: how safe the commit is was chosen with the application's connection.
+        What a hook of the application's engine raises passes through: then `may_be_committed` says whether nobody knows. `force` changes nothing here: how safe the commit is was chosen with the application's connection.
         """
         try:
             self._write_and_commit(changes)
-        except BaseException:  # also what a hook of the application's engine raises, and an interrupt of the thread
+        except Exception:  # also what a hook of the application's engine raises
             if not self.may_be_committed:
                 self._roll_back()
             raise
@@ -143,7 +142,7 @@ class JoinedWriter(JoinedTransaction):
         except SQLAlchemyError as error:
             self._roll_back()
             raise ResourceError(f"the application's transaction could not be committed: {error}") from error
-        except BaseException:  # a hook of the engine, or an interrupt: before the database commits, or later
+        except Exception:  # a hook of the engine: before the database commits, or later
             self.may_be_committed = not self._is_open()
             self._roll_back()
             raise

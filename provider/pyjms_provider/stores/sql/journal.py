@@ -16,7 +16,7 @@ from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageRefer
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.stores.codec import decode, encode
 from pyjms_provider.stores.errors import CodecError, LostStoreError, StoreError
-from pyjms_provider.stores.group_commit import GroupCommit, Member
+from pyjms_provider.stores.group_commit import CommitRequest, GroupCommit
 from pyjms_provider.stores.sql.batch import (
     Batch,
     Row,
@@ -146,15 +146,13 @@ class SqlJournal(Journal):
         group = self._group
         if group.is_free():  # nobody else writes now, so this is no group, but one statement
             try:
-                with group.right:
+                with group.writer_lock:
                     if self._noted.batch is None and self._lost is None and not self._is_closed:
                         self._database.add_messages((row,))
                         return
             except (StoreError, InDoubtError) as error:
                 self._note_failure(error)
                 raise
-            finally:
-                group.hand_on()
         group.submit(row, force=True)  # where it is refused if the journal is closed, or lost
 
     @property
@@ -196,30 +194,28 @@ class SqlJournal(Journal):
             raise self._lost
         self._group.submit(batch, force=force or self._force_all)
 
-    def _commit_group(self, members: Sequence[Member[Batch | Row]]) -> None:
+    def _commit_group(self, requests: Sequence[CommitRequest[Batch | Row]]) -> None:
         """Write what was noted and a group in one commit. If that fails, each by itself, so that no other one suffers."""
         if self._is_closed or self._lost is not None:
-            members = self._admitted(members)
+            requests = self._admitted(requests)
         if self._noted.batch is None:
-            rows = [member.work for member in members if isinstance(member.work, tuple)]
-            if len(rows) == len(members) > 0:  # the common case where many send
-                self._add_messages(members, rows)
+            rows = [request.work for request in requests if isinstance(request.work, tuple)]
+            if len(rows) == len(requests) > 0:  # the common case where many send
+                self._add_messages(requests, rows)
                 return
-            if len(members) == 1:  # the common case where few do
-                member = members[0]
-                member.error = self._commit(_work_of(member), force=member.force)
+            if len(requests) == 1:  # the common case where few do
+                request = requests[0]
+                request.error = self._commit(_work_of(request), force=request.force)
                 return
         noted = self._noted.take()
-        # Of whose thread was interrupted, `noted` may have what takes its work back, and must not be followed by it.
-        members = [member for member in members if not member.is_gone]
         was_written = False
         try:
-            was_written = self._write_all(self._look_up(noted), members)
+            was_written = self._write_all(self._look_up(noted), requests)
         except ProviderError as error:
             self._note_failure(error)
             # of the look-up; a branch may be prepared anew by its old name, so none overtakes it
-            for member in members:
-                member.error = error
+            for request in requests:
+                request.error = error
         finally:
             if noted is not None:
                 self._noted.end(noted, was_written=was_written)
@@ -258,42 +254,42 @@ class SqlJournal(Journal):
             if noted is not None:
                 self._noted.end(noted, was_written=was_written)
 
-    def _admitted(self, members: Sequence[Member[Batch | Row]]) -> Sequence[Member[Batch | Row]]:
+    def _admitted(self, requests: Sequence[CommitRequest[Batch | Row]]) -> Sequence[CommitRequest[Batch | Row]]:
         """Refuse those who came after the journal was closed, or lost; return the others."""
         error = self._lost or (_closed() if self._is_closed else None)
         if error is None:
-            return members
-        for member in members:
-            member.error = error
-        return [member for member in members if member.work is self._last_batch and self._lost is None]
+            return requests
+        for request in requests:
+            request.error = error
+        return [request for request in requests if request.work is self._last_batch and self._lost is None]
 
-    def _add_messages(self, members: Sequence[Member[Batch | Row]], rows: Sequence[Row]) -> None:
-        """Write what each member adds, which is one message, where nothing was noted; tell each how it ended."""
+    def _add_messages(self, requests: Sequence[CommitRequest[Batch | Row]], rows: Sequence[Row]) -> None:
+        """Write what each request adds, which is one message, where nothing was noted; tell each how it ended."""
         error = self._attempt(self._database.add_messages, rows)
         if type(error) is StoreError and len(rows) > 1:
-            for member, row in zip(members, rows, strict=True):
-                member.error = self._attempt(self._database.add_messages, (row,))
+            for request, row in zip(requests, rows, strict=True):
+                request.error = self._attempt(self._database.add_messages, (row,))
         else:
-            for member in members:
-                member.error = error
+            for request in requests:
+                request.error = error
 
-    def _write_all(self, noted: Batch | None, members: Sequence[Member[Batch | Row]]) -> bool:
-        """Write, and tell each member how it ended; return whether what was noted is written."""
-        batches = [_work_of(member) for member in members]
+    def _write_all(self, noted: Batch | None, requests: Sequence[CommitRequest[Batch | Row]]) -> bool:
+        """Write, and tell each request how it ended; return whether what was noted is written."""
+        batches = [_work_of(request) for request in requests]
         if noted is not None:
             batches.insert(0, noted)
-        error = self._commit(merge(batches), force=any(member.force for member in members))
+        error = self._commit(merge(batches), force=any(request.force for request in requests))
         if type(error) is StoreError and len(batches) > 1:
             error = None if noted is None else self._commit(noted, force=False)
-            for member in members:
+            for request in requests:
                 # A journal that ends is not clean without what was noted: marks are forgotten, and counts take their place.
                 # Who has nothing of its own to write has come for what was noted.
-                work = _work_of(member)
+                work = _work_of(request)
                 needs_noted = work is self._last_batch or not (work.rows or work.others)
-                member.error = error if error is not None and needs_noted else self._commit(work, force=member.force)
+                request.error = error if error is not None and needs_noted else self._commit(work, force=request.force)
         else:  # written, or there is nobody else, or it is the database's fault and nobody's own
-            for member in members:
-                member.error = error
+            for request in requests:
+                request.error = error
         return error is None
 
     def _commit(self, batch: Batch, *, force: bool) -> ProviderError | None:
@@ -335,14 +331,12 @@ class SqlJournal(Journal):
                 self._lease.go_on(self._lease.now_s())
         else:
             try:
-                with self._group.right:
+                with self._group.writer_lock:
                     if self._lost is None and not self._is_closed:
                         self._database.look()
             except StoreError as error:
                 _log.debug("it is not known whether the store is held: %s", error.reason)
                 self._look_for_loss(error)
-            finally:
-                self._group.hand_on()
         was_held, self._was_held = self._was_held, self._lost is None and self._database.is_held
         if was_held and not self._was_held and self._lost is None and not self._is_closed:
             _log.warning(
@@ -513,8 +507,8 @@ class LeasedJournal(SqlJournal):
         return lease.now_s() < lease.until_s and not lease.is_ended  # `is_valid`, without a call for each delivery
 
 
-def _work_of(member: Member[Batch | Row]) -> Batch:
-    return batch_of((member.work,)) if isinstance(member.work, tuple) else member.work
+def _work_of(request: CommitRequest[Batch | Row]) -> Batch:
+    return batch_of((request.work,)) if isinstance(request.work, tuple) else request.work
 
 
 def _closed() -> ClosedError:

@@ -114,7 +114,6 @@ class LogIndex:
             try:
                 return work(index) if _keep_out(index) else None
             finally:
-                # Whether it was locked or not, and by a call of C: an interrupt may come where a function of Python begins.
                 fcntl(index, F_OFD_SETLK, let_in)
 
     def _descriptor(self) -> int | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import InDoubtError
 from pyjms_provider.stores.errors import StoreError
-from pyjms_provider.stores.group_commit import GroupCommit, Member
+from pyjms_provider.stores.group_commit import CommitRequest, GroupCommit
 from pyjms_provider.stores.sql.batch import Batch
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Paging:
         return found
 
     def drop(self, ids: Sequence[ReferenceId]) -> None:
-        """Forget payloads, sooner or later. Does not wait. May be repeated, as who is interrupted does."""
+        """Forget payloads, sooner or later. Does not wait. May be repeated."""
         with self._lock:
             self._dropped.update(dict.fromkeys(ids))
 
@@ -83,14 +83,14 @@ class Paging:
                 self._dropped.update(dropped)
                 self._count += len(dropped)
 
-    def _commit(self, members: Sequence[Member[Batch]]) -> None:
-        for member in members:
+    def _commit(self, requests: Sequence[CommitRequest[Batch]]) -> None:
+        for request in requests:
             try:
-                self._database.commit(member.work, force=False)
+                self._database.commit(request.work, force=False)
             except (StoreError, InDoubtError) as error:
-                member.error = error
+                request.error = error
             else:
-                member.error = None
+                request.error = None
 
     def interrupt(self) -> None:
         """Have nobody wait who reads for others, from now on. Any thread."""

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import psycopg
 from psycopg import errors as sqlstates
-from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.pq import TransactionStatus
 from sqlalchemy import ARRAY, BigInteger, Engine, any_, bindparam, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.errors import InDoubtError, ProviderError
+from pyjms.spi.errors import InDoubtError
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
     LostStoreError,
@@ -106,7 +106,7 @@ class HolderConnection:
                 # our own lost connection, which the server still takes for alive
                 connection.execute(_END, self._backend)
             backend = connection.execute(_ME).fetchone()
-        except BaseException:
+        except Exception:
             lent.invalidate()
             raise
         if not is_free:
@@ -221,10 +221,8 @@ class PostgresqlDatabase(_Postgresql):
         self._unforced: list[Batch] = []
         """Written since the last forced one, oldest first: to be written again when the server has died."""
         self._unforced_ms = math.inf
-        self._settled = holder.connection
-        """The connection since whose opening the server has what it may have forgotten before."""
         self._is_in_use = False
-        """Somebody writes, or was interrupted while he did, and did not come to leave the connection as he found it."""
+        """A thread writes, or was ended by a second signal while it did: then nobody knows in which state the connection is."""
         self._closing = Signal()
         self._read_many = _by_ids(engine, t.MESSAGE)
 
@@ -233,10 +231,7 @@ class PostgresqlDatabase(_Postgresql):
         if not steps:
             return
         begun_s = self.lease.now_s()
-        try:
-            connection = self._ready(SETTLE_MS)
-        except self.errors as error:
-            raise self.understand(error) from error
+        connection = self._ready()
         now_ms = self._clock.monotonic_ms()
         force = self._forces and (force or now_ms - self._unforced_ms > _UNFORCED_MS)
         self._is_in_use = True
@@ -245,15 +240,11 @@ class PostgresqlDatabase(_Postgresql):
             if lost is not None:
                 self._settle(batch, steps, lost, force=force)
             self._note_written(batch, now_ms, force=force)
-            self._is_in_use = False
-            self.lease.renew(begun_s)
-        except ProviderError:
+        except Exception:
             self._is_in_use = False
             raise
-        except BaseException:
-            with suppress(*self.errors, ProviderError):  # or else who comes next does
-                self._ready(0)
-            raise
+        self._is_in_use = False
+        self.lease.renew(begun_s)
 
     @property
     def is_held(self) -> bool:
@@ -261,8 +252,8 @@ class PostgresqlDatabase(_Postgresql):
 
     def look(self) -> None:
         begun_s = self.lease.now_s()
+        connection = self._ready()
         try:
-            connection = self._ready(SETTLE_MS)
             if not (is_alive(connection) if self.lease.is_valid else self._answers(connection)):
                 self._connect_again()
         except self.errors as error:
@@ -271,13 +262,10 @@ class PostgresqlDatabase(_Postgresql):
 
     def _answers(self, connection: psycopg.Connection[Row]) -> bool:
         """Ask the server. While the machine stood still, the end of a connection may have been told to nobody, and what is sent by it tells first."""
-        self._is_in_use = True  # also for who comes next, if this is interrupted
         try:
             connection.execute("SELECT 1")
         except psycopg.Error:
-            self._is_in_use = False
             return False
-        self._is_in_use = False
         return True
 
     def _note_written(self, batch: Batch, now_ms: float, *, force: bool) -> None:
@@ -288,38 +276,17 @@ class PostgresqlDatabase(_Postgresql):
             self._unforced.append(batch)
             self._unforced_ms = min(self._unforced_ms, now_ms)
 
-    def _ready(self, patience_ms: float) -> psycopg.Connection[Row]:
-        """Return the connection for the next write; whoever was interrupted in the last one left it in any state.
-
-        Raises as `_connect_again`, after so long if somebody was interrupted: what he began may have to end first.
-        """
-        connection = self._holder.connection
-        if not self._is_in_use:
-            if connection is None:
-                return self._connect_again()
-            if connection is self._settled:
-                return connection
-        # What was interrupted may be written, and others may see it: the next write forces both.
-        self._unforced_ms = -math.inf
-        if connection is None or connection is not self._settled or not bring_to_rest(connection):
-            connection = self._connect_patiently(patience_ms)
-        self._is_in_use = False
-        return connection
-
-    def _connect_patiently(self, patience_ms: float) -> psycopg.Connection[Row]:
-        """Connect after somebody was interrupted, when the server has ended what it did for him."""
-        until_ms = self._clock.monotonic_ms() + patience_ms
-        while True:
-            try:
-                return self._connect_again()
-            except LostStoreError:
-                raise
-            except (*self.errors, UnavailableStoreError):
-                self._holder.release()
-                if not self._may_retry(until_ms):
-                    if patience_ms:
-                        self._is_in_use = False  # so that the next ones are refused at once
-                    raise
+    def _ready(self) -> psycopg.Connection[Row]:
+        """Return the connection for the next write. Raises `StoreError`, `LostStoreError` among them."""
+        if self._is_in_use:
+            # A second signal has ended a write. What that wrote others may see, so the next write forces it.
+            self._holder.release()
+            self._unforced_ms = -math.inf
+            self._is_in_use = False
+        try:
+            return self._holder.connection or self._connect_again()
+        except self.errors as error:
+            raise self.understand(error) from error
 
     def _may_retry(self, until_ms: float) -> bool:
         """Wait a little, and return whether there is time for another attempt."""
@@ -339,12 +306,11 @@ class PostgresqlDatabase(_Postgresql):
         if self._unforced:
             try:
                 write(connection, merge(self._unforced).steps(self), force=True)
-            except BaseException:
+            except Exception:
                 self._holder.release()
                 raise
             self._unforced.clear()
             self._unforced_ms = math.inf
-        self._settled = connection
         return connection
 
     def _write(
@@ -433,7 +399,7 @@ class UnloggedDatabase(_Postgresql):
             try:
                 connection: Any = lent.driver_connection
                 write(connection, batch.steps(self), force=False)
-            except BaseException:
+            except Exception:
                 lent.invalidate()
                 raise
             lent.close()
@@ -506,25 +472,6 @@ def take_back(connection: psycopg.Connection[Row]) -> None:
     if connection.pgconn.transaction_status == TransactionStatus.IDLE:
         connection.execute("BEGIN", prepare=False)
     connection.rollback()
-
-
-def bring_to_rest(connection: psycopg.Connection[Row]) -> bool:
-    """Take back what an interrupted thread had begun; return False if the connection is of no use any more."""
-    pgconn = connection.pgconn
-    # Its own note of a pipeline psycopg shows to nobody. Left behind it would have the next pipeline be none.
-    if pgconn.pipeline_status != PipelineStatus.OFF or getattr(connection, "_pipeline", connection) is not None:
-        return False
-    if pgconn.transaction_status not in (
-        TransactionStatus.IDLE,
-        TransactionStatus.INTRANS,
-        TransactionStatus.INERROR,
-    ):
-        return False
-    try:
-        take_back(connection)
-    except psycopg.Error:
-        return False
-    return pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def is_alive(connection: psycopg.Connection[Row]) -> bool:

@@ -92,7 +92,7 @@ def open_postgresql(wanted: Wanted) -> tuple[PostgresqlDatabase, Paging, Meta]:
         forces = wanted.synchronous is Synchronous.FULL
         database = PostgresqlDatabase(engine, holding, wanted.clock, patience, where=where, forces=forces)
         return database, Paging(UnloggedDatabase(make_engine(url, patience), where, patience), lambda: None), meta
-    except BaseException:
+    except Exception:
         holding.unlock()
         engine.dispose()
         raise
@@ -133,7 +133,7 @@ def make_engine(url: URL, patience: Patience) -> Engine:
         connection = patience.connect(*arguments, **{**options, "autocommit": True})
         try:
             _begin_session(connection, url)
-        except BaseException:
+        except Exception:
             connection.close()
             raise
         return connection

@@ -92,13 +92,8 @@ class Readers:
             self._waiting.append(turn)
         try:
             self._serve()  # one may have been put back before we were seen to wait
-            is_served = turn.wait(self._wait_s)
-        except BaseException:  # the thread was interrupted
-            self._leave(turn)
-            if turn.reader is not None:
-                self.give(turn.reader)
-            raise
-        if not is_served:
+            turn.wait(self._wait_s)
+        finally:
             self._leave(turn)
         if turn.reader is None:
             raise self._refusal()

@@ -109,13 +109,11 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
         _end_log(engine)
         engine.dispose()
         part.rename(new)
-    except BaseException as error:
-        engine.dispose()
-        _remove(part)
-        if isinstance(error, (sqlite3.Error, DBAPIError)):
-            raise understand(error, str(new)) from error
-        raise
+    except (sqlite3.Error, DBAPIError) as error:
+        raise understand(error, str(new)) from error
     finally:
+        engine.dispose()
+        _remove(part)  # which has another name if all went well
         lock.release()
     return Salvaged(tables=saved, messages=messages, made_queues=made, set_aside=set_aside)
 

@@ -133,9 +133,7 @@ class SqliteDatabase(Database):
         self._space = DiskSpace(path, keep_free_bytes)
         self._writer: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
-        """The one that writes; None: a thread was interrupted that wrote by it."""
-        self._used: sqlite3.Cursor | None = None
-        """The last one that wrote."""
+        """The one that writes; None: there is no connection."""
         self._lent: PoolProxiedConnection | None = None
         self._files = files
         self._checkpoints = Checkpoints(files, synchronous=self._unforced)
@@ -160,7 +158,7 @@ class SqliteDatabase(Database):
             if type(rows) is PagedRows:
                 self._space.check_room(rows.size)
         try:
-            cursor = self._cursor or self._writer_again()
+            cursor = self._cursor or self.open_writer()
             if self._files.has_failed:
                 self._mend_log(cursor)
             if level != self._level:
@@ -182,18 +180,16 @@ class SqliteDatabase(Database):
                 cursor.execute("COMMIT")
             self._checkpoints.wrote(pages, cursor)
         except self.errors as error:
-            self._give_up()
             if self.leaves_doubt(error):
                 raise InDoubtError(
                     f"the disk of {self._path} failed when it was to keep what was written ({error}), so it is not known whether that is kept; "
                     "look after the disk"
                 ) from error
             raise self.understand(error) from error
-        except BaseException:
-            # the thread was interrupted, and may be again: who writes next finds no cursor, and gives up first
-            self._cursor = None
-            self._give_up()
-            raise
+        finally:
+            # An open transaction would keep all others from writing, also one that a second signal has ended.
+            if self._writer is not None and self._writer.in_transaction:
+                self._roll_back(self._writer)
 
     def _pages(self, steps: Sequence[tuple[str, Collection[Row]]]) -> int:
         """Return about how many pages of the log these steps took."""
@@ -247,38 +243,20 @@ class SqliteDatabase(Database):
         connection.detach()
         self._lent = connection  # the pool would close what nobody refers to
         self._writer, self._level = writer, "NORMAL"
-        self._cursor = self._used = writer.cursor()
+        self._cursor = writer.cursor()
         self._cursor.execute(f"PRAGMA journal_size_limit={_LONGEST_LOG}")
         self._files.watch_log()
         return self._cursor
 
-    def _writer_again(self) -> sqlite3.Cursor:
-        """Return the cursor that writes, after a thread was interrupted that wrote, or when there is no connection any more."""
-        if self._used is not None:
-            # A checkpoint whose answer was not fetched lets nobody commit, and whoever handles the interrupt keeps its cursor.
-            with suppress(sqlite3.Error):
-                self._used.close()
-        self._give_up()
-        if self._writer is None:
-            return self.open_writer()
-        cursor = self._used = self._writer.cursor()
-        cursor.execute("PRAGMA synchronous=NORMAL")
-        self._level = "NORMAL"
-        self._cursor = cursor
-        return cursor
-
-    def _give_up(self) -> None:
+    def _roll_back(self, writer: sqlite3.Connection) -> None:
         """Take back what was not committed. If even that fails the connection is thrown away, which does the same."""
-        writer = self._writer
-        if writer is None or not writer.in_transaction:
-            return
         try:
             writer.execute("ROLLBACK")
         except sqlite3.Error:
             self._close_writer()
 
     def _close_writer(self) -> None:
-        writer, self._writer, self._cursor, self._used, self._lent = self._writer, None, None, None, None
+        writer, self._writer, self._cursor, self._lent = self._writer, None, None, None
         if writer is not None:
             if not self._files.has_log():
                 writer.interrupt()  # SQLite then carries nothing over; it deletes a log of that name only if the database has all of this one
@@ -335,10 +313,11 @@ class SqliteDatabase(Database):
 
     def _mend_at_end(self) -> None:
         try:
-            self._mend_log(self._cursor or self._writer_again())
+            self._mend_log(self._cursor or self.open_writer())
         except (*self.errors, StoreError):
-            self._give_up()
             if self._writer is not None:
+                with suppress(sqlite3.Error):
+                    self._writer.rollback()
                 self._writer.interrupt()  # SQLite then carries nothing over, and the log stays for who opens the file next
 
 

@@ -137,12 +137,13 @@ class OpenFiles:
         self._index.carry_over_again(self._write_log_again)
 
     def _write_log_again(self) -> None:
-        self.has_failed = False  # first: another thread may find that it fails again
+        self.has_failed = is_written = False  # first: another thread may find that it fails again
         try:
             write_log_again(self.path)
-        except BaseException:
-            self.has_failed = True
-            raise
+            is_written = True
+        finally:
+            if not is_written:
+                self.has_failed = True
 
     def connect(self, **options: Any) -> sqlite3.Connection:
         """Open a connection; the first one makes the file if there is none. Raises `sqlite3.Error`, and as `look`."""

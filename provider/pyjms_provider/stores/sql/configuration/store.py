@@ -122,7 +122,7 @@ class SqlConfigurationStore(ConfigurationStore):
                 opening = self._prepare(connection, describe_holder(holder))
                 rows: Sequence[Any] = connection.execute(select(_OBJECT).order_by(_OBJECT.c.number)).all()
                 records = [self._to_record(row) for row in rows]
-        except BaseException as error:
+        except Exception as error:
             let_go()
             engine.dispose()
             if isinstance(error, SQLAlchemyError):
@@ -156,7 +156,7 @@ class SqlConfigurationStore(ConfigurationStore):
             raise HeldStoreError(f"{path} is held by {who}; stop that first, or name another database") from None
         try:
             _refuse_messages(path)
-        except BaseException as error:
+        except Exception as error:
             lock.release()
             if isinstance(error, sqlite3.Error):
                 raise self._understand(error) from error
