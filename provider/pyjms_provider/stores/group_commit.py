@@ -39,7 +39,7 @@ _CHAINS: Final = 2
 class CommitRequest(Generic[_Work]):
     """The work of one thread. The thread that commits it sets `error`, to None for what was written."""
 
-    __slots__ = ("error", "following", "force", "is_leader", "signal", "work")
+    __slots__ = ("error", "following", "force", "is_leader", "is_withdrawn", "signal", "work")
 
     def __init__(self, work: _Work, force: bool) -> None:
         self.work = work
@@ -47,6 +47,8 @@ class CommitRequest(Generic[_Work]):
         self.error: ProviderError | None = _INTERRUPTED
         self.is_leader = False
         """Its thread was chosen to lead the next group."""
+        self.is_withdrawn = False
+        """A second signal has ended its wait, so its thread wakes nobody."""
         self.signal: Signal | None = None
         self.following: CommitRequest[_Work] | None = None
         """The request whose thread this one's is to wake once it was woken itself."""
@@ -142,14 +144,15 @@ class GroupCommit(Generic[_Work]):
             signal.wait(-1)  # the leader ends this wait, whatever happens to it
             is_answered = True
         finally:
+            if not is_answered:
+                self._withdraw(request)  # first: from then on nothing follows it
             if request.following is not None:
                 request.following.wake()
-            if not is_answered:  # by a second signal
-                self._withdraw(request)
 
     def _withdraw(self, request: CommitRequest[_Work]) -> None:
         """Have no thread rely on one that waits no more."""
         with self._lock:
+            request.is_withdrawn = True
             if request in self._waiting:
                 self._waiting.remove(request)
         if request.is_leader:
@@ -236,9 +239,10 @@ class GroupCommit(Generic[_Work]):
 
 def _chain(finished: Sequence[CommitRequest[_Work]]) -> Sequence[CommitRequest[_Work]]:
     """Have each of `finished` wake another one; return those that are to be woken first. Under the group's lock."""
-    for request, following in zip(finished, finished[_CHAINS:], strict=False):
+    there = [request for request in finished if not request.is_withdrawn]
+    for request, following in zip(there, there[_CHAINS:], strict=False):
         request.following = following
-    return finished[:_CHAINS]
+    return there[:_CHAINS]
 
 
 def __getattr__(name: str) -> Any:
