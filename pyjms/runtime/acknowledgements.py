@@ -24,7 +24,6 @@ class AcknowledgementLedger:
     """The unsettled deliveries of one session, in order of delivery.
 
     One thread at a time; but `take` and `put_back` may come at any moment from others, which acknowledge what a listener handed to them.
-    Who handles an error sets the fields himself: at a call Python could interrupt him, and what he had taken out would be lost sight of.
     """
 
     __slots__ = ("_limit", "_mode", "committing", "owed", "unsettled")

@@ -158,7 +158,6 @@ class JmsMessageConsumer(MessageConsumer):
     @defers_signals()
     def close(self) -> None:
         """Close; waits for a receive or a listener of this consumer that runs on another thread."""
-        # Released by a call that came to its end: one that was interrupted is gone through again.
         if not (self._is_released or self._session.is_closed):
             self._session.close_consumer(self)
 

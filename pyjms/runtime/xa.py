@@ -50,12 +50,10 @@ class JmsXAResource(XAResource):
     What the session received since its last `end` belongs to the branch that it ends.
     """
 
-    __slots__ = ("_ended", "_session", "_working")
+    __slots__ = ("_session", "_working")
 
     def __init__(self, session: JmsSession) -> None:
         self._session = session
-        self._ended: tuple[spi_xid.Xid, int] | None = None
-        """What the provider has ended for a call that has not returned: if it was interrupted, the next one does."""
         self._working: spi_xid.Xid | None = None
 
     @property
@@ -70,7 +68,6 @@ class JmsXAResource(XAResource):
     @defers_signals()
     def start(self, xid: Xid, flags: int) -> None:
         _check_flags(flags, _START_FLAGS, "start")
-        self._ended = None
         with _xa_errors:
             branch, join, resume = _fact(xid), flags == self.TMJOIN, flags == self.TMRESUME
             self._session.provider_session.xa_start(branch, join=join, resume=resume)
@@ -82,25 +79,19 @@ class JmsXAResource(XAResource):
         _check_flags(flags, _END_FLAGS, "end")
         with _xa_errors:
             branch, provider = _fact(xid), self._session.provider_session
-            ending = (branch, flags)
-            if self._ended != ending:
-                try:
-                    if branch == self._working:
-                        self._session.refuses_sends = True  # first: after an interrupt it may have ended
-                        self._hand_over(provider)
-                    provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
-                except ProviderError:
-                    self._leave(branch)
-                    raise
-                self._ended = ending
-            self._leave(branch)  # not if it was interrupted: the next call hands over what this one has not
-        self._ended = None  # no call from here on
+            try:
+                if branch == self._working:
+                    self._session.refuses_sends = True
+                    self._hand_over(provider)
+                provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
+            finally:
+                self._leave(branch)
 
     def _leave(self, branch: spi_xid.Xid) -> None:
         if self._session.ledger.owed:  # what no client has seen, of a consumer that was closed
             with suppress(ProviderError):
                 self._session.give_back(())
-        if branch == self._working:  # last: who is interrupted before leaves it once more
+        if branch == self._working:
             self._working = None
 
     def _hand_over(self, provider: ProviderSession) -> None:
@@ -120,7 +111,6 @@ class JmsXAResource(XAResource):
             changed = self._session.provider_session.xa_prepare(_fact(xid))
         except ProviderError as error:
             raise _xa_error(error) from error
-        # No call from here on, after which an interrupt would hide the promise from the coordinator.
         return self.XA_OK if changed else self.XA_RDONLY
 
     @defers_signals()
@@ -128,15 +118,12 @@ class JmsXAResource(XAResource):
         try:
             self._session.provider_session.xa_commit(_fact(xid), one_phase=bool(one_phase))
         except ProviderError as error:
-            raise _xa_error(error) from error  # and no call behind it, as in `prepare`
+            raise _xa_error(error) from error
 
     @defers_signals()
     def rollback(self, xid: Xid) -> None:
         with _xa_errors:
-            branch = _fact(xid)
-            self._session.provider_session.xa_rollback(branch)
-            if branch == self._working:  # its `end` was interrupted, and this comes in place of a second one
-                self._leave(branch)
+            self._session.provider_session.xa_rollback(_fact(xid))
 
     @defers_signals()
     def recover(self, flag: int) -> Sequence[Xid]:
