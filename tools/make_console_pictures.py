@@ -197,7 +197,7 @@ def main() -> int:
             fill(world)
             with clients(world):
                 assert isinstance(world.host, VirtualHost)
-                world.host.watch.look(world.host.clock.time_ms())  # alerts are there at once
+                world.host.sampler.sample(world.host.clock.time_ms())  # alerts are there at once
                 console = Console(browser, world.http)
                 pictures(world, console)
                 with tempfile.TemporaryDirectory() as folder:

@@ -41,9 +41,9 @@ from pyjms_provider.core.journal.journal import (
     SubscriptionKey,
 )
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.codec import decode, encode
+from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.stores.contract import StoreOpener, StoreRequest
 from pyjms_provider.stores.errors import (
     DamagedStoreError,

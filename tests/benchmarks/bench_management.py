@@ -93,11 +93,11 @@ def host_of(system: SystemConfig) -> VirtualHost:
 
 def look_ms(host: VirtualHost) -> float:
     """Return the milliseconds of processor time that one look for the last hour and alerts takes."""
-    watch, took = host.watch, []
+    sampler, took = host.sampler, []
     now_ms = host.clock.time_ms()
     for step in range(4):
         began = time.process_time()
-        watch.look(now_ms + step * 10_000)
+        sampler.sample(now_ms + step * 10_000)
         took.append((time.process_time() - began) * 1000)
     return min(took)
 

@@ -152,9 +152,9 @@ def _text(name: str, stomp_port: int, http_port: int) -> str:
 
 def _make(file: Path, data: Path, operator: str, password: str, text: str) -> None:
     """Write everything; the configuration last, so that what broke off is not taken for a broker."""
-    from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
     from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
     from pyjms_provider.security.user_file import UserFile
+    from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     users, host = data / "users", data / f"{_HOST}.json"

@@ -20,14 +20,14 @@ from pyjms.spi.selector import Selector, compile_selector
 from pyjms.spi.selector.nodes import And, Comparison, Identifier, String
 from pyjms_provider.management.describing import describe, known_fields
 from pyjms_provider.management.errors import BadRequestError
-from pyjms_provider.model.children import OFFSET_MAX, PageWanted
 from pyjms_provider.model.errors import UnknownObjectError
+from pyjms_provider.model.managed import OFFSET_MAX, PageWanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyjms_provider.model.children import ChildSource
     from pyjms_provider.model.lookup import Siblings
+    from pyjms_provider.model.managed import ChildSource
 
 __all__ = ["LIMIT_MAX", "ListRequest", "ListedPage", "check_fields", "list_objects", "page_of_source"]
 

@@ -14,11 +14,10 @@ from pyjms.spi.errors import AccessDeniedError, ProviderError
 from pyjms_provider.management.errors import LockOutError
 from pyjms_provider.management.reach import effective
 from pyjms_provider.model.access_control import AccessControl, AccessControlAttributes
-from pyjms_provider.model.authentication import AuthenticationProvider
+from pyjms_provider.model.authentication import AuthenticationProvider, UserAttributes
 from pyjms_provider.model.errors import InvalidAttributesError
 from pyjms_provider.model.port import Port, PortAttributes
 from pyjms_provider.model.references import find_referred
-from pyjms_provider.model.users import UserAttributes
 from pyjms_provider.security.access import RuleAccessPolicy
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.security.settings import UserFileSettings

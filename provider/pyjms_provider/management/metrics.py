@@ -149,7 +149,7 @@ class Metrics(Collector):
         )
         for host in self._objects("virtual_host"):
             if isinstance(host, VirtualHost) and host.is_running:
-                holding = chain.from_iterable(host.watch.book.holding.values())
+                holding = chain.from_iterable(host.sampler.book.holding.values())
                 for each in islice(holding, self._queues):
                     found.add_metric((*host.names, each.queue, each.kind.value), 1)
         return found

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from pyjms_provider.model.attributes import Attributes, attribute, plain
+from pyjms_provider.model.configured import Startable
 from pyjms_provider.model.operations import operation
-from pyjms_provider.model.startable import Startable
 from pyjms_provider.security.access import RuleAccessPolicy
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
 from pyjms_provider.security.rules import Rule, RuleError, rules_from_data

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyjms.spi.version import installed_version
 from pyjms_provider.model.attributes import Attributes, attribute
+from pyjms_provider.model.configured import Startable
 from pyjms_provider.model.errors import NotChangeableError
 from pyjms_provider.model.process import free_bytes, open_file_count, open_file_limit, resident_bytes
-from pyjms_provider.model.startable import Startable
 from pyjms_provider.model.statistics import StatisticKind, statistic
 
 if TYPE_CHECKING:
-    from pyjms_provider.model.configuration.contract import ObjectRecord
     from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.stores.configuration_contract import ObjectRecord
 
 __all__ = ["Broker", "BrokerAttributes"]
 

@@ -30,7 +30,7 @@ from pyjms_provider.security.secrets import SecretBox, SecretError
 from pyjms_provider.stores.opening import check_scheme
 
 if TYPE_CHECKING:
-    from pyjms_provider.model.configuration.contract import ObjectRecord
+    from pyjms_provider.stores.configuration_contract import ObjectRecord
 
 __all__ = ["Finding", "check_configuration"]
 

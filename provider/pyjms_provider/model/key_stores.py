@@ -9,8 +9,8 @@ from pathlib import Path
 from cryptography import x509
 
 from pyjms_provider.model.attributes import Attributes, Secret, attribute
+from pyjms_provider.model.configured import Startable
 from pyjms_provider.model.errors import InvalidAttributesError, WrongStateError
-from pyjms_provider.model.startable import Startable
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.transport.tls import why_unusable
 

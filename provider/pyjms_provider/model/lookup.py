@@ -13,8 +13,7 @@ from pyjms_provider.model import tree
 from pyjms_provider.model.errors import UnknownObjectError
 
 if TYPE_CHECKING:
-    from pyjms_provider.model.children import ChildSource
-    from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.model.managed import ChildSource, ManagedObject
     from pyjms_provider.security.contracts import Target
 
 __all__ = [

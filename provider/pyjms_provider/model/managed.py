@@ -2,14 +2,18 @@
 
 Any thread may observe at any time: whatever is read comes from one immutable `Snapshot`, or an immutable table of children,
 that is replaced by one assignment. Objects that are configured, and can be changed, are `configured.ConfiguredObject`;
-those that are observed refuse to be changed here.
+those that are observed refuse to be changed here. Children that are not configured, but observed, come from a `ChildSource`: they are
+made on demand, and cheap to list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+from uuid import UUID, uuid5
 
 from pyjms_provider.core.message.trace_events import ACTING
 from pyjms_provider.model import tree
@@ -26,15 +30,44 @@ from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.operations import EVERYTHING, NO_PROGRESS, Permits, Progress, operations_of
 from pyjms_provider.model.statistics import statistics_of
 from pyjms_provider.security.contracts import Target, TargetKind
+from pyjms_provider.stores.configuration_contract import ObjectId
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
-    from pyjms_provider.model.children import ChildSource
-    from pyjms_provider.model.configuration.contract import ObjectRecord
     from pyjms_provider.model.configuration_thread import ConfigurationThread
-    from pyjms_provider.model.listeners import ConfigurationChangeListener
+    from pyjms_provider.stores.configuration_contract import ObjectRecord
 
-__all__ = ["ManagedObject", "Snapshot"]
+__all__ = [
+    "OFFSET_MAX",
+    "ChildPage",
+    "ChildSource",
+    "ConfigurationChangeListener",
+    "ManagedObject",
+    "PageWanted",
+    "Snapshot",
+    "observed_id",
+]
+
+
+class ConfigurationChangeListener:
+    """Hears of changes, on the configuration thread that made them, after they were published, without a lock held.
+
+    It should not take long. What it raises is logged and changes nothing, save for the writer of a configuration store:
+    its error undoes the change.
+    """
+
+    def state_changed(self, managed: ManagedObject, old: State, new: State) -> None:
+        """Hear that an object's state changed."""
+
+    def attributes_changed(self, managed: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """Hear that actual attributes changed; secrets are masked."""
+
+    def child_added(self, parent: ManagedObject, child: ManagedObject) -> None:
+        """Hear that an object was created."""
+
+    def child_removed(self, parent: ManagedObject, child: ManagedObject) -> None:
+        """Hear that an object was deleted, with all below it."""
+
 
 _NO_CHILDREN: Final[Mapping[str, Any]] = {}
 
@@ -330,3 +363,100 @@ class ManagedObject:
 
     def _set_listeners(self, listeners: tuple[tuple[ConfigurationChangeListener, bool], ...]) -> None:
         self._listeners = listeners
+
+
+OFFSET_MAX: Final = 999_999_999
+"""So many of a list, of objects or of messages, may be left out before its page begins: more than any list has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageWanted:
+    """Which of many children somebody wants to see."""
+
+    equal: Mapping[str, str]
+    """Texts that fields must have."""
+    order: str
+    """The field that they are in the order of, with ``-`` before it: downwards."""
+    offset: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildPage:
+    """Some of many children."""
+
+    children: Sequence[ManagedObject]
+    total: int
+    """How many there are that are as wanted."""
+
+
+def observed_id(parent: ManagedObject, category: str, name: str) -> ObjectId:
+    """Return the id of an observed object: always the same for the same name in the same place."""
+    return ObjectId(uuid5(parent.id, f"{category}/{name}"))
+
+
+class ChildSource(ABC):
+    """The children of one category of one object. Any thread."""
+
+    @property
+    @abstractmethod
+    def category(self) -> str:
+        """The category of the children."""
+
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """Return the names of those that there are now, sorted."""
+
+    @abstractmethod
+    def find(self, name: str) -> ManagedObject | None:
+        """Return one of them; None: there is none."""
+
+    def has_column(self, field: str) -> bool:
+        """Return whether `columns` knows that field: without more, every statistic of the category."""
+        kinds = (tree.class_of(self.category, name)[1] for name in tree.types_of(self.category))
+        return any(field in statistics_of(kind) for kind in kinds)
+
+    def columns(self, fields: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Return fields of all of them, by the name of the field and of the object, as JSON has them.
+
+        Only fields that `has_column` knows. Those objects that have gone meanwhile are left out.
+        """
+        found: dict[str, dict[str, Any]] = {field: {} for field in fields}
+        for name in self.names():
+            with suppress(UnknownObjectError):
+                each = self.find(name)
+                values = {} if each is None else each.statistic_values(tuple(fields))
+                for field, value in values.items():
+                    found[field][name] = value
+        return found
+
+    def targets(self) -> tuple[TargetKind, str] | None:
+        """Return kind and virtual host of what an access policy is asked about them; None: each of them is to be asked."""
+        return None
+
+    def common_target(self) -> Target | None:
+        """Return what an access policy is asked about all of them at once; None: that differs."""
+        return None
+
+    def page(self, wanted: PageWanted) -> ChildPage | None:
+        """Return some of them without looking at the others; None: that cannot be done for what is wanted.
+
+        Only those have it that are kept where somebody else can look for them, and that have a `common_target`.
+        """
+        return None
+
+    def target(self, name: str) -> Target | None:
+        """Return what an access policy is asked about one of them, without making it; None: make it and ask it."""
+        common = self.targets()
+        return self.common_target() if common is None else Target(kind=common[0], name=name, virtual_host=common[1])
+
+    def find_id(self, parent: ManagedObject, wanted: UUID) -> ManagedObject | None:
+        """Return the one with that id; None: there is none."""
+        for name in self.names():
+            if observed_id(parent, self.category, name) == wanted:
+                return self.find(name)
+        return None
+
+    def create(self, attributes: Mapping[str, Any], by: str) -> ManagedObject:
+        """Create one; on the configuration thread. Raises as `ManagedObject.create_child`."""
+        raise NotChangeableError("objects of this category come by themselves; they cannot be created")

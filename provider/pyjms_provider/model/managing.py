@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.model.configuration.writer import StoreWriter
-from pyjms_provider.model.startable import Stoppable
+from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.statistics import statistic
 
 if TYPE_CHECKING:
-    from pyjms_provider.model.configuration.contract import ConfigurationStore
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.secrets import SecretBox
+    from pyjms_provider.stores.configuration_contract import ConfigurationStore
 
 __all__ = ["ManagingObject"]
 

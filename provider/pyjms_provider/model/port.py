@@ -18,12 +18,12 @@ from pyjms.spi.errors import ProviderError
 from pyjms_provider.model.access_control import AccessControl
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
 from pyjms_provider.model.authentication import AnonymousProvider, AuthenticationProvider
+from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.errors import FailedOpeningError, WrongStateError
 from pyjms_provider.model.key_stores import KeyStore, KeyStoreAttributes, TrustStore, TrustStoreAttributes
 from pyjms_provider.model.life_cycle import Phase, State
 from pyjms_provider.model.operations import operation
 from pyjms_provider.model.references import find_referred
-from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.security.access import RuleAccessPolicy
 from pyjms_provider.security.anonymous import UncheckedLogins

@@ -16,20 +16,20 @@ from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatisti
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.model.attributes import Attributes, Reached, Secret, attribute
+from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.errors import InvalidAttributesError, Problem, WrongStateError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.operations import operation
 from pyjms_provider.model.rates import Rates
-from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import StatisticKind, statistic
 from pyjms_provider.model.store_url import has_password
 from pyjms_provider.security.contracts import Operation, TargetKind
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
-    from pyjms_provider.model.configuration.contract import ObjectRecord
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.model.virtual_host import VirtualHost
+    from pyjms_provider.stores.configuration_contract import ObjectRecord
 
 __all__ = [
     "ForwardAttributes",

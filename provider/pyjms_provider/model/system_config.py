@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import NAMESPACE_URL, uuid5
 
 from pyjms.spi.clock import Clock, SystemClock
-from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
 from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.life_cycle import Event, State
 from pyjms_provider.model.managing import ManagingObject
 from pyjms_provider.model.services import Services
+from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
 if TYPE_CHECKING:
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.model.broker import Broker
-    from pyjms_provider.model.configuration.contract import ConfigurationStore
     from pyjms_provider.security.secrets import SecretBox
+    from pyjms_provider.stores.configuration_contract import ConfigurationStore
 
 __all__ = ["SystemConfig"]
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from pyjms_provider.model.errors import UnknownCategoryError
-
-if TYPE_CHECKING:
-    from pyjms_provider.model.managed import ManagedObject
 
 __all__ = [
     "ROOT",
@@ -106,7 +103,7 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             category="user",
             parent="authentication_provider",
             summary="somebody whom the provider knows itself",
-            types=_one("users:User"),
+            types=_one("authentication:User"),
             default_type="",
         ),
         CategoryShape(
@@ -140,7 +137,7 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             category="store",
             parent="virtual_host",
             summary="where its messages are",
-            types=_one("store:Store"),
+            types=_one("host_views:Store"),
             is_only_child=True,
             is_observed=True,
         ),
@@ -160,63 +157,63 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             category="topic",
             parent="virtual_host",
             summary="passes messages on to its subscribers",
-            types=_one("topic:ManagedTopic"),
+            types=_one("host_views:ManagedTopic"),
             is_observed=True,
         ),
         CategoryShape(
             category="durable_subscription",
             parent="virtual_host",
             summary="keeps a topic's messages for a subscriber that may be away",
-            types=_one("topic:DurableSubscription"),
+            types=_one("host_views:DurableSubscription"),
             is_observed=True,
         ),
         CategoryShape(
             category="dead_letter",
             parent="virtual_host",
             summary="a queue of messages that were given up, with the reasons",
-            types=_one("dead_letter:DeadLetterOffice"),
+            types=_one("host_views:DeadLetterOffice"),
             is_observed=True,
         ),
         CategoryShape(
             category="transaction",
             parent="virtual_host",
             summary="a branch of a distributed transaction",
-            types=_one("transaction:Transaction"),
+            types=_one("host_views:Transaction"),
             is_observed=True,
         ),
         CategoryShape(
             category="reader_group",
             parent="virtual_host",
             summary="a data pipeline's hold on messages of a queue or a durable subscription",
-            types=_one("pipelines:ReaderGroup"),
+            types=_one("host_views:ReaderGroup"),
             is_observed=True,
         ),
         CategoryShape(
             category="staged_unit",
             parent="virtual_host",
             summary="messages of a data pipeline that wait, unseen, for their epoch",
-            types=_one("pipelines:ManagedStagedUnit"),
+            types=_one("host_views:ManagedStagedUnit"),
             is_observed=True,
         ),
         CategoryShape(
             category="connection",
             parent="virtual_host",
             summary="a client's connection",
-            types=_one("connection:ClientConnection"),
+            types=_one("host_views:ClientConnection"),
             is_observed=True,
         ),
         CategoryShape(
             category="session",
             parent="connection",
             summary="a session of a client",
-            types=_one("connection:ClientSession"),
+            types=_one("host_views:ClientSession"),
             is_observed=True,
         ),
         CategoryShape(
             category="consumer",
             parent="session",
             summary="who receives from a queue or a subscription",
-            types=_one("connection:ClientConsumer"),
+            types=_one("host_views:ClientConsumer"),
             is_observed=True,
         ),
         CategoryShape(
@@ -230,7 +227,7 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             category="workflow_store",
             parent="virtual_host",
             summary="where engines keep workflows whose queues are here",
-            types={"sql": "workflow_store:WorkflowStore"},
+            types={"sql": "workflows:WorkflowStore"},
             default_type="sql",
         ),
         CategoryShape(
@@ -257,7 +254,7 @@ TREE: Final[Mapping[str, CategoryShape]] = {
 }
 """By category. Objects are opened in this order, and closed in the opposite one: ports last and first."""
 
-_added: Final[dict[str, dict[str, type[ManagedObject]]]] = {}
+_added: Final[dict[str, dict[str, type[Any]]]] = {}
 
 
 def shape_of(category: str) -> CategoryShape:
@@ -293,14 +290,14 @@ def types_of(category: str) -> tuple[str, ...]:
     return (*shape_of(category).types, *_added.get(category, ()))
 
 
-def add_specialisation(category: str, name: str, implementation: type[ManagedObject]) -> None:
+def add_specialisation(category: str, name: str, implementation: type[Any]) -> None:
     """Have a category be specialised once more, by a plug-in. Raises `UnknownCategoryError`, `ValueError`."""
     if name in types_of(category):
         raise ValueError(f"{category} has a specialisation {name!r} already")
     _added.setdefault(category, {})[name] = implementation
 
 
-def class_of(category: str, name: str | None) -> tuple[str, type[ManagedObject]]:
+def class_of(category: str, name: str | None) -> tuple[str, type[Any]]:
     """Return a specialisation, `name` None: the default one, and what implements it. Raises `UnknownCategoryError`."""
     shape = shape_of(category)
     chosen = shape.default_type if name is None or (not name and name not in types_of(category)) else name
@@ -315,7 +312,7 @@ def class_of(category: str, name: str | None) -> tuple[str, type[ManagedObject]]
             raise UnknownCategoryError(f"a {category} has no types; leave type out")
         raise UnknownCategoryError(f"there is no {category} of the type {chosen!r}; there are: {known}")
     module, _, name_of_class = shape.types[chosen].partition(":")
-    found: type[ManagedObject] = getattr(import_module(f"{_MODEL}.{module}"), name_of_class)
+    found: type[Any] = getattr(import_module(f"{_MODEL}.{module}"), name_of_class)
     return chosen, found
 
 

@@ -1,7 +1,7 @@
 """A virtual host: one name space of destinations, with its messages; it owns a running `EmbeddedBroker`.
 
 Queues are the host's. Those that an operator made, and what cannot be said in a queue's policy, are kept by
-`queue_source.QueueSource`; nothing is made for a queue until somebody asks for it.
+`queue.QueueSource`; nothing is made for a queue until somebody asks for it.
 """
 
 from __future__ import annotations
@@ -22,31 +22,29 @@ from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolic
 from pyjms_provider.core.queue.policy import PolicyError, QueuePolicies
 from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, Secret, attribute
 from pyjms_provider.model.configuration_thread import ConfigurationThread
+from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.errors import ObjectInUseError, WrongStateError
-from pyjms_provider.model.host_children import host_sources
-from pyjms_provider.model.host_watch import HostWatch
+from pyjms_provider.model.host_views import host_sources
 from pyjms_provider.model.life_cycle import Phase, State
 from pyjms_provider.model.messages import MessageView
+from pyjms_provider.model.metrics_sampler import AlertNotifier, MetricsSampler
 from pyjms_provider.model.operations import EVERYTHING, NO_PROGRESS, Permits, Progress, operation
-from pyjms_provider.model.queue import chosen
+from pyjms_provider.model.queue import QueueSource, chosen
 from pyjms_provider.model.queue_attributes import PolicyPattern, policy_reaches, read_policy
-from pyjms_provider.model.queue_source import QueueSource
 from pyjms_provider.model.showing import Showing
-from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import StatisticKind, statistic
 from pyjms_provider.model.store_url import with_password
 from pyjms_provider.model.stories import StoryAttributes, StoryTelling, story_settings
 from pyjms_provider.model.watched import PastView, Since, past_view
-from pyjms_provider.queue_manager import UnknownQueueError
+from pyjms_provider.queue_manager import QueueManager, UnknownQueueError
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy, StoreSettings, Synchronous
 
 if TYPE_CHECKING:
     from pyjms.spi.errors import ProviderError
     from pyjms_provider.core.journal.journal import Journal
-    from pyjms_provider.model.children import ChildSource
-    from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
-    from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.model.managed import ChildSource, ManagedObject
+    from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
 __all__ = ["VirtualHost", "VirtualHostAttributes"]
 
@@ -159,12 +157,17 @@ class VirtualHost(StoryTelling, Stoppable):
         self._cancelled = Signal()
         self._adopted = getattr(self.root, "adopted", None)
         self.queues = QueueSource(self)
-        self._watch: HostWatch | None = None
+        self._sampler: MetricsSampler | None = None
         self._sources: Mapping[str, ChildSource] = {"queue": self.queues, **host_sources(self)}
 
     @property
     def configuration_thread(self) -> ConfigurationThread:
         return self._thread
+
+    @property
+    def as_object(self) -> ManagedObject:
+        """The same object, as the parent of others."""
+        return self
 
     @property
     def embedded(self) -> EmbeddedBroker:
@@ -173,6 +176,11 @@ class VirtualHost(StoryTelling, Stoppable):
         if broker is None:
             raise WrongStateError(f"{self.path} is {self.state.value}: it does not run; start it")
         return broker
+
+    @property
+    def queue_manager(self) -> QueueManager:
+        """What does things with its queues. Raises `WrongStateError` while it does not run."""
+        return QueueManager(self.embedded.virtual_host)
 
     @property
     def is_running(self) -> bool:
@@ -268,8 +276,9 @@ class VirtualHost(StoryTelling, Stoppable):
         else:
             broker = EmbeddedBroker(self.name, self.clock, self._settings(), cancelled=self._cancelled)
             self._broker = broker
-        self._watch = HostWatch(self, broker)
-        self._watch.start()
+        notifier = AlertNotifier(self.path, self.names, broker)
+        self._sampler = MetricsSampler(broker, notifier, self.queues, lambda: self.history_queues)
+        self._sampler.start()
         broker.when_left(partial(self._hear_of_loss, broker))
 
     def _hear_of_loss(self, broker: EmbeddedBroker, error: ProviderError) -> None:
@@ -292,9 +301,9 @@ class VirtualHost(StoryTelling, Stoppable):
         super()._open_pending()
 
     def _on_stop(self) -> None:
-        watch, self._watch = self._watch, None  # it knows the broker, with all its messages
-        if watch is not None:
-            watch.close()
+        sampler, self._sampler = self._sampler, None  # it knows the broker, with all its messages
+        if sampler is not None:
+            sampler.close()
         broker, self._broker = self._broker, None
         if broker is not None and broker is not self._adopted:
             broker.stop()
@@ -330,15 +339,15 @@ class VirtualHost(StoryTelling, Stoppable):
         finally:
             self._thread.stop()
 
-    # Watching
+    # Metrics
 
     @property
-    def watch(self) -> HostWatch:
-        """Who looks over its queues. Raises `WrongStateError` while it does not run."""
-        watch = self._watch
-        if watch is None or self._broker is None:
+    def sampler(self) -> MetricsSampler:
+        """What samples its queues. Raises `WrongStateError` while it does not run."""
+        sampler = self._sampler
+        if sampler is None or self._broker is None:
             raise WrongStateError(f"{self.path} is {self.state.value}: it does not run; start it")
-        return watch
+        return sampler
 
     @property
     def history_queues(self) -> int:
@@ -355,7 +364,7 @@ class VirtualHost(StoryTelling, Stoppable):
     )
     def history(self, since_ms: Since = 0) -> PastView:
         """Return what was noted after `since_ms`."""
-        return past_view(self.watch.past(since_ms))
+        return past_view(self.sampler.past(since_ms))
 
     @operation("Find messages by their ids, in all queues that you may browse.", needs=Operation.OBSERVE, changes=False)
     def find_messages(
@@ -407,7 +416,7 @@ class VirtualHost(StoryTelling, Stoppable):
     @statistic("How many queues have alerts now.", unit="queues")
     def alert_count(self) -> int:
         """How many queues have alerts now."""
-        return 0 if self._broker is None else len(self.watch.book.holding)
+        return 0 if self._broker is None else len(self.sampler.book.holding)
 
     @statistic("Whether PERSISTENT messages can be kept now, as far as is known; without a store: always.")
     def takes_messages(self) -> bool:

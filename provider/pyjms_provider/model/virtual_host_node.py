@@ -12,8 +12,8 @@ from pyjms_provider.model.store_url import with_password
 from pyjms_provider.security.secrets import SecretBox
 
 if TYPE_CHECKING:
-    from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectRecord
     from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectRecord
 
 __all__ = ["JsonNode", "MemoryNode", "SqlNode", "StoreNode"]
 

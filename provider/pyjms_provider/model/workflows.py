@@ -1,24 +1,30 @@
-"""Definitions and instances of workflows as operators see them, and what a person may decide about an instance.
+"""Stores of workflows below a virtual host, with definitions and instances as operators see them and decide about them.
 
-An instance is what it was when it was looked up: all that is shown of it belongs together, and what is decided is done to just that
-revision, or not at all. Who may see or administer a store may do so with all that is in it.
+Engines (`pyjms.spi.workflows`) run elsewhere, and share the store with the broker. When it cannot be reached meanwhile, what is counted is
+not known, `last_error` says why, and a request for an instance fails with that.
+
+An instance is a snapshot of when it was looked up, and what is decided is done to just that revision, or not at all. A user who may
+see or administer a store may do so with all that is in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from pyjms.spi.errors import DestinationError
+from pyjms.spi.errors import ClosedError, DestinationError, ProviderError
 from pyjms.spi.workflows import (
     InstanceOrder,
     InstanceQuery,
     SteeringCommand,
     UnknownWorkflowError,
+    WorkflowBook,
+    WorkflowBookRequest,
     WorkflowChangedError,
     WorkflowDefinition,
     WorkflowError,
@@ -27,23 +33,39 @@ from pyjms.spi.workflows import (
     WorkflowRequest,
     WorkflowStatus,
     WorkflowStep,
+    WorkflowStoreError,
+    find_opener,
 )
-from pyjms_provider.model.children import ChildPage, ChildSource, PageWanted
-from pyjms_provider.model.errors import UnknownObjectError
-from pyjms_provider.model.observed import ObservedObject
+from pyjms_provider.clients.vm import VmConnection
+from pyjms_provider.model.attributes import Attributes, Secret, attribute
+from pyjms_provider.model.configured import Stoppable
+from pyjms_provider.model.errors import UnknownObjectError, WrongStateError
+from pyjms_provider.model.host_views import ObservedObject
+from pyjms_provider.model.managed import ChildPage, ChildSource, PageWanted
 from pyjms_provider.model.operations import operation
 from pyjms_provider.model.statistics import statistic, statistics_of
+from pyjms_provider.model.store_url import with_password
 from pyjms_provider.queue_manager import UnknownQueueError
 from pyjms_provider.security.contracts import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyjms.spi.provider import ConnectionEvents, ProviderConnection
     from pyjms_provider.model.managed import ManagedObject
-    from pyjms_provider.model.workflow_store import Look, WorkflowStore
     from pyjms_provider.security.contracts import Target
+    from pyjms_provider.stores.configuration_contract import ObjectRecord
 
-__all__ = ["LOOKED_AT_MAX", "Instance", "InstanceSource", "Workflow", "WorkflowSource"]
+__all__ = [
+    "LOOKED_AT_MAX",
+    "Instance",
+    "InstanceSource",
+    "Workflow",
+    "WorkflowSource",
+    "WorkflowStore",
+    "WorkflowStoreAttributes",
+]
+
 
 _ORDERS: Final[Mapping[str, InstanceOrder]] = {
     "name": InstanceOrder.BY_ID,
@@ -84,8 +106,6 @@ class _WorkflowView(ObservedObject):
     @property
     def store(self) -> WorkflowStore:
         """The store that it is in."""
-        from pyjms_provider.model.workflow_store import WorkflowStore
-
         assert isinstance(self.parent, WorkflowStore)
         return self.parent
 
@@ -314,12 +334,12 @@ class Instance(_WorkflowView):
 
     def _places(self) -> Iterator[MessagePlace]:
         events = self.store.events
-        dead = [*self.host.child_names("dead_letter"), f"{events}.bad"]
+        dead = [*self.host.as_object.child_names("dead_letter"), f"{events}.bad"]
         queues = [each.queue for each in self._seen.requests]
         found = 0
         for name in dict.fromkeys([*queues, events, *dead]):
             with suppress(UnknownQueueError, DestinationError):  # nobody has used it yet
-                for each in self.host.queues.manager.browse(name, self._seen.selector):
+                for each in self.host.queue_manager.browse(name, self._seen.selector):
                     if found == _MESSAGES:
                         return
                     found += 1
@@ -418,3 +438,211 @@ class InstanceSource(_Source):
             if len(found) < _AT_ONCE:
                 return
             offset += _AT_ONCE
+
+
+_FRESH_MS: Final = 1_000
+"""So long a look at all counts: each object of a list asks for them."""
+_SHARE: Final = 20
+_STALE_MS: Final = 5_000
+"""A look takes one part in so many of the time, however many instances there are, unless counts became too old by that."""
+
+
+class WorkflowStoreAttributes(Attributes):
+    """What can be chosen for a store of workflows. A change is obeyed at once."""
+
+    store_url: str = attribute(
+        "The database that the engines share: an SQLAlchemy URL without a password.", min_length=1
+    )
+    store_password: Secret | None = attribute("The password for the database.", default=None, secure=True)
+    events: str = attribute(
+        "The queue of events that the engines share, and that steps answer to.", default="pyjms.flows", min_length=1
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What was found when the store was looked over."""
+
+    until_ms: float
+    """By the monotonic clock: so long it is good enough."""
+    definitions: Mapping[str, Sequence[WorkflowDefinition]]
+    """All versions by the name, the newest last."""
+    counts: Mapping[str, Mapping[WorkflowStatus, int]]
+
+    def count(self, status: WorkflowStatus, workflow: str | None = None) -> int:
+        """Return how many instances have a status; `workflow` None: of all definitions."""
+        names = self.counts if workflow is None else [workflow]
+        return sum(self.counts.get(name, {}).get(status, 0) for name in names)
+
+
+class WorkflowStore(Stoppable):
+    """Shows workflows while it is ACTIVE."""
+
+    category = "workflow_store"
+    attributes_class = WorkflowStoreAttributes
+
+    def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
+        super().__init__(parent, record)
+        self._book: WorkflowBook | None = None
+        self._looked: Look | None = None
+        self._failed: tuple[float, str] | None = None
+        self._sources: Mapping[str, ChildSource] = {
+            each.category: each for each in (WorkflowSource(self), InstanceSource(self))
+        }
+
+    @property
+    def book(self) -> WorkflowBook:
+        """The open store. Raises `WrongStateError` while there is none."""
+        book = self._book
+        if book is None:
+            raise WrongStateError(f"{self.path} is {self.state.value}: it is not open; start it")
+        return book
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is an open store."""
+        return self._book is not None
+
+    @property
+    def events(self) -> str:
+        """The queue of events."""
+        attributes = self.attributes
+        assert isinstance(attributes, WorkflowStoreAttributes)
+        return attributes.events
+
+    def sources(self) -> Mapping[str, ChildSource]:
+        return self._sources
+
+    def look(self) -> Look:
+        """Return definitions and counts, about a second old at most, and older where counting takes long. Raises `WrongStateError`, `WorkflowStoreError`."""
+        book = self.book
+        begun_ms = self.clock.monotonic_ms()
+        known, failed = self._looked, self._failed
+        if known is not None and begun_ms < known.until_ms:
+            return known
+        if failed is not None and begun_ms < failed[0]:
+            raise WorkflowStoreError(failed[1])
+        try:
+            definitions: dict[str, list[WorkflowDefinition]] = {}
+            for each in book.definitions():
+                definitions.setdefault(each.name, []).append(each)
+            counts = book.counts()
+        except ProviderError as error:
+            self._looked, self._failed = None, (self._until_ms(begun_ms), error.reason)
+            raise
+        found = Look(until_ms=self._until_ms(begun_ms), definitions=definitions, counts=counts)
+        self._looked, self._failed = found, None
+        return found
+
+    def _until_ms(self, begun_ms: float) -> float:
+        """Return how long what was begun then, and has ended now, need not be done again."""
+        now_ms = self.clock.monotonic_ms()
+        took_ms = now_ms - begun_ms
+        return now_ms + max(_FRESH_MS, took_ms, min(_SHARE * took_ms, _STALE_MS))
+
+    def forget_look(self) -> None:
+        """Have the store looked over anew: something was changed."""
+        self._looked = self._failed = None
+
+    # The hooks
+
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        assert isinstance(new, WorkflowStoreAttributes)
+        self._check_shown("store_url", new.store_url, "store_password")
+        try:
+            find_opener(self.type).check(new.store_url)
+        except WorkflowError as error:
+            raise self._wrong("store_url", error.reason) from error
+
+    def _on_open(self) -> None:
+        self._open(self.attributes)
+
+    def _on_change(self, old: Attributes, new: Attributes) -> None:
+        before = self._book
+        self._open(new)
+        if before is not None:
+            before.close()
+
+    def _on_stop(self) -> None:
+        book, self._book, self._looked = self._book, None, None
+        if book is not None:
+            book.close()
+
+    def _open(self, chosen: Attributes) -> None:
+        assert isinstance(chosen, WorkflowStoreAttributes)
+        request = WorkflowBookRequest(
+            url=with_password(chosen.store_url, chosen.store_password),
+            events=chosen.events,
+            here=self._connect,
+            clock=self.clock,
+        )
+        self._book = find_opener(self.type).open(request)
+        self.forget_look()
+
+    def _connect(self, events: ConnectionEvents) -> ProviderConnection:
+        """Connect to its own host. Raises `ClosedError`."""
+        from pyjms_provider.model.virtual_host import VirtualHost
+
+        host = self.parent
+        assert isinstance(host, VirtualHost), "stores of workflows stand below virtual hosts"
+        try:
+            broker = host.embedded
+        except WrongStateError as error:
+            raise ClosedError(error.reason) from error
+        connection = VmConnection(broker, events)
+        broker.describe(connection.connection_id, user="", address="", protocol=f"workflows {self.name}")
+        return connection
+
+    # Statistics
+
+    def _count(self, status: WorkflowStatus) -> int | None:
+        try:
+            return self.look().count(status)
+        except ProviderError:
+            return None
+
+    @statistic("Whether the database can be reached.")
+    def is_reachable(self) -> bool:
+        """Whether the database can be reached."""
+        return self._count(WorkflowStatus.PARKED) is not None
+
+    @statistic("Instances that wait for a person.", unit="instances")
+    def parked(self) -> int | None:
+        """How many wait for a person."""
+        return self._count(WorkflowStatus.PARKED)
+
+    @statistic("Instances that go forward.", unit="instances")
+    def running(self) -> int | None:
+        """How many go forward."""
+        return self._count(WorkflowStatus.RUNNING)
+
+    @statistic("Instances that go backward: what they did is undone.", unit="instances")
+    def compensating(self) -> int | None:
+        """How many go backward."""
+        return self._count(WorkflowStatus.COMPENSATING)
+
+    @statistic("Instances that have come to their end.", unit="instances")
+    def completed(self) -> int | None:
+        """How many are completed."""
+        return self._count(WorkflowStatus.COMPLETED)
+
+    @statistic("Instances that have gone back to their beginning.", unit="instances")
+    def compensated(self) -> int | None:
+        """How many are compensated."""
+        return self._count(WorkflowStatus.COMPENSATED)
+
+    @statistic("How many definitions are deployed; none: the store cannot be reached.", unit="definitions")
+    def definitions(self) -> int | None:
+        """How many definitions are deployed."""
+        try:
+            return len(self.look().definitions)
+        except ProviderError:
+            return None
+
+    @statistic("Why the store could not be reached when somebody looked last; none: it could.")
+    def last_error(self) -> str | None:
+        """Why the store could not be reached."""
+        with suppress(ProviderError):
+            self.look()
+        failed = self._failed
+        return None if failed is None else failed[1]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.model.errors import WrongStateError
 from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.listeners import ConfigurationChangeListener
 from pyjms_provider.model.lookup import collect
+from pyjms_provider.model.managed import ConfigurationChangeListener
 from pyjms_provider.model.port import StompPort
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.embedded_host import EmbeddedHost

@@ -10,14 +10,13 @@ from pyjms.spi.clock import Clock, SystemClock
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.management.desk import Desk
-from pyjms_provider.management.messages import MANAGEMENT
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.port import Port
 from pyjms_provider.model.services import Services
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.security.audit import AuditLog
 from pyjms_provider.serving.hosts import HostFailures
-from pyjms_provider.serving.management_queues import ManagementQueues
+from pyjms_provider.serving.management_queues import MANAGEMENT, ManagementQueues
 from pyjms_provider.serving.stomp_port import stomp_opener
 from pyjms_provider.serving.user_watch import UserWatch
 from pyjms_provider.transport.service import NetworkService
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyjms_provider.model.broker import Broker
-    from pyjms_provider.model.configuration.contract import ConfigurationStore
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.model.services import OpenPort, PortOpener
     from pyjms_provider.security.secrets import SecretBox
+    from pyjms_provider.stores.configuration_contract import ConfigurationStore
     from pyjms_provider.transport.connection import Trace
 
 __all__ = ["ServedBroker"]

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyjms_provider.model.errors import WrongStateError
-from pyjms_provider.model.listeners import ConfigurationChangeListener
+from pyjms_provider.model.managed import ConfigurationChangeListener
 from pyjms_provider.serving.hosts import running_hosts
 
 if TYPE_CHECKING:

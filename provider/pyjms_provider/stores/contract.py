@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from pyjms_provider.core.journal.journal import Journal
-from pyjms_provider.model.configuration.contract import ConfigurationStore
 from pyjms_provider.settings import StandBy, StoreSettings
+from pyjms_provider.stores.configuration_contract import ConfigurationStore
 from pyjms_provider.stores.errors import UnsupportedStoreError
 from pyjms_provider.stores.stand_by import acquire
 

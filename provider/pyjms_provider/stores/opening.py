@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import MissingProviderError, ProviderError, UrlError
 from pyjms_provider.core.journal.journal import Journal
-from pyjms_provider.model.configuration.contract import ConfigurationStore
+from pyjms_provider.stores.configuration_contract import ConfigurationStore
 from pyjms_provider.stores.contract import StoreOpener, StoreRequest
 from pyjms_provider.stores.errors import StorePluginError
 from pyjms_provider.stores.installed import find_opener

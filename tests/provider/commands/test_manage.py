@@ -177,7 +177,7 @@ def test_alerts_are_in_the_table_as_soon_as_there_are_any(
     documents("call", "queue", queue, "publish", 'message:={"text": "one"}')
     host = broker.broker.child("virtual_host_node", "default").child("virtual_host", "shop")
     assert isinstance(host, VirtualHost)
-    host.watch.look(host.clock.time_ms())
+    host.sampler.sample(host.clock.time_ms())
     assert "alert_count" in run_pyjms(*listed)[1]
     [alert] = documents("show", "queue", queue, "--fields", "alerts")["alerts"]
     assert (alert["kind"], alert["value"], alert["limit"]) == ("messages", 1, 1)

@@ -18,11 +18,10 @@ from pyjms.spi.errors import ResourceError
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.management import messages as messages_module
-from pyjms_provider.management.messages import MessageService
 from pyjms_provider.security.rules import parse_rules, rules_to_data
 from pyjms_provider.security.user_file import UserFile
-from pyjms_provider.serving.management_queues import WANTED
+from pyjms_provider.serving import management_queues as messages_module
+from pyjms_provider.serving.management_queues import WANTED, MessageService
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.provider.helpers import RecordedEvents, make_envelope
 

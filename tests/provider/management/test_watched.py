@@ -18,9 +18,9 @@ pytestmark = pytest.mark.realises("BJ-MGT-1")
 
 def look(site: Site) -> None:
     clock = cast("VirtualClock", site.clock)
-    site.host.watch.close()  # this test looks itself
+    site.host.sampler.close()  # this test looks itself
     clock.advance(STEP_MS)
-    site.host.watch.look(clock.time_ms())
+    site.host.sampler.sample(clock.time_ms())
 
 
 def test_alerts_are_set_listed_and_cleared_by_rest(site: Site, ann: TestClient) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
-from pyjms_provider.model.configuration.contract import ConfigurationStore
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
+from pyjms_provider.stores.configuration_contract import ConfigurationStore
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
 from pyjms_provider.stores.testing.configuration_suite import ADMIN, BROKER, PORT, USERS
 

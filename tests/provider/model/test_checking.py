@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 
 from pyjms_provider.model.checking import check_configuration
-from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.security.secrets import SecretBox
+from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 from tests.provider.model.certificates import write_certificate
 
 

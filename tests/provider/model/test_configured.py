@@ -13,6 +13,7 @@ from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import MASK, Attributes, Secret, attribute
 from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
+from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.errors import (
     FailedOpeningError,
     InvalidAttributesError,
@@ -27,7 +28,6 @@ from pyjms_provider.model.errors import (
 )
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.managed import ManagedObject
-from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.security.secrets import SecretBox
 from pyjms_provider.stores.errors import StoreError

@@ -112,7 +112,7 @@ def test_objects_are_found_by_address_and_by_id(folder: Folder) -> None:
 def test_vm_stays_light() -> None:
     program = (
         "import sys, pyjms, pyjms_provider.clients.vm, pyjms_provider.queue_manager\n"
-        "import pyjms_provider.model.configuration.contract\n"
+        "import pyjms_provider.stores.configuration_contract\n"
         "print([m for m in ('pydantic', 'tomlkit', 'cryptography', 'sqlalchemy', 'starlette') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -35,7 +35,7 @@ def host(folder: Folder, clock: HandClock) -> VirtualHost:
 
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    with caplog.at_level(logging.INFO, "pyjms_provider.model.alert_telling"):
+    with caplog.at_level(logging.INFO, "pyjms_provider.model.metrics_sampler"):
         yield caplog
 
 
@@ -49,9 +49,9 @@ def publish(queue: ManagedObject, *texts: str) -> None:
 
 
 def look(host: VirtualHost, clock: HandClock, after_ms: int = STEP_MS) -> None:
-    host.watch.close()  # or the housekeeper, when it sees the time that is set here, looks as well
+    host.sampler.close()  # or the housekeeper, when it sees the time that is set here, looks as well
     clock.now_ms += after_ms
-    host.watch.look(clock.time_ms())
+    host.sampler.sample(clock.time_ms())
 
 
 def alerts(queue: ManagedObject) -> list[tuple[str, int, int]]:
@@ -300,20 +300,20 @@ def test_the_housekeeper_looks_each_ten_seconds_until_the_host_ends(monkeypatch:
     connection = ConnectionFactory("vm://watched", clock=clock).create_connection()
     system = manage("watched")
     host = managed_host(system)
-    watch, looks = host.watch, Semaphore(0)
-    look_once = watch.look
+    sampler, looks = host.sampler, Semaphore(0)
+    look_once = sampler.sample
 
     def noted(now_ms: int) -> None:
         look_once(now_ms)
         looks.release()
 
-    monkeypatch.setattr(watch, "look", noted)
+    monkeypatch.setattr(sampler, "sample", noted)
     for _ in range(3):
         clock.advance(STEP_MS)
         assert looks.acquire(timeout=20)
     assert host.invoke("history", {})["columns"]["connections"] == [1, 1, 1]
     system.close()
-    assert watch.do_what_is_due(clock.time_ms()) is None
+    assert sampler.do_what_is_due(clock.time_ms()) is None
     assert not looks.acquire(blocking=False), "it looks no more"
     connection.close()
     stop_broker("watched")

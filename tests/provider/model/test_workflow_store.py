@@ -16,7 +16,7 @@ from pyjms.testing import VirtualClock
 from pyjms_provider.model.errors import FailedOpeningError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.virtual_host import VirtualHost
-from pyjms_provider.model.workflow_store import WorkflowStore
+from pyjms_provider.model.workflows import WorkflowStore
 from tests.provider.model.world import Folder
 from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, parked
 

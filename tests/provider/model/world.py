@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.model.configuration.contract import ConfigurationStore
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
-from pyjms_provider.model.listeners import ConfigurationChangeListener
-from pyjms_provider.model.managed import ManagedObject
+from pyjms_provider.model.managed import ConfigurationChangeListener, ManagedObject
 from pyjms_provider.model.services import Services
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.security.secrets import SecretBox
+from pyjms_provider.stores.configuration_contract import ConfigurationStore
 from pyjms_provider.transport.settings import TlsSettings
 
 

@@ -17,8 +17,8 @@ from sqlalchemy import create_engine, text
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import InDoubtError, UrlError
-from pyjms_provider.model.configuration.contract import ObjectRecord
 from pyjms_provider.settings import StoreSettings
+from pyjms_provider.stores.configuration_contract import ObjectRecord
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
     ForeignStoreError,

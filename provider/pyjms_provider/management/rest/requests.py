@@ -18,9 +18,9 @@ from pyjms_provider.management.errors import (
     RequestTooLargeError,
 )
 from pyjms_provider.management.listing import ListRequest
-from pyjms_provider.model.children import OFFSET_MAX
 from pyjms_provider.model.errors import UnknownCategoryError, UnknownObjectError
 from pyjms_provider.model.lookup import names_needed
+from pyjms_provider.model.managed import OFFSET_MAX
 from pyjms_provider.model.tree import ROOT, shape_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from pyjms.spi.errors import InDoubtError
-from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.security.private_files import PrivateFileError, remove_unfinished, write_private
+from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.stores.errors import DamagedStoreError, HeldStoreError, StoreError, UnusableStoreError
 from pyjms_provider.stores.file_lock import FileLock, describe_holder
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.model.configuration.files import FileConfigurationStore
+from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 from pyjms_provider.stores.errors import DamagedStoreError, ForeignStoreError, NewerStoreError
 
 __all__ = ["JsonConfigurationStore", "in_order"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
+from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.stores.errors import HeldStoreError, StoreError
 
 __all__ = ["MemoryConfigurationStore"]

@@ -33,9 +33,9 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, InlineTable, Table
 
 from pyjms_provider.model import tree
-from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.model.configuration.files import FileConfigurationStore
 from pyjms_provider.model.configuration.toml_text import add_table, move_comments, put, unwrapped
+from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 from pyjms_provider.stores.errors import DamagedStoreError, ForeignStoreError, NewerStoreError
 
 __all__ = ["TomlConfigurationStore"]

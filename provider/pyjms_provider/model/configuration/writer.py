@@ -10,12 +10,12 @@ from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.context import refers_only
 from pyjms_provider.model.errors import UnknownCategoryError
-from pyjms_provider.model.listeners import ConfigurationChangeListener
+from pyjms_provider.model.managed import ConfigurationChangeListener
 from pyjms_provider.security.secrets import SecretBox
 
 if TYPE_CHECKING:
-    from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
     from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectId, ObjectRecord
 
 __all__ = ["StoreWriter", "reveal"]
 

@@ -34,7 +34,7 @@ from collections.abc import Callable
 import pytest
 
 from pyjms_provider.core.journal.journal import Journal
-from pyjms_provider.model.configuration.contract import ConfigurationStore
+from pyjms_provider.stores.configuration_contract import ConfigurationStore
 
 __all__ = ["ConfigurationHome", "JournalHome"]
 

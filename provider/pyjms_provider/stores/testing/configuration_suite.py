@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 
 import pytest
 
-from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
+from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.stores.errors import HeldStoreError, StoreError
 from pyjms_provider.stores.testing import ConfigurationHome
 

@@ -22,15 +22,15 @@ class Watched:
 
     def __init__(self, world: World) -> None:
         assert isinstance(world.host, VirtualHost)
-        self._watch = world.host.watch
+        self._watch = world.host.sampler
         self._watch.close()
         self._clock = world.served.system.clock
         self._begun_ms = self._clock.time_ms() - 30 * 60_000
 
     def look(self) -> None:
-        if self._watch._looked_ms is not None:  # rates go by the monotonic clock, whatever time it is said to be
-            self._watch._looked_ms = self._clock.monotonic_ms() - STEP_MS
-        self._watch.look(self._begun_ms + STEP_MS * next(_looks))
+        if self._watch._sampled_ms is not None:  # rates go by the monotonic clock, whatever time it is said to be
+            self._watch._sampled_ms = self._clock.monotonic_ms() - STEP_MS
+        self._watch.sample(self._begun_ms + STEP_MS * next(_looks))
 
 
 def chart(console: Console, title: str) -> str:

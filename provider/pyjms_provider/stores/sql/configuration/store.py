@@ -41,7 +41,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import InDoubtError, UrlError
-from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
+from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
     ForeignStoreError,

@@ -1,21 +1,28 @@
-"""Who looks over a virtual host's queues every ten seconds: for the last hour, and for alerts.
+"""Samples the queues of a virtual host every ten seconds: for the last hour, and for alerts.
 
-The host's housekeeper calls it, so no message waits for it. A look counts every queue once; what costs more (bytes, ages,
-sizes) is asked of those queues alone that have a past of their own, or a limit.
+The host's timer thread calls it, so no message waits for it. A sample counts every queue once; what costs more (bytes, ages,
+sizes) is asked of those queues alone that have a time series of their own, or a limit.
+
+Alerts go to the log, with stable codes, and as messages to the topic ``$alerts`` of the virtual host: only while there is such a topic,
+which is as long as somebody has subscribed to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from heapq import nlargest
 from math import nan
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
+from uuid import uuid4
 
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.words import counted
 from pyjms_provider.core.queue.measuring import about_bytes, is_there, largest_message, oldest_timestamp_ms
 from pyjms_provider.core.queue.observing import counts_of
-from pyjms_provider.model.alert_telling import AlertTeller
-from pyjms_provider.watching.alerts import AlertBook, AlertKind, AlertLimits, AlertNews
+from pyjms_provider.watching.alerts import AlertBook, AlertKind, AlertLimits, AlertNews, Telling
 from pyjms_provider.watching.series import STEP_MS, History, Past
 
 if TYPE_CHECKING:
@@ -23,9 +30,105 @@ if TYPE_CHECKING:
     from pyjms_provider.core.channel.channel_state import Counts
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
-    from pyjms_provider.model.virtual_host import VirtualHost
 
-__all__ = ["HostWatch"]
+__all__ = ["ALERTS", "AlertNotifier", "MetricsSampler"]
+
+
+ALERTS: Final = "$alerts"
+"""The topic."""
+_MOST: Final = 100
+_LIVES_MS: Final = 86_400_000
+_UNITS: Final[Mapping[AlertKind, str]] = {
+    AlertKind.MESSAGES: "messages",
+    AlertKind.BYTES: "bytes",
+    AlertKind.AGE: "ms",
+    AlertKind.MESSAGE_BYTES: "bytes",
+}
+_WHAT: Final[Mapping[AlertKind, str]] = {
+    AlertKind.MESSAGES: "it has {messages}",
+    AlertKind.BYTES: "its messages take about {value} bytes",
+    AlertKind.AGE: "its oldest message is {value} ms old",
+    AlertKind.MESSAGE_BYTES: "it has a message of about {value} bytes",
+}
+_log = logging.getLogger(__name__)
+
+
+class AlertNotifier:
+    """Of one virtual host. One thread; never waits for a client."""
+
+    def __init__(self, path: str, names: tuple[str, ...], broker: EmbeddedBroker) -> None:
+        """`path` and `names` say in the log and in messages which virtual host it is."""
+        self._path = path
+        self._names = names
+        self._broker = broker
+
+    def notify(self, news: Sequence[AlertNews]) -> None:
+        """Tell all, the first of them one by one."""
+        for each in news[:_MOST]:
+            self._write(each)
+            self._send(each)
+        if len(news) > _MOST:
+            _log.warning(
+                "PYJMS-ALERT-4 %s: %d more queues have alerts, or have none any more",
+                self._path,
+                len(news) - _MOST,
+            )
+
+    def _write(self, news: AlertNews) -> None:
+        alert = news.alert
+        queue = "/".join((*self._names, alert.queue))
+        what = _WHAT[alert.kind].format(value=alert.value, messages=counted(alert.value, "message"))
+        if news.telling is Telling.RAISED:
+            _log.warning("PYJMS-ALERT-1 queue %s: %s; the limit is %d", queue, what, alert.limit)
+        elif news.telling is Telling.REPEATED:
+            minutes = max(0, news.at_ms - alert.since_ms) // 60_000  # the clock may have been put back
+            _log.warning(
+                "PYJMS-ALERT-2 queue %s: still %s; the limit is %d, for %d min", queue, what, alert.limit, minutes
+            )
+        else:
+            _log.info(
+                "PYJMS-ALERT-3 queue %s: it is below the limit of %d %s again", queue, alert.limit, _words(alert.kind)
+            )
+
+    def _send(self, news: AlertNews) -> None:
+        running = self._broker.virtual_host
+        if not running.has_topic(ALERTS):
+            return
+        alert = news.alert
+        body = {
+            "queue": [*self._names, alert.queue],
+            "kind": alert.kind.value,
+            "event": news.telling.value,
+            "value": alert.value,
+            "limit": alert.limit,
+            "unit": _UNITS[alert.kind],
+            "since_ms": alert.since_ms,
+            "at_ms": news.at_ms,
+        }
+        properties = {"pyjms_queue": alert.queue, "pyjms_alert": alert.kind.value, "pyjms_event": news.telling.value}
+        envelope = Envelope(
+            destination=Address(AddressKind.TOPIC, ALERTS),
+            message_id=MessageId(f"ID:{uuid4()}"),
+            timestamp_ms=news.at_ms,
+            expiration_ms=news.at_ms + _LIVES_MS,
+            delivery_mode=1,
+            priority=4,
+            correlation_id=None,
+            reply_to=None,
+            jms_type="pyjms.alert",
+            properties=properties,
+            body_kind=BodyKind.TEXT,
+            body=json.dumps(body),
+        )
+        try:
+            running.route(envelope, None, None)
+        except ProviderError as error:
+            _log.warning("PYJMS-ALERT-5 %s: an alert could not be sent to %s: %s", self._path, ALERTS, error.reason)
+
+
+def _words(kind: AlertKind) -> str:
+    return {AlertKind.AGE: "ms", AlertKind.MESSAGE_BYTES: "bytes for a message"}.get(kind, _UNITS[kind])
+
 
 _QUEUE_COLUMNS: Final = ("depth", "arrival_rate", "delivery_rate", "departure_rate", "bytes", "consumers")
 _HOST_COLUMNS: Final = (*_QUEUE_COLUMNS, "connections", "messages")
@@ -38,38 +141,54 @@ _SAMPLE: Final = 32
 _STAYING: Final = 1.5  # by so much another queue must be busier to take the place of one that has a past
 
 
-class HostWatch:
-    """Implements `HasTimes`, from `start` to `close`. Looks are made by one thread; any thread reads."""
+class AlertRules(Protocol):
+    """Says which queues have which limits."""
 
-    def __init__(self, host: VirtualHost, broker: EmbeddedBroker) -> None:
-        self._host = host
+    def watched_for_alerts(self) -> frozenset[str] | None:
+        """Return the queues that may have alerts; None: all."""
+        ...
+
+    def alert_limits(self, name: str) -> AlertLimits:
+        """Return from where on a queue has alerts."""
+        ...
+
+
+class MetricsSampler:
+    """Implements `HasTimes`, from `start` to `close`. One thread samples; any thread reads."""
+
+    def __init__(
+        self, broker: EmbeddedBroker, notifier: AlertNotifier, rules: AlertRules, history_queues: Callable[[], int]
+    ) -> None:
+        """`history_queues` returns how many queues have a time series of their own."""
         self._broker = broker
+        self._rules = rules
+        self._history_queues = history_queues
         self._closed = False
         self._book = AlertBook()
-        self._teller = AlertTeller(host, broker)
+        self._notifier = notifier
         self._queues = History(_QUEUE_COLUMNS)
         self._whole = History(_HOST_COLUMNS)
-        self._looked_ms: float | None = None
-        """When it looked last, by the monotonic clock."""
+        self._sampled_ms: float | None = None
+        """When it sampled last, by the monotonic clock."""
         self._before: dict[str, tuple[int, int, int]] = {}
         self._traffic: dict[str, float] = {}
         self._sizes: dict[str, int] = {}
         self._largest: dict[str, tuple[QueueEntry, int]] = {}
 
     def start(self) -> None:
-        """Have the housekeeper call each step from now on."""
+        """Have each step called from now on."""
         self._broker.tend(self, self._broker.clock.time_ms() + STEP_MS)
 
     def close(self) -> None:
-        """Look no more. May be repeated."""
+        """End. May be repeated."""
         self._closed = True
 
     def do_what_is_due(self, now_ms: int) -> int | None:
-        """Look, and say when to come again."""
+        """Sample, and return when to be called again."""
         if self._closed:
             return None
-        self._broker.tend(self, now_ms + STEP_MS)  # first, so that a fault in one look does not end all
-        self.look(now_ms)
+        self._broker.tend(self, now_ms + STEP_MS)  # first, so that a fault in one sample does not end all
+        self.sample(now_ms)
         return None
 
     # Any thread
@@ -88,14 +207,14 @@ class HostWatch:
         found = self._whole.read(_WHOLE, since_ms)
         return Past(times_ms=(), columns=dict.fromkeys(_HOST_COLUMNS, ())) if found is None else found
 
-    # The thread of the housekeeper
+    # The timer thread
 
-    def look(self, now_ms: int) -> None:
+    def sample(self, now_ms: int) -> None:
         """Note what is there now, and tell what is too much."""
         counted = [(name, queue, counts_of(queue)) for name, queue in self._broker.virtual_host.queues()]
         before = self._before
         self._note(counted, before, now_ms)
-        self._teller.tell(self._judge(counted, now_ms))
+        self._notifier.notify(self._judge(counted, now_ms))
         self._book.end_round(now_ms, self._before.keys())
 
     def _note(
@@ -130,9 +249,9 @@ class HostWatch:
         return found
 
     def _rates(self, counted: Sequence[tuple[str, Queue, Counts]]) -> dict[str, tuple[float, float, float]]:
-        """Return how many messages a second came to each queue since the last look, were delivered, and left; none at the first look."""
-        looked_ms, self._looked_ms = self._looked_ms, self._broker.clock.monotonic_ms()
-        seconds = 0.0 if looked_ms is None else (self._looked_ms - looked_ms) / 1000
+        """Return how many messages a second came to each queue since the last sample, were delivered, and left; none at the first one."""
+        sampled_ms, self._sampled_ms = self._sampled_ms, self._broker.clock.monotonic_ms()
+        seconds = 0.0 if sampled_ms is None else (self._sampled_ms - sampled_ms) / 1000
         is_first = seconds <= 0
         seconds = seconds or 1.0  # rates of no time are not told, and not divided by it
         before, now = (
@@ -156,7 +275,7 @@ class HostWatch:
 
     def _busiest(self, depths: dict[str, int]) -> set[str]:
         """Return the queues that have a past from now on."""
-        most = self._host.history_queues
+        most = self._history_queues()
         if len(depths) <= most:
             return set(depths)
         known, traffic = self._queues.names, self._traffic
@@ -170,12 +289,12 @@ class HostWatch:
     # Alerts
 
     def _judge(self, counted: Sequence[tuple[str, Queue, Counts]], now_ms: int) -> list[AlertNews]:
-        source, holding = self._host.queues, self._book.holding
-        watched = source.watched_for_alerts()
+        rules, holding = self._rules, self._book.holding
+        watched = rules.watched_for_alerts()
         news: list[AlertNews] = []
         for name, queue, counts in counted:
             if name in holding or (counts.depth and (watched is None or name in watched)):
-                limits = source.alert_limits(name)
+                limits = rules.alert_limits(name)
                 measured = self._measured(name, queue, counts.depth, limits, now_ms)
                 news += self._book.judge(name, limits, measured, now_ms)
         return news

@@ -1,0 +1,673 @@
+"""What is observed below a virtual host, beside its queues: views of what clients do, made on demand, and cheap."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+from pydantic import BaseModel, Field
+
+from pyjms.spi.envelope import ConnectionId
+from pyjms.spi.errors import SubscriptionInUseError, UnknownSubscriptionError
+from pyjms_provider.clients.observing import ConnectionView, ConsumerView, SessionView, look_at
+from pyjms_provider.clients.vm import VmConnection
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
+from pyjms_provider.model.attributes import Attributes
+from pyjms_provider.model.errors import ObjectInUseError, UnknownObjectError
+from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.managed import ChildSource, ManagedObject, Snapshot, observed_id
+from pyjms_provider.model.messages import LetterView
+from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
+from pyjms_provider.model.queue import Ids, Offset, Selector, chosen
+from pyjms_provider.model.showing import Showing
+from pyjms_provider.model.statistics import statistic
+from pyjms_provider.security.contracts import Operation, Target, TargetKind
+from pyjms_provider.stores.configuration_contract import ObjectRecord
+
+if TYPE_CHECKING:
+    from pyjms.spi.replay import StagedUnit, StageName
+    from pyjms_provider.broker import Client
+    from pyjms_provider.core.host.virtual_host import VirtualHost as RunningHost
+    from pyjms_provider.core.journal.journal import SubscriptionKey
+    from pyjms_provider.core.topic.subscription import Subscription
+    from pyjms_provider.core.topic.topic import Topic
+    from pyjms_provider.core.transaction.branch import BranchReport
+    from pyjms_provider.core.transaction.reader_group import Group
+    from pyjms_provider.model.contracts import ManagedHost
+
+__all__ = [
+    "STORE",
+    "ClientConnection",
+    "ClientConsumer",
+    "ClientSession",
+    "DeadLetterOffice",
+    "DurableSubscription",
+    "MadeOnDemand",
+    "ManagedStagedUnit",
+    "ManagedTopic",
+    "ObservedObject",
+    "ReaderGroup",
+    "Store",
+    "Transaction",
+    "group_names",
+    "host_sources",
+    "unit_name",
+    "unit_names",
+]
+
+
+class ObservedObject(ManagedObject):
+    """A view of something by its name. What it shows is asked for anew each time."""
+
+    def __init__(self, parent: ManagedObject, name: str, **facts: Any) -> None:
+        """`facts`: of the record, such as `created_ms`."""
+        attributes = {"name": name, "durable": False}
+        record = ObjectRecord(
+            id=observed_id(parent, self.category, name),
+            category=self.category,
+            parent=parent.id,
+            attributes=attributes,
+            **facts,
+        )
+        super().__init__(parent, record)
+        shown = Attributes(name=name, durable=False, type="", description=None, context={})
+        self._snapshot = Snapshot(state=State.ACTIVE, record=record, attributes=shown)
+
+    @property
+    def life_time(self) -> str:
+        return "observed"
+
+    @property
+    def host(self) -> ManagedHost:
+        """The virtual host that it is in."""
+        above = self.parent
+        while above is not None and above.category != "virtual_host":
+            above = above.parent
+        return cast("ManagedHost", above)  # what is observed stands below one
+
+
+class MadeOnDemand(ChildSource):
+    """Children that a table of names describes."""
+
+    def __init__(
+        self,
+        category: str,
+        names: Callable[[], Sequence[str]],
+        make: Callable[[str], ManagedObject | None],
+    ) -> None:
+        """`names`: those that there are; `make`: one of them, None if it has gone."""
+        self._category = category
+        self._names = names
+        self._make = make
+
+    @property
+    def category(self) -> str:
+        return self._category
+
+    def names(self) -> Sequence[str]:
+        return sorted(self._names())
+
+    def find(self, name: str) -> ManagedObject | None:
+        return self._make(name)
+
+
+class ClientConnection(ObservedObject):
+    """A connection, of this process or through a port; its name is its id."""
+
+    category = "connection"
+
+    def _client(self) -> Client:
+        found = self.host.embedded.clients().get(ConnectionId(self.name))
+        if found is None:
+            raise UnknownObjectError(f"{self.host.path} has no connection {self.name!r}: it has closed")
+        return found
+
+    def view(self) -> ConnectionView:
+        """Return what there is to see of it. Raises `UnknownObjectError`."""
+        handle = self._client().handle
+        if isinstance(handle, VmConnection):
+            return look_at(handle)
+        return ConnectionView(client_id=None, is_started=True, sessions=())
+
+    def sources(self) -> Mapping[str, ChildSource]:
+        return {
+            "session": MadeOnDemand("session", lambda: [each.name for each in self.view().sessions], self._make_session)
+        }
+
+    def _make_session(self, name: str) -> ManagedObject | None:
+        is_there = any(each.name == name for each in self.view().sessions)
+        return ClientSession(self, name) if is_there else None
+
+    @statistic("Who is connected; empty: nobody logged in, as within one process.")
+    def user(self) -> str:
+        """Who is connected."""
+        return self._client().user
+
+    @statistic(
+        "The user name that it sent to a port which lets in everybody and checks none; null: none, or it was checked."
+    )
+    def unchecked_login(self) -> str | None:
+        """The user name that it sent and nobody checked."""
+        principal = self._client().principal
+        return None if principal is None else principal.unchecked_login
+
+    @statistic("Where it comes from; empty: from this process.")
+    def address(self) -> str:
+        """Where it comes from."""
+        return self._client().address
+
+    @statistic("What it speaks.")
+    def protocol(self) -> str:
+        """What it speaks."""
+        return self._client().protocol
+
+    @statistic("When it came, in milliseconds since 1970 UTC.", unit="ms")
+    def since_ms(self) -> int:
+        """When it came."""
+        return self._client().since_ms
+
+    @statistic("Its JMS client id.")
+    def client_id(self) -> str | None:
+        """Its JMS client id."""
+        return self.view().client_id
+
+    @statistic("Whether it is started, so that messages come.")
+    def is_started(self) -> bool:
+        """Whether it is started."""
+        return self.view().is_started
+
+    @statistic("Sessions.", unit="sessions")
+    def session_count(self) -> int:
+        """How many sessions it has."""
+        return len(self.view().sessions)
+
+    @operation("End the connection; its client is told why.")
+    def disconnect(
+        self,
+        reason: Annotated[str, Field(max_length=1000, description="What the client is told.")] = "",
+        *,
+        by: str = "",
+    ) -> None:
+        """End it. Raises `UnknownObjectError`."""
+        told = f"an operator{f' ({by})' if by else ''} has ended the connection{f': {reason}' if reason else ''}"
+        if not self.host.embedded.end_connection(ConnectionId(self.name), told):
+            raise UnknownObjectError(f"{self.host.path} has no connection {self.name!r}: it has closed")
+
+
+class ClientSession(ObservedObject):
+    """A session; its name is its number in its connection."""
+
+    category = "session"
+
+    def view(self) -> SessionView:
+        """Return what there is to see of it. Raises `UnknownObjectError`."""
+        above = self.parent
+        assert isinstance(above, ClientConnection)
+        for each in above.view().sessions:
+            if each.name == self.name:
+                return each
+        raise UnknownObjectError(f"{above.path} has no session {self.name!r}: it has closed")
+
+    def sources(self) -> Mapping[str, ChildSource]:
+        return {
+            "consumer": MadeOnDemand(
+                "consumer", lambda: [each.name for each in self.view().consumers], self._make_consumer
+            )
+        }
+
+    def _make_consumer(self, name: str) -> ManagedObject | None:
+        is_there = any(each.name == name for each in self.view().consumers)
+        return ClientConsumer(self, name) if is_there else None
+
+    @statistic("Whether it is transacted.")
+    def is_transacted(self) -> bool:
+        """Whether it is transacted."""
+        return self.view().is_transacted
+
+    @statistic("Whether it has an open transaction with work in it.")
+    def has_open_transaction(self) -> bool:
+        """Whether it has an open transaction."""
+        return self.view().is_open
+
+    @statistic("Messages that it received and has not settled.", unit="messages")
+    def held(self) -> int:
+        """How many messages it holds."""
+        return self.view().held
+
+    @statistic("Consumers.", unit="consumers")
+    def consumer_count(self) -> int:
+        """How many consumers it has."""
+        return len(self.view().consumers)
+
+
+class ClientConsumer(ObservedObject):
+    """A consumer; its name is its number in its session."""
+
+    category = "consumer"
+
+    def _view(self) -> ConsumerView:
+        above = self.parent
+        assert isinstance(above, ClientSession)
+        for each in above.view().consumers:
+            if each.name == self.name:
+                return each
+        raise UnknownObjectError(f"{above.path} has no consumer {self.name!r}: it has closed")
+
+    @statistic("What it receives from.")
+    def source(self) -> str:
+        """What it receives from: a queue's address, or a subscription's name."""
+        return self._view().source
+
+    @statistic("What it selects.")
+    def selector(self) -> str | None:
+        """What it selects."""
+        return self._view().selector
+
+    @statistic("Its priority among the consumers of the queue.")
+    def priority(self) -> int:
+        """Its priority."""
+        return self._view().priority
+
+    @statistic("Whether it only looks.")
+    def is_browser(self) -> bool:
+        """Whether it only looks."""
+        return self._view().is_browser
+
+
+STORE = "messages"
+"""What the one store of a virtual host is called."""
+
+
+class Store(ObservedObject):
+    """Where messages are: in memory, or in a database too."""
+
+    category = "store"
+
+    @statistic("Where it is; no password is shown.")
+    def url(self) -> str:
+        """Where it is."""
+        return str(self.host.as_object.attribute_values(["store_url"]).get("store_url") or "memory")
+
+    @statistic("Whether messages survive the process.")
+    def is_reliable(self) -> bool:
+        """Whether messages survive the process."""
+        return self.host.embedded.virtual_host.store.is_reliable
+
+    @statistic("Messages, each counted once.", unit="messages")
+    def messages(self) -> int:
+        """How many messages there are."""
+        return len(self.host.embedded.virtual_host.store)
+
+
+class ManagedTopic(ObservedObject):
+    """A topic that somebody has named since the host was opened."""
+
+    category = "topic"
+
+    def target(self) -> Target:
+        return Target(kind=TargetKind.TOPIC, name=self.name, virtual_host=self.host.name)
+
+    def _topic(self) -> Topic:
+        topic = self.host.embedded.virtual_host.find_topic(self.name)
+        if topic is None:
+            raise UnknownObjectError(f"{self.host.path} has no topic {self.name!r}")
+        return topic
+
+    @statistic("Subscriptions, durable ones among them.", unit="subscriptions")
+    def subscriptions(self) -> int:
+        """How many subscriptions it has."""
+        return len(self._topic().subscriptions)
+
+    @statistic("Durable subscriptions.", unit="subscriptions")
+    def durable_subscriptions(self) -> int:
+        """How many durable subscriptions it has."""
+        return sum(each.is_durable for each in self._topic().subscriptions)
+
+    @statistic("Messages that wait for its subscribers.", unit="messages")
+    def waiting(self) -> int:
+        """How many messages wait for its subscribers."""
+        return sum(each.count(MessageState.NEW) for each in self._topic().subscriptions)
+
+
+class DurableSubscription(ObservedObject):
+    """A durable subscription; deleting it is what JMS calls to unsubscribe."""
+
+    category = "durable_subscription"
+
+    def target(self) -> Target:
+        return Target(kind=TargetKind.SUBSCRIPTION, name=self.name, virtual_host=self.host.name)
+
+    def _found(self) -> tuple[SubscriptionKey, Subscription]:
+        for key, found in self.host.embedded.virtual_host.subscriptions.durable().items():
+            if str(key) == self.name:
+                return key, found
+        raise UnknownObjectError(f"{self.host.path} has no durable subscription {self.name!r}")
+
+    def delete(self, *, by: str = "") -> None:
+        key, _ = self._found()
+        try:
+            self.host.embedded.virtual_host.subscriptions.unsubscribe(key.client_id, key.name)
+        except UnknownSubscriptionError as error:
+            raise UnknownObjectError(error.reason) from error
+        except SubscriptionInUseError as error:
+            raise ObjectInUseError(error.reason) from error
+
+    @statistic("The topic.")
+    def topic(self) -> str:
+        """The topic."""
+        return self._found()[1].terms.topic.name
+
+    @statistic("The client id that it belongs to.")
+    def client_id(self) -> str:
+        """The client id that it belongs to."""
+        return self._found()[0].client_id
+
+    @statistic("What it selects.")
+    def selector(self) -> str | None:
+        """What it selects."""
+        return self._found()[1].terms.selector_text
+
+    @statistic("Whether messages of its subscriber's own connection are left out.")
+    def no_local(self) -> bool:
+        """Whether messages of its subscriber's own connection are left out."""
+        return self._found()[1].terms.no_local
+
+    @statistic("Whether a subscriber is there.")
+    def is_active(self) -> bool:
+        """Whether a subscriber is there."""
+        return self._found()[1].is_active
+
+    @statistic("Messages that wait.", unit="messages")
+    def waiting(self) -> int:
+        """How many messages wait."""
+        return self._found()[1].count(MessageState.NEW)
+
+    @statistic("Messages that its subscriber has and has not settled.", unit="messages")
+    def held(self) -> int:
+        """How many messages its subscriber has."""
+        return self._found()[1].count(MessageState.DELIVERED)
+
+
+class Transaction(ObservedObject):
+    """A branch; its name is its xid: ``FORMAT:GLOBAL:BRANCH``."""
+
+    category = "transaction"
+
+    def _report(self) -> BranchReport:
+        for each in self.host.embedded.virtual_host.branches.reports():
+            if str(each.xid) == self.name:
+                return each
+        raise UnknownObjectError(f"{self.host.path} has no transaction {self.name!r}: it has ended")
+
+    @statistic("Where it is in its life; a prepared one is in doubt until it is settled.")
+    def branch_state(self) -> str:
+        """Where it is in its life."""
+        return self._report().state.name.lower()
+
+    @statistic("When it was prepared, in milliseconds since 1970 UTC.", unit="ms")
+    def prepared_at_ms(self) -> int | None:
+        """When it was prepared; None: it is not."""
+        return self._report().prepared_ms
+
+    @statistic("Messages that it adds to queues and subscriptions.", unit="messages")
+    def sent(self) -> int:
+        """How many messages it adds."""
+        return self._report().sent
+
+    @statistic("Messages that it takes away.", unit="messages")
+    def received(self) -> int:
+        """How many messages it takes away."""
+        return self._report().received
+
+    @operation("Commit a prepared branch in place of its coordinator, whose log is to be asked first.")
+    def commit(self) -> None:
+        """Commit it heuristically. Raises `BranchError` unless it is prepared."""
+        self.host.embedded.virtual_host.branches.settle_heuristically(self._report().xid, commit=True)
+
+    @operation("Roll a prepared branch back in place of its coordinator, whose log is to be asked first.")
+    def rollback(self) -> None:
+        """Roll it back heuristically. Raises `BranchError` unless it is prepared."""
+        self.host.embedded.virtual_host.branches.settle_heuristically(self._report().xid, commit=False)
+
+    @operation("Forget a branch that an operator settled, when its coordinator will not come back for it.")
+    def forget(self) -> None:
+        """Forget it. Raises `BranchError` unless an operator settled it."""
+        self.host.embedded.virtual_host.branches.forget(self._report().xid)
+
+
+def group_names(running: RunningHost) -> list[str]:
+    """Return the names of the reader groups."""
+    return [group.record.name for group in running.pipelines.groups.all()]
+
+
+def unit_name(name: StageName) -> str:
+    """Return by what a staged unit is known here: ``SINK:EPOCH:PARTITION:ATTEMPT``."""
+    return f"{name.sink}:{name.epoch}:{name.partition}:{name.attempt}"
+
+
+def unit_names(running: RunningHost) -> list[str]:
+    """Return the names of the staged units."""
+    return [unit_name(unit.name) for unit in running.pipelines.stages.units()]
+
+
+class ReaderGroup(ObservedObject):
+    """A reader group: a data pipeline's hold on messages of a queue or a durable subscription."""
+
+    category = "reader_group"
+
+    def _group(self) -> Group:
+        for group in self.host.embedded.virtual_host.pipelines.groups.all():
+            if group.record.name == self.name:
+                return group
+        raise UnknownObjectError(f"{self.host.path} has no reader group {self.name!r}: it was released")
+
+    @statistic("The queue or topic that it reads.")
+    def destination(self) -> str:
+        """The queue or topic that it reads."""
+        return str(self._group().address)
+
+    @statistic("The durable subscription that it reads, CLIENT-ID/NAME; none: it reads a queue.")
+    def subscription(self) -> str | None:
+        """The durable subscription that it reads."""
+        key = self._group().key
+        return None if key is None else f"{key.client_id}/{key.name}"
+
+    @statistic("Which messages it reserves; none: all.")
+    def selector(self) -> str | None:
+        """Which messages it reserves."""
+        return self._group().record.selector_text
+
+    @statistic("Tells its numbers from those of an earlier group of this name.")
+    def generation(self) -> str:
+        """Tells its numbers from those of others."""
+        return self._group().record.generation
+
+    @statistic("The highest number that is acknowledged.")
+    def low(self) -> int:
+        """The highest number that is acknowledged."""
+        return self._group().report().low
+
+    @statistic("The highest number that is reserved.")
+    def high(self) -> int:
+        """The highest number that is reserved."""
+        return self._group().report().high
+
+    @statistic("Messages that it holds, which nobody else gets.", unit="messages")
+    def held(self) -> int:
+        """How many messages it holds."""
+        report = self._group().report()
+        return report.high - report.low
+
+    @statistic("When it was opened last, in milliseconds since 1970 UTC.", unit="ms")
+    def opened_at_ms(self) -> int:
+        """When it was opened last."""
+        return self._group().record.opened_ms
+
+    @operation(
+        "End the group: what it holds goes back to its place, marked redelivered. Its pipeline stops with an error."
+    )
+    def release(self) -> int:
+        """Release it; return how many messages went back."""
+        return self.host.embedded.virtual_host.pipelines.groups.release(self.name)
+
+
+class ManagedStagedUnit(ObservedObject):
+    """A staged unit: messages of a data pipeline that wait, unseen, until their epoch is promoted."""
+
+    category = "staged_unit"
+
+    def _unit(self) -> StagedUnit:
+        for unit in self.host.embedded.virtual_host.pipelines.stages.units():
+            if unit_name(unit.name) == self.name:
+                return unit
+        raise UnknownObjectError(f"{self.host.path} has no staged unit {self.name!r}: it was promoted or discarded")
+
+    @statistic("Who writes.")
+    def sink(self) -> str:
+        """Who writes."""
+        return self._unit().name.sink
+
+    @statistic("The epoch that it is promoted with.")
+    def epoch(self) -> int:
+        """The epoch that it is promoted with."""
+        return self._unit().name.epoch
+
+    @statistic("Messages that wait in it.", unit="messages")
+    def messages(self) -> int:
+        """How many messages wait in it."""
+        return self._unit().messages
+
+    @statistic("When it was staged, in milliseconds since 1970 UTC.", unit="ms")
+    def staged_at_ms(self) -> int:
+        """When it was staged."""
+        return self._unit().staged_ms
+
+    @statistic("When the broker discards it, in milliseconds since 1970 UTC.", unit="ms")
+    def discarded_after_ms(self) -> int:
+        """When the broker discards it."""
+        return self._unit().discarded_after_ms
+
+    @operation("Drop its messages, which nobody has seen. Its pipeline's epoch then fails, and is written again.")
+    def discard(self) -> None:
+        """Discard it."""
+        self.host.embedded.virtual_host.pipelines.stages.discard([self._unit().name])
+
+
+class LetterPage(BaseModel):
+    """Part of the dead letters: fewer than were asked for where they are long."""
+
+    letters: list[LetterView]
+    has_more: bool
+
+
+class Returned(BaseModel):
+    """What became of the letters, or would become of them."""
+
+    returned: int
+    left: int
+    """Those whose origin is gone, and messages that are no dead letters."""
+
+
+class DeadLetterOffice(ObservedObject):
+    """A queue that is some queue's queue of dead letters, or of expired messages."""
+
+    category = "dead_letter"
+
+    def target(self) -> Target:
+        return Target(kind=TargetKind.QUEUE, name=self.name, virtual_host=self.host.name)
+
+    @statistic("Messages that are here.", unit="messages")
+    def letters(self) -> int:
+        """How many messages are here."""
+        queue = self.host.embedded.virtual_host.find_queue(self.name)
+        if queue is None:
+            raise UnknownObjectError(f"{self.host.path} has no queue {self.name!r}")
+        return queue.count(MessageState.NEW)
+
+    @statistic("How many there are of each reason's kind.", costly=True)
+    def reasons(self) -> dict[str, int]:
+        """How many there are of each kind: rejected, deliveries, expired, none."""
+        found = self.host.queue_manager.browse(self.name)
+        return dict(Counter(str(each.properties.get(f"{DEAD_PREFIX}Kind", "none")) for each in found))
+
+    @operation("Look at dead letters, with the reasons why they are here.", needs=Operation.BROWSE, changes=False)
+    def list_letters(
+        self,
+        selector: Selector = None,
+        message_ids: Ids = None,
+        offset: Offset = 0,
+        limit: Annotated[int, Field(ge=1, le=1000, description="At most so many.")] = 50,
+        *,
+        with_bodies: Annotated[bool, Field(description="Whether bodies are wanted.")] = True,
+    ) -> LetterPage:
+        """Return a page of letters. Raises `InvalidSelectorError`, `ResourceError`."""
+        found = self.host.queue_manager.browse(self.name, chosen(selector, message_ids))
+        showing = Showing(with_bodies=with_bodies)
+        shown, has_more = showing.page(found, showing.letter, offset, limit)
+        return LetterPage(letters=shown, has_more=has_more)
+
+    @operation("Return dead letters to where they came from.")
+    def replay(
+        self,
+        selector: Selector = None,
+        message_ids: Ids = None,
+        *,
+        dry_run: Annotated[bool, Field(description="Only say what would become of them.")] = False,
+        progress: Progress = NO_PROGRESS,
+    ) -> Returned:
+        """Return letters to the queues and subscriptions that they came from. Raises as `list_letters`."""
+        total = self.letters
+        done = self.host.queue_manager.replay(
+            self.name, chosen(selector, message_ids), dry_run=dry_run, go_on=lambda so_far: progress(so_far, total)
+        )
+        return Returned(returned=done.returned, left=done.left)
+
+
+Names = Callable[["RunningHost"], Sequence[str]]
+_KINDS: Final[Sequence[tuple[type[ObservedObject], Names]]] = (
+    (Store, lambda _: [STORE]),
+    (ManagedTopic, lambda running: running.topic_names()),
+    (DurableSubscription, lambda running: list(map(str, running.subscriptions.durable()))),
+    (Transaction, lambda running: [str(each.xid) for each in running.branches.reports()]),
+    (ReaderGroup, group_names),
+    (ManagedStagedUnit, unit_names),
+)
+
+
+def host_sources(host: ManagedHost) -> Mapping[str, ChildSource]:
+    """Return, by category, where the children of a virtual host come from."""
+    sources = [_source(host, kind, names) for kind, names in _KINDS]
+    sources.append(_source(host, DeadLetterOffice, _offices))
+    connections = MadeOnDemand(
+        "connection", lambda: list(host.embedded.clients()) if host.is_running else [], partial(_connection, host)
+    )
+    return {each.category: each for each in (*sources, connections)}
+
+
+def _source(host: ManagedHost, kind: type[ObservedObject], names: Names) -> MadeOnDemand:
+    def names_now() -> Sequence[str]:
+        return names(host.embedded.virtual_host) if host.is_running else []
+
+    return MadeOnDemand(
+        kind.category, names_now, lambda name: kind(host.as_object, name) if name in names_now() else None
+    )
+
+
+def _connection(host: ManagedHost, name: str) -> ClientConnection | None:
+    found = host.embedded.clients().get(ConnectionId(name)) if host.is_running else None
+    return None if found is None else ClientConnection(host.as_object, name, created_ms=found.since_ms)
+
+
+def _offices(running: RunningHost) -> Sequence[str]:
+    """Return the queues that other queues' dead letters, or expired messages, go to."""
+    named: set[str | None] = set()
+    for name in running.queue_names():
+        queue = running.find_queue(name)
+        if queue is not None:
+            named |= {queue.policy.dead_letter, queue.policy.expiry_queue}
+    for subscription in running.subscriptions.durable().values():
+        named |= {subscription.policy.dead_letter, subscription.policy.expiry_queue}
+    return [name for name in named if name is not None and running.find_queue(name) is not None]
