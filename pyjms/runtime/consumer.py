@@ -104,7 +104,7 @@ class JmsMessageConsumer(MessageConsumer):
         """Return the next message, or None when `timeout` milliseconds passed (0: never) or the consumer was closed."""
         is_main = get_ident() == deferred.main  # in place of `defers_signals`, as this is a hot call
         if is_main:
-            if tuple(map(getsignal, deferred.numbers)) != deferred.found:
+            if getsignal(deferred.first) is not deferred.first_found:
                 deferred.refresh()
             deferred.depth += 1
         message = None
@@ -137,7 +137,7 @@ class JmsMessageConsumer(MessageConsumer):
         """Return the next message if there is one now."""
         is_main = get_ident() == deferred.main
         if is_main:
-            if tuple(map(getsignal, deferred.numbers)) != deferred.found:
+            if getsignal(deferred.first) is not deferred.first_found:
                 deferred.refresh()
             deferred.depth += 1
         message = None
@@ -168,6 +168,8 @@ class JmsMessageConsumer(MessageConsumer):
         is_main = get_ident() == deferred.main
         wake = deferred.wake
         if is_main:
+            if tuple(map(getsignal, deferred.numbers)) != deferred.found:
+                deferred.refresh()
             deferred.wake = self.inbox.wake
         try:
             # the inbox keeps the wake-up of a close, and of a signal, from now on

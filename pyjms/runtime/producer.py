@@ -77,7 +77,7 @@ class JmsMessageProducer(MessageProducer):
         """Send in any of the four argument orders of JMS 1.1 §4.6, with the producer's defaults for what is left out."""
         is_main = get_ident() == deferred.main  # in place of `defers_signals`, as this is the hottest of all calls
         if is_main:
-            if tuple(map(getsignal, deferred.numbers)) != deferred.found:
+            if getsignal(deferred.first) is not deferred.first_found:
                 deferred.refresh()
             deferred.depth += 1
         try:

@@ -83,7 +83,7 @@ class DeferredSignals:
     Public methods on a hot path use its fields directly: a function's call costs more than all that they do.
     """
 
-    __slots__ = ("_since_s", "depth", "found", "main", "numbers", "pending", "wake")
+    __slots__ = ("_since_s", "depth", "first", "first_found", "found", "main", "numbers", "pending", "wake")
 
     def __init__(self) -> None:
         self.main = threading.main_thread().ident or _NO_THREAD
@@ -96,6 +96,10 @@ class DeferredSignals:
         """The signals that are deferred."""
         self.found: tuple[object, ...] = ()
         """Their handlers, as they were found last: with another one, the program has changed its handlers."""
+        self.first = DEFAULT_SIGNALS[0]
+        """The signal whose handler the hottest calls look at: to look at all costs them as much as the rest of the guard."""
+        self.first_found: object = None
+        """Its handler, as it was found last."""
         self.wake: Callable[[], object] | None = None
         """What ends the wait that the main thread is in, if it is in one that a signal may end. Any call; it must not block."""
         self._since_s = 0.0
@@ -109,6 +113,7 @@ class DeferredSignals:
             if isinstance(found, _Handler):
                 signal.signal(number, found.original)
         self.numbers = numbers
+        self.first = (*numbers, *DEFAULT_SIGNALS)[0]
         self.refresh()
 
     def refresh(self) -> None:
@@ -124,6 +129,7 @@ class DeferredSignals:
                         self.main = _NO_THREAD
                         return
         self.found = tuple(map(getsignal, self.numbers))
+        self.first_found = getsignal(self.first)
 
     def defers(self, handler: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> bool:
         """Return whether a handler has to wait for the end of a call, and have that call's wait end."""
@@ -202,7 +208,8 @@ deferred: Final = DeferredSignals()
 def defer_signals(*numbers: int) -> None:
     """Choose for which signals handlers are deferred while the main thread is inside a call of pyjms.
 
-    Only handlers that are Python functions are; one that is set later is found by the next call. Without arguments none is
+    Only handlers that are Python functions are; one that is set later is found by the next call (by the next `send`, or `receive` that
+    does not wait, if it is for the first signal of `numbers`). Without arguments none is
     deferred: a handler that raises in the midst of a call may then leave its connection unusable.
 
     Args:
