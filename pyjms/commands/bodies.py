@@ -3,28 +3,135 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from pyjms import (
     BytesMessage,
+    DeliveryMode,
+    Destination,
     JMSException,
     MapMessage,
     Message,
     MessageEOFException,
     ObjectMessage,
+    Queue,
     Session,
     StreamMessage,
     TextMessage,
+    Topic,
 )
 from pyjms.commands.reporting import CommandError
-from pyjms.commands.typed_values import from_json, to_json
+from pyjms.spi.terminal import escaped, printable
+from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 
-__all__ = ["BodyType", "body_bytes", "body_to_json", "make_message", "read_bodies", "type_of"]
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+# Typed values as they are typed and as JSON shows them: properties, and the bodies of map and stream messages.
+#
+# In JSON a value stands for itself: true, numbers and texts are Boolean, Int or Long, Double and String. Where that does not
+# say enough, ``{"type": "short", "value": 7}`` does; bytes are ``{"type": "bytes", "value": BASE64}``.
+
+_TRUTHS: Final = {"true": True, "false": False}
+
+
+def _boolean(value: Any) -> bool:
+    found = _TRUTHS.get(str(value).lower())
+    if found is None:
+        raise ValueError("true or false is expected")
+    return found
+
+
+def _numeric(kind: Callable[[Any], Any], read: Callable[[Any], Any], wanted: str) -> Callable[[Any], Any]:
+    def made(value: Any) -> Any:
+        try:
+            number = read(value)
+        except (ValueError, TypeError):  # Python says it in words of its own
+            raise ValueError(f"{wanted} is expected") from None
+        return kind(number)
+
+    return made
+
+
+def _whole(kind: Callable[[int], Any]) -> Callable[[Any], Any]:
+    return _numeric(kind, lambda value: int(str(value), 10), "a whole number")
+
+
+_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "boolean": _boolean,
+    "byte": _whole(Byte),
+    "short": _whole(Short),
+    "int": _whole(Int),
+    "long": _whole(Long),
+    "float": _numeric(Float, float, "a number"),
+    "double": _numeric(Double, float, "a number"),
+    "char": lambda value: Char(str(value)),
+    "string": str,
+}
+_NAMES: Final = {Byte: "byte", Short: "short", Long: "long", Float: "float", Char: "char"}
+_INT_MAX: Final = 2**31
+
+
+_PROPERTY_TYPES: Final = tuple(name for name in _READERS if name != "char")
+"""Properties have no more (JMS 1.1 §3.5.2)."""
+
+
+def _typed_value(kind: str, value: Any, where: str, known: Sequence[str] = (*_READERS, "bytes")) -> Any:
+    reader = _READERS.get(kind)
+    if reader is None or kind not in known:
+        raise CommandError(f"{where}: there is no type {kind!r}; there are {', '.join(known)}")
+    try:
+        return reader(value)
+    except (ValueError, TypeError) as error:
+        raise CommandError(f"{where}: {value!r} is no {kind}: {error}") from error
+
+
+def set_properties(message: Message, texts: list[str]) -> None:
+    """Set the properties that ``NAME=VALUE`` (a text) and ``NAME:TYPE=VALUE`` say. Raises `CommandError`."""
+    for text in texts:
+        declared, equals, value = text.partition("=")
+        name, _, kind = declared.partition(":")
+        if not equals or not name:
+            raise CommandError(
+                f"--property {text!r}: write NAME=VALUE for a text, or NAME:TYPE=VALUE, as in size:int=3"
+            )
+        message.set_object_property(name, _typed_value(kind or "string", value, f"--property {name}", _PROPERTY_TYPES))
+
+
+def from_json(value: Any, where: str) -> Any:
+    """Return a value of a message for one of JSON. Raises `CommandError`."""
+    if isinstance(value, Mapping):
+        if set(value) != {"type", "value"}:
+            raise CommandError(f'{where}: an object in it is {{"type": …, "value": …}}')
+        if value["type"] == "bytes":
+            try:
+                return base64.b64decode(value["value"], validate=True)
+            except (binascii.Error, TypeError, ValueError) as error:
+                raise CommandError(f"{where}: bytes are written as base64: {error}") from error
+        return _typed_value(str(value["type"]), value["value"], where)
+    if isinstance(value, list):
+        raise CommandError(f"{where}: messages have no lists within; write a text, or several values")
+    return value
+
+
+def to_json(value: Any) -> Any:
+    """Return what JSON shows of a value of a message, so that `from_json` reads the same again."""
+    if isinstance(value, (bytes, bytearray)):
+        return {"type": "bytes", "value": base64.b64encode(value).decode()}
+    name = _NAMES.get(type(value))
+    if name is None or (name == "long" and not -_INT_MAX <= value < _INT_MAX):
+        return value
+    return {"type": name, "value": str(value) if name == "char" else value}
+
 
 _STANDARD_INPUT: Final = "-"
 _CHUNK: Final = 1 << 16
@@ -154,3 +261,103 @@ def _values(message: StreamMessage) -> list[Any]:
             found.append(to_json(message.read_object()))
     except MessageEOFException:
         return found
+
+
+# Messages as people and programs see them.
+
+_SHORT: Final = 60
+
+
+def destination_text(destination: Destination | None) -> str | None:
+    """Return a destination as commands take it: ``queue:NAME`` or ``topic:NAME``."""
+    if isinstance(destination, Queue):
+        return f"queue:{destination.queue_name}"
+    return f"topic:{destination.topic_name}" if isinstance(destination, Topic) else None
+
+
+def message_to_json(message: Message) -> dict[str, Any]:
+    """Return all of a message: header fields under their JMS names, properties, body."""
+    mode = message.jms_delivery_mode
+    return {
+        "JMSMessageID": message.jms_message_id,
+        "JMSDestination": destination_text(message.jms_destination),
+        "JMSTimestamp": message.jms_timestamp,
+        "JMSExpiration": message.jms_expiration,
+        "JMSDeliveryMode": DeliveryMode(mode).name if mode in {1, 2} else mode,
+        "JMSPriority": message.jms_priority,
+        "JMSRedelivered": message.jms_redelivered,
+        "JMSCorrelationID": message.jms_correlation_id,
+        "JMSReplyTo": destination_text(message.jms_reply_to),
+        "JMSType": message.jms_type,
+        "properties": _properties(message),
+        "body_type": type_of(message),
+        "body": body_to_json(message),
+    }
+
+
+def _named(message: Message) -> list[str]:
+    return [name for name in map(str, message.property_names) if not name.startswith("JMSX")]
+
+
+def _properties(message: Message) -> dict[str, Any]:
+    return {str(name): to_json(message.get_object_property(name)) for name in message.property_names}
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text: that of a string is its own, that of None is none, and others are JSON."""
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def one_line(value: Any, most: int = _SHORT) -> str:
+    """Return a value on one line, shortened."""
+    line = " ".join(printable(text_of(value)).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def time_text(moment_ms: int) -> str:
+    """Return a moment for people, in UTC; 0 is none."""
+    return f"{datetime.fromtimestamp(moment_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}" if moment_ms else ""
+
+
+def message_table() -> Table:
+    """Return an empty table of messages; `add_message` adds a line.
+
+    Where it is too narrow, long cells go on beneath: an id that is cut off names no message.
+    """
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("#", "sent (UTC)", "id", "priority", "type", "properties", "body"):
+        table.add_column(title, no_wrap=title not in {"id", "properties", "body"}, overflow="fold")
+    return table
+
+
+def add_message(table: Table, message: Message) -> None:
+    """Add a message to a table, with its number there."""
+    named = ", ".join(f"{name}={message.get_string_property(name)}" for name in _named(message))
+    table.add_row(
+        str(table.row_count + 1),
+        time_text(message.jms_timestamp),
+        escaped(text_of(message.jms_message_id)),
+        str(message.jms_priority),
+        type_of(message),
+        escaped(one_line(named, 40)),
+        escaped(one_line(body_to_json(message))),
+    )
+
+
+def show_message(console: Console, message: Message) -> None:
+    """Print all of a message for people."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    data = message_to_json(message)
+    properties, body = data.pop("properties"), data.pop("body")
+    data["JMSTimestamp"] = time_text(message.jms_timestamp)
+    data["JMSExpiration"] = time_text(message.jms_expiration) or "never"
+    for name, value in {**data, **properties}.items():
+        if value is not None and value != "":
+            table.add_row(f"[cyan]{escaped(name)}[/]", escaped(text_of(value)))
+    console.print(table)
+    console.print(escaped(text_of(body)), soft_wrap=True)
+    console.print()

@@ -8,10 +8,9 @@ import typer
 
 from pyjms import Connection, Session
 from pyjms.commands.connecting import Login, check_queue, destination, queue
-from pyjms.commands.moving import Moving, send_on
+from pyjms.commands.moving import Moving, can_browse, count_messages, send_on, take, tells_left
 from pyjms.commands.options import AsJson, AtMost, BrokerUrl, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told, progress, tables
-from pyjms.commands.taking import can_browse, count_messages, take, tells_left
 from pyjms.spi.terminal import FAILED, escaped, put_json
 from pyjms.spi.words import counted
 

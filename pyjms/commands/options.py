@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
 from pyjms.spi.spans import span_ms
-
-__all__ = ["AsJson", "AtMost", "BrokerUrl", "Every", "Idle", "PasswordFile", "QueueName", "Selector", "UserName"]
 
 BrokerUrl: TypeAlias = Annotated[
     str,
@@ -51,3 +50,18 @@ Every: TypeAlias = Annotated[
     int,
     typer.Option(help="With --json: tell how it goes so often.", metavar="SPAN", parser=span_ms, show_default="10s"),
 ]
+
+
+# Moments as they are typed: ``2030-01-31T12:00``.
+
+
+def moment_ms(text: str) -> int:
+    """Return a moment in milliseconds since 1970 UTC; without a zone it is a local time. Raises `typer.BadParameter`."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError) as error:
+        raise typer.BadParameter(
+            f"{text!r} is no moment; write 2030-01-31T12:00, with Z or +01:00 after it for a zone"
+        ) from error

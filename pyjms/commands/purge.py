@@ -9,9 +9,9 @@ import typer
 
 from pyjms import Session
 from pyjms.commands.connecting import Login, queue
+from pyjms.commands.moving import can_browse, count_messages, take, tells_left
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told, progress, tables
-from pyjms.commands.taking import can_browse, count_messages, take, tells_left
 from pyjms.spi.terminal import FAILED, note, put_json
 from pyjms.spi.words import counted
 

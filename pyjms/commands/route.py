@@ -9,12 +9,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from pyjms.commands import epilog_of
-from pyjms.commands.bodies import BodyType, read_bodies
+from pyjms.commands.bodies import BodyType, read_bodies, set_properties
 from pyjms.commands.connecting import queue_name
 from pyjms.commands.options import AsJson, Every, Idle, PasswordFile, UserName
 from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.commands.running_routes import run_route
-from pyjms.commands.typed_values import set_properties
 from pyjms.messages.freeze import freeze
 from pyjms.messages.text import JmsTextMessage
 from pyjms.routing.compiled import CompiledRules

@@ -11,12 +11,10 @@ from typing import Annotated, Final
 import typer
 
 from pyjms import DeliveryMode, JMSException, Message, MessageProducer, Session
-from pyjms.commands.bodies import BodyType, make_message, read_bodies
+from pyjms.commands.bodies import BodyType, make_message, read_bodies, set_properties
 from pyjms.commands.connecting import Login, destination
-from pyjms.commands.durations import moment_ms
-from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
+from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName, moment_ms
 from pyjms.commands.reporting import CommandError, errors_told, progress, tables
-from pyjms.commands.typed_values import set_properties
 from pyjms.messages.property_names import DELIVER_AT, DUPLICATE_ID
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.spans import span_ms

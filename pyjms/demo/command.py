@@ -18,14 +18,11 @@ from rich.console import Console
 
 from pyjms import JMSException
 from pyjms.demo.books import OtherRunError
-from pyjms.demo.chance import Chance
 from pyjms.demo.ending import BROKE_OFF, DOES_NOT_ADD_UP, INSTALL, complain, failure
-from pyjms.demo.plan import Plan, make_plan
+from pyjms.demo.plan import InputError, Plan, make_plan, read_table
 from pyjms.demo.process import Process
-from pyjms.demo.records import InputError, read_table
-from pyjms.demo.report import as_data
-from pyjms.demo.screen import progress, show_outcome, show_plan, show_resumed
-from pyjms.demo.settings import Settings
+from pyjms.demo.screen import as_data, progress, show_outcome, show_plan, show_resumed
+from pyjms.demo.settings import Chance, Settings
 from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED
 
 __all__ = ["EXAMPLES", "demo"]

@@ -17,16 +17,24 @@ from typing import TypeAlias
 from uuid import uuid4
 
 from pyjms import ConnectionFactory, Session
+from pyjms.demo.accounting import Found, Outcome, judge_all
 from pyjms.demo.books import Books, Stamps, begin_or_resume, close_books, read_books
-from pyjms.demo.collectors import Account, Ledger, Subscriber
-from pyjms.demo.desk import open_desk
 from pyjms.demo.names import DEAD_LETTERS, Names
-from pyjms.demo.outcome import Found, Outcome, judge_all
 from pyjms.demo.plan import Plan
 from pyjms.demo.settings import Settings
-from pyjms.demo.stages import StepMaker, StepMakers, record_message
 from pyjms.demo.tally import Happening, Tally
-from pyjms.demo.workers import Signals, Source, Worker
+from pyjms.demo.workers import (
+    Account,
+    Ledger,
+    Signals,
+    Source,
+    StepMaker,
+    StepMakers,
+    Subscriber,
+    Worker,
+    open_desk,
+    record_message,
+)
 
 __all__ = ["Process"]
 

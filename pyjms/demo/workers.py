@@ -11,17 +11,148 @@ each works off the dead letters of its source, too, when the source gives nothin
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Event
+from typing import TypeAlias
 
-from pyjms import ConnectionFactory, MapMessage, Message, MessageConsumer, Session
-from pyjms.demo.books import Stamps
-from pyjms.demo.chance import Chance, Fate
+from pyjms import (
+    Connection,
+    ConnectionFactory,
+    DeliveryMode,
+    InvalidDestinationException,
+    MapMessage,
+    Message,
+    MessageConsumer,
+    MessageListener,
+    MessageProducer,
+    Session,
+)
+from pyjms.demo.books import Pages, Stamps
 from pyjms.demo.names import DEAD_LETTERS, Names
-from pyjms.demo.stages import Step, StepMaker, as_map
+from pyjms.demo.plan import Lane, Plan, Record, Value
+from pyjms.demo.settings import Chance, Fate
 from pyjms.demo.tally import Happening, Tally
 
-__all__ = ["Signals", "Source", "Worker"]
+# The work of one unit at each stage: what is done with one message between its receipt and the commit.
+#
+# A stage's maker is called with a worker's connection and its transacted session; it returns the step, which is called
+# with each message. Sending through the transacted session is all that a step does to the world, so undoing is complete.
+
+Step: TypeAlias = Callable[[MapMessage], None]
+StepMaker: TypeAlias = Callable[[Connection, Session], Step]
+
+ANSWER_WITHIN_MS = 30_000
+
+
+class StepMakers:
+    """The makers of the three stages' steps; a subclass may do one of them otherwise."""
+
+    def __init__(self, plan: Plan, names: Names) -> None:
+        self.plan = plan
+        self.names = names
+
+    def check(self, connection: Connection, session: Session) -> Step:
+        """Each record is marked as complete or not."""
+        producer = session.create_producer(session.create_queue(self.names.checked))
+
+        def step(message: MapMessage) -> None:
+            complete = all(message.get_object(name) is not None for name in message.map_names)
+            self.send_on(producer, message, complete=complete)
+
+        return step
+
+    def look_up(self, connection: Connection, session: Session) -> Step:
+        """Each record is labelled with what the desk answers."""
+        producer = session.create_producer(session.create_queue(self.names.looked_up))
+        enquiry = Enquiry(connection, self.names)
+        route = [self.plan.properties[column] for column in self.plan.route]
+
+        def step(message: MapMessage) -> None:
+            answer = enquiry.ask([message.get_string_property(name) for name in route])
+            self.send_on(producer, message, label=answer.get_string("label"))
+
+        return step
+
+    def dispatch(self, lane: Lane) -> StepMaker:
+        """Each record goes to its lane's queue and, in the same unit, to the topic."""
+
+        def maker(_connection: Connection, session: Session) -> Step:
+            number = self.plan.lanes.index(lane)
+            to_lane = session.create_producer(session.create_queue(self.names.lane(number)))
+            to_all = session.create_producer(session.create_topic(self.names.dispatched))
+
+            def step(message: MapMessage) -> None:
+                self.send_on(to_lane, message, lane=lane.name)
+                to_all.send(message)
+
+            return step
+
+        return maker
+
+    def send_on(self, producer: MessageProducer, message: MapMessage, **properties: Value) -> None:
+        """Send a received message on with more properties. Its body goes as it came.
+
+        The properties of a received message are read-only until they are cleared (JMS 1.1 §3.10), so they are taken
+        out, cleared, and set again; those of the provider, whose names begin with JMS, are its own business.
+        """
+        kept = {name: message.get_object_property(name) for name in message.property_names if name[:3] != "JMS"}
+        message.clear_properties()
+        for name, value in {**kept, **properties}.items():
+            message.set_object_property(name, value)
+        producer.send(message)
+
+
+class Enquiry:
+    """The asking side of requests and replies, over a temporary queue.
+
+    It has a session of its own that is not transacted: a request sent through the worker's transacted session would
+    stay invisible until the commit, which waits for the answer. Asking twice does no harm, so requests and replies are
+    not PERSISTENT: who dies while it waits asks again.
+    """
+
+    def __init__(self, connection: Connection, names: Names) -> None:
+        self._session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        self._reply_to = self._session.create_temporary_queue()
+        self._replies = self._session.create_consumer(self._reply_to)
+        self._requests = self._session.create_producer(self._session.create_queue(names.desk))
+        self._requests.delivery_mode = DeliveryMode.NON_PERSISTENT
+
+    def ask(self, key: list[str | None]) -> MapMessage:
+        """Return the desk's answer about `key`.
+
+        Raises:
+            TimeoutError: It does not answer.
+        """
+        request = self._session.create_map_message()
+        for number, value in enumerate(key):
+            request.set_string(str(number), value)
+        request.jms_reply_to = self._reply_to
+        self._requests.send(request)
+        while reply := self._replies.receive(ANSWER_WITHIN_MS):
+            if reply.jms_correlation_id == request.jms_message_id:
+                return as_map(reply)
+        raise TimeoutError(f"the desk has not answered for {ANSWER_WITHIN_MS // 1000} seconds")
+
+
+def record_message(session: Session, plan: Plan, record: Record) -> MapMessage:
+    """Return the message of one record: every column in the body, typed, and as a property where it has a value."""
+    message = session.create_map_message()
+    for column, value in zip(plan.table.columns, record.values, strict=True):
+        message.set_object(column, value)
+    for name, value in plan.properties_of(record).items():
+        message.set_object_property(name, value)
+    message.set_int_property("record_id", record.id)
+    message.set_object_property("amount", plan.amount_of(record))
+    return message
+
+
+def as_map(message: Message) -> MapMessage:
+    """Return the message, which was sent as a map message and must have come as one."""
+    if not isinstance(message, MapMessage):
+        raise TypeError(f"a {type(message).__name__} came where map messages were sent")
+    return message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,3 +256,168 @@ class Worker:
         stamps.put({Happening.DONE: done, **self.unwritten})
         session.commit()
         self.unwritten.clear()
+
+
+# Whoever receives at the end: subscribers of the topic, and the auditor who empties the queues afterwards.
+#
+# What is received is written down in the same unit of work, so an entry is in the books exactly when its message is not
+# coming again.
+
+BATCH = 50
+
+
+@dataclass(slots=True)
+class Account:
+    """How much one collector has. For one thread."""
+
+    name: str
+    names: Names
+    tally: Tally
+    count: int = 0
+
+    def collect(self, session: Session, source: Source, signals: Signals, enough: int | None = None) -> None:
+        """Receive until nothing more comes, committing in batches; or until there is enough, which is left there."""
+        pages = Pages(session, self.names, self.name)
+        batch: list[Message] = []
+        while not signals.stop.is_set():
+            nothing_more_comes = signals.is_over()
+            message = source.receive(signals.idle_ms)
+            if message is not None:
+                batch.append(message)
+                if enough is not None and self.count + len(batch) >= enough:
+                    return
+            if batch and (message is None or len(batch) == BATCH):
+                pages.put(batch)
+                session.commit()
+                self._count(batch)
+                batch = []
+            if message is None and nothing_more_comes:
+                return
+
+    def _count(self, batch: list[Message]) -> None:
+        self.count += len(batch)
+        self.tally.add(Happening.DONE, len(batch))
+        self.tally.add(Happening.REDELIVERED, sum(message.jms_redelivered for message in batch))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A connection to the topic, and what comes over it."""
+
+    connection: Connection
+    session: Session
+    source: Source
+
+
+class Subscriber:
+    """A subscriber to the topic. Opened by one thread, run by another.
+
+    An ordinary one gets what is published while it is there. One that is to outlive its process must be durable.
+    """
+
+    def __init__(
+        self, factory: ConnectionFactory, account: Account, selector: str | None = None, *, is_durable: bool
+    ) -> None:
+        self.account = account
+        self._factory = factory
+        self._selector = selector
+        self._is_durable = is_durable
+        self._first: Visit | None = self._visit()
+
+    def run(self, signals: Signals) -> None:
+        """Receive until nothing more comes, and end the subscription."""
+        self.stay(signals, enough=None)
+
+    def stay(self, signals: Signals, enough: int | None) -> None:
+        """Receive until there is enough, or until nothing more comes: then the subscription ends."""
+        visit, self._first = self._first or self._visit(), None
+        with closing(visit.connection):
+            self.account.collect(visit.session, visit.source, signals, enough)
+            if self._is_durable and enough is None and not signals.stop.is_set():
+                visit.source.close()
+                visit.session.unsubscribe(self.account.name)
+
+    def close(self) -> None:
+        """Let go of the connection, if it was not used."""
+        visit, self._first = self._first, None
+        if visit is not None:
+            visit.connection.close()
+
+    def _visit(self) -> Visit:
+        names, name = self.account.names, self.account.name
+        connection = self._factory.create_connection()
+        if self._is_durable:
+            connection.client_id = names.client_id(name)
+        session = connection.create_session(True, Session.SESSION_TRANSACTED)
+        topic = session.create_topic(names.dispatched)
+        consumer: MessageConsumer = (
+            session.create_durable_subscriber(topic, name, self._selector, False)
+            if self._is_durable
+            else session.create_consumer(topic, self._selector)
+        )
+        source = Source(session, consumer, names.dead_letters_for(name))
+        connection.start()
+        return Visit(connection=connection, session=session, source=source)
+
+
+class Ledger(Subscriber):
+    """A durable subscriber that goes away halfway and comes back when everybody else is done.
+
+    It leaves in the middle of a batch. What it has received and not committed comes again, marked as redelivered, and
+    everything published while it is away is kept for it.
+    """
+
+    def __init__(self, factory: ConnectionFactory, account: Account) -> None:
+        super().__init__(factory, account, is_durable=True)
+
+    def run(self, signals: Signals) -> None:
+        """Receive half, go away, come back, receive the rest, and end the subscription."""
+        half = self.account.tally.total // 2
+        enough = half - half % BATCH + min(half, BATCH // 2)
+        if self.account.count < enough:
+            self.stay(signals, enough)
+        else:
+            self.close()  # it was away when the process ended
+        while not signals.is_over():
+            signals.drain.wait(signals.idle_ms / 1000)
+        self.stay(signals, enough=None)
+
+
+# The answering side of requests and replies: a server with several sessions that share one queue of requests.
+
+
+class Clerk(MessageListener):
+    """Answers each request from the reference table of the plan; runs on its session's own thread."""
+
+    def __init__(self, session: Session, plan: Plan) -> None:
+        self._session = session
+        self._plan = plan
+        self._producer = session.create_producer(None)
+        self._producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+
+    def on_message(self, message: Message) -> None:
+        """Answer one request, to wherever it wants the reply."""
+        request = as_map(message)
+        key = tuple(request.get_string(str(number)) for number in range(len(self._plan.route)))
+        kind = self._plan.kinds[key]
+        reply = self._session.create_map_message()
+        reply.set_string("label", kind.label)
+        reply.set_int("records", kind.records)
+        reply.set_double("total", kind.total)
+        reply.jms_correlation_id = request.jms_message_id
+        assert request.jms_reply_to is not None, "Enquiry always says where it waits"
+        try:
+            self._producer.send(request.jms_reply_to, reply)
+        except InvalidDestinationException:
+            return  # the asker is gone, and its temporary queue with it: nobody waits for this answer
+
+
+def open_desk(factory: ConnectionFactory, plan: Plan, names: Names, clerks: int) -> Connection:
+    """Open the desk with so many clerks; closing the connection closes it."""
+    connection = factory.create_connection()
+    for _ in range(clerks):
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        consumer = session.create_consumer(session.create_queue(names.desk))
+        consumer.message_listener = Clerk(session, plan)
+    connection.start()
+    return connection

@@ -9,13 +9,12 @@ import pytest
 from pyjms import JMSException
 from pyjms.spi.capability import Capability
 from pyjms_tck import fixtures
-from pyjms_tck.catalogue import Catalogue, load_catalogue
+from pyjms_tck.catalogue import Catalogue, SelectionError, load_catalogue, select
 from pyjms_tck.environment import Environment
 from pyjms_tck.failures import Comparisons, describe, without_places
 from pyjms_tck.judging import lacking
 from pyjms_tck.profile import ProfileError, load_profile
 from pyjms_tck.results import Failure, Outcome, TestResult
-from pyjms_tck.selection import SelectionError, select
 
 __all__ = ["PROPERTY", "JudgePlugin", "activate", "requirements_of", "test_name"]
 

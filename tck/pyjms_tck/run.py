@@ -8,12 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pyjms.spi.version import installed_version
-from pyjms_tck.catalogue import Catalogue, Chapter, Level, Requirement, load_catalogue
+from pyjms_tck.catalogue import Catalogue, Chapter, Level, Requirement, load_catalogue, select
 from pyjms_tck.judging import judge
 from pyjms_tck.results import Report, TestResult
 from pyjms_tck.runner.messages import Test, statement_of
 from pyjms_tck.runner.pool import Listener, PoolOutcome, Task, run_pool
-from pyjms_tck.selection import select
 
 __all__ = ["SPI", "SPI_TARGET", "SUITE_TARGET", "contract_catalogue", "judge_provider", "judge_spi"]
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms_tck.catalogue import Level
-from pyjms_tck.selection import SelectionError, select
+from pyjms_tck.catalogue import Level, SelectionError, select
 from tests.tck.samples import catalogue, requirement
 
 CATALOGUE = catalogue(

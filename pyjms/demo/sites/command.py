@@ -18,9 +18,8 @@ from pyjms.demo.ending import BROKE_OFF, DOES_NOT_ADD_UP, complain, failure
 from pyjms.demo.plan import Plan
 from pyjms.demo.screen import progress
 from pyjms.demo.sites.processes import SiteError
-from pyjms.demo.sites.report import as_data
 from pyjms.demo.sites.run import Run
-from pyjms.demo.sites.screen import show_outcome, show_sites
+from pyjms.demo.sites.screen import as_data, show_outcome, show_sites
 from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, escaped
 
 __all__ = ["over_two_sites"]

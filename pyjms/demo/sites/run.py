@@ -19,8 +19,7 @@ from pyjms import ConnectionFactory, Session
 from pyjms.demo.books import OtherRunError
 from pyjms.demo.plan import Plan
 from pyjms.demo.sites.chain import FLOW, HERE, SITES, THERE, WORKS, count_lines, open_books, read_lines
-from pyjms.demo.sites.judging import Outcome, judge_orders
-from pyjms.demo.sites.orders import make_orders
+from pyjms.demo.sites.judging import Outcome, judge_orders, make_orders
 from pyjms.demo.sites.processes import SiteError, SiteProcess
 from pyjms.demo.tally import Happening, Tally
 from pyjms.flows import FlowClient, Status

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pyjms_tck.catalogue import is_selected
 from pyjms_tck.results import Judgement, Outcome, Report
-from pyjms_tck.selection import is_selected
 
 __all__ = ["Change", "compare", "left_out"]
 

@@ -19,7 +19,7 @@ import pytest
 
 from pyjms import JMSException, JMSSecurityException
 from pyjms.spi.capability import Capability
-from pyjms_tck.catalogue import CatalogueError, load_catalogue
+from pyjms_tck.catalogue import CatalogueError, SelectionError, load_catalogue, select
 from pyjms_tck.environment import Environment
 from pyjms_tck.judge_plugin import PROPERTY, JudgePlugin, requirements_of, test_name
 from pyjms_tck.judging import lacks_requirement
@@ -27,7 +27,6 @@ from pyjms_tck.profile import ProfileError, load_profile
 from pyjms_tck.results import ProviderFacts, TestResult
 from pyjms_tck.runner.messages import Answer, Collected, Job, Order, Refused, Test, statement_of, to_line
 from pyjms_tck.runner.orders import Orders
-from pyjms_tck.selection import SelectionError, select
 
 __all__ = ["main"]
 

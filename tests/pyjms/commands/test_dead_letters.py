@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from pyjms import Connection, ConnectionFactory, Session
-from pyjms.commands import taking
+from pyjms.commands import moving
 from pyjms.spi.capability import Capability
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicies, QueuePolicy
 from pyjms_provider.queue_manager import QueueManager
@@ -23,7 +23,7 @@ Documents: TypeAlias = Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking, "_WAIT_MS", 20)
+    monkeypatch.setattr(moving, "_WAIT_MS", 20)
 
 
 def give_up(connection: Connection, *names: str) -> None:
@@ -209,7 +209,7 @@ def test_a_wrong_selector_is_told_as_it_was_typed(run_pyjms: Run, jms_broker_url
 def test_at_a_real_activemq_what_says_where_it_came_from_goes_back_and_the_rest_stays(
     run_pyjms: Run, activemq: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(taking, "_WAIT_MS", 2_000)
+    monkeypatch.setattr(moving, "_WAIT_MS", 2_000)
     url, dead, orders = f"stomp://127.0.0.1:{activemq['stomp']}", "dead-letters.dead", "dead-letters.orders"
     origin = f"JMS_pyjms_deadDestination:queue\\c//{orders}\n"
     with socket.create_connection(

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from pyjms import Connection, ConnectionFactory, DeliveryMode
-from pyjms.commands import taking
+from pyjms.commands import moving
 from pyjms.spi.capability import Capability
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
@@ -43,7 +43,7 @@ def bodies(documents: Documents, url: str) -> Callable[[str], list[str]]:
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking, "_WAIT_MS", 20)
+    monkeypatch.setattr(moving, "_WAIT_MS", 20)
 
 
 def test_browsing_shows_and_leaves(run_pyjms: Run, url: str, bodies: Callable[[str], list[str]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pyjms.demo import command
 from pyjms.demo.process import Process
-from pyjms.demo.stages import StepMakers
+from pyjms.demo.workers import StepMakers
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from tests.pyjms.demo.command_line import Run

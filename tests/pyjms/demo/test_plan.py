@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.demo.plan import ELSE, make_plan
-from pyjms.demo.records import InputError, Record, Table, Value
+from pyjms.demo.plan import ELSE, InputError, Record, Table, Value, make_plan
 
 
 def table(columns: str, *rows: tuple[Value, ...]) -> Table:

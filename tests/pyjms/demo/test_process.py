@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from pyjms import Connection, JMSException, MapMessage, MessageProducer, Session
-from pyjms.demo.chance import Chance
-from pyjms.demo.outcome import Outcome
-from pyjms.demo.plan import Plan, make_plan
+from pyjms.demo.accounting import Outcome
+from pyjms.demo.plan import Plan, Value, make_plan, read_table
 from pyjms.demo.process import Process
-from pyjms.demo.records import Value, read_table
-from pyjms.demo.settings import Settings
-from pyjms.demo.stages import Step, StepMakers
+from pyjms.demo.settings import Chance, Settings
 from pyjms.demo.tally import Happening, Tally
+from pyjms.demo.workers import Step, StepMakers
 from pyjms.spi.clock import SystemClock
 from pyjms_provider.broker import find_broker
 from pyjms_provider.core.host.host_policy import HostPolicy

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms.demo.records import InputError, Value, read_table, typed
+from pyjms.demo.plan import InputError, Value, read_table, typed
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from pyjms.demo.report import number, without_password
+from pyjms.demo.screen import number, without_password
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
-from pyjms_tck.report.html import to_html
-from pyjms_tck.report.picture import picture
+from pyjms_tck.report.html import picture, to_html
 from pyjms_tck.results import Outcome
 from tests.tck.samples import failure, judgement, requirement, result, waived_report
 
