@@ -23,6 +23,7 @@ from pyjms.kombu.unsettled import Unsettled
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import InDoubtError, ProviderError, TooLateError
+from pyjms.spi.interrupts import defers_signals
 
 if TYPE_CHECKING:
     from pyjms.kombu.transport import Transport
@@ -61,6 +62,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     # Queues
 
+    @defers_signals()
     def queue_declare(
         self,
         queue: str | None = None,
@@ -75,6 +77,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
             self._bound.setdefault(name, {})
         return queue_declare_ok_t(name, self._size(name) if passive else 0, 0)
 
+    @defers_signals()
     def queue_bind(
         self,
         queue: str,
@@ -98,6 +101,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
                 is_exact=kind.type == "direct",
             )
 
+    @defers_signals()
     def queue_unbind(
         self,
         queue: str,
@@ -113,6 +117,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         else:
             source.close()
 
+    @defers_signals()
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **options: Any) -> None:
         """Take back the bindings of a queue, and remove its messages. The queue itself stays: JMS cannot delete one.
 
@@ -133,14 +138,17 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
     def _queue_bind(self, *binding: Any) -> None:
         """Have nothing to do: the table is kept in the process."""
 
+    @defers_signals()
     def _size(self, queue: str) -> int:
         return self.link.count(_address(queue))
 
+    @defers_signals()
     def _purge(self, queue: str) -> int:
         return self.link.purge(_address(queue))
 
     # Publishing
 
+    @defers_signals()
     def basic_publish(self, message: Mapping[str, Any], exchange: str, routing_key: str, **options: Any) -> None:
         """Send to the queue that the routing key names; or to the queues that are bound, as far as is known here, and to the exchange's topic."""
         outgoing = Outgoing(message, exchange or "", routing_key or "")
@@ -153,6 +161,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     # Consuming
 
+    @defers_signals()
     def basic_consume(
         self,
         queue: str,
@@ -173,6 +182,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
             tag=consumer_tag, queue=queue, no_ack=no_ack, callback=callback, sources=sources, is_bound=bool(bindings)
         )
 
+    @defers_signals()
     def basic_cancel(self, consumer_tag: str) -> None:
         """Consume no more. What was received stays to be acknowledged."""
         consumer = self._readers.pop(consumer_tag, None)
@@ -180,6 +190,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
             for source in consumer.sources:
                 source.close()
 
+    @defers_signals()
     def basic_get(self, queue: str, no_ack: bool = False, **options: Any) -> Received | None:
         """Return the next message, None: there is none now."""
         bindings = self._bound.get(queue)
@@ -249,6 +260,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     # Settling. What was received before a loss comes again, and cannot be settled any more.
 
+    @defers_signals()
     def basic_ack(self, delivery_tag: int, multiple: bool = False) -> None:
         """Acknowledge one message, or all up to it."""
         self._check_in_time()
@@ -261,6 +273,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         finally:
             self.link.wake()  # there is room again
 
+    @defers_signals()
     def basic_reject(self, delivery_tag: int, requeue: bool = False) -> None:
         """Have a message come again, or go to the dead letters."""
         self._check_in_time()
@@ -273,6 +286,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         finally:
             self.link.wake()
 
+    @defers_signals()
     def basic_recover(self, requeue: bool = False) -> None:
         """Have all come again that is not settled."""
         if not requeue:
@@ -286,6 +300,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         if self.closed:
             raise TooLateError("the channel by which the message came is closed: the message comes again")
 
+    @defers_signals()
     def close(self) -> None:
         """End the consumers, and have all come again that is not settled."""
         if self.closed:

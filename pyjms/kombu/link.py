@@ -23,6 +23,8 @@ from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, MessageId
 from pyjms.spi.errors import CapabilityError, ClosedError, ConnectionLostError, ProviderError, UrlError
+from pyjms.spi.interrupts import deferred, defers_signals
+from pyjms.spi.poisoning import REASON, close_later
 from pyjms.spi.provider import (
     ConnectRequest,
     ProviderConnection,
@@ -150,6 +152,14 @@ class Link:
         else:
             _log.warning("PYJMS-KOMBU-1 a problem of %s: %s %s", self._place, error.code, error.reason)
 
+    def poison(self) -> None:
+        """Give the connection up, as a signal has interrupted a call of it in its midst."""
+        connection, self._connection = self._connection, None
+        self.problem = ConnectionLostError(REASON)
+        if connection is not None:
+            connection.abort()
+            close_later(connection, self.wake)
+
     def close(self) -> None:
         """End the connection: what was not acknowledged comes again. A child leaves its parent's alone."""
         connection, self._connection = self._connection, None
@@ -225,9 +235,10 @@ class Link:
             with self._receiving:
                 consumer.close()
 
+    @defers_signals()
     def wait(self, until_ms: float | None) -> bool:
-        """Wait until something may have come; return False when it is `until_ms`. None: for ever."""
-        return self._waiter(self._signal, until_ms)
+        """Wait until something may have come; return False when it is `until_ms`. None: for ever. A signal ends it."""
+        return deferred.wait(self._waiter, self._signal, until_ms)
 
     # Settling
 

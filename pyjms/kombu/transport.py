@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
@@ -15,6 +17,7 @@ from pyjms.kombu.channel import Channel
 from pyjms.kombu.link import Link
 from pyjms.kombu.sources import Source
 from pyjms.spi.errors import ClosedError, ConnectionLostError, InDoubtError, ProviderError, ResourceError
+from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.version import installed_version
 
@@ -52,6 +55,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
 
     # Connecting
 
+    @defers_signals()
     def establish_connection(self) -> Transport:
         """Connect. Raises `ProviderError`."""
         if self._link is not None:
@@ -78,6 +82,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
         """
         return self._link is not None and self._link.is_open
 
+    @defers_signals()
     def close_connection(self, connection: object) -> None:
         """End the connection: all that is not acknowledged comes again."""
         link, self._link = self._link, None
@@ -126,6 +131,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
             link.end_interest()  # what the consumer does now may take long
         hand_over()
 
+    @defers_signals(undo=lambda hand_over: _give_back(hand_over))  # noqa: PLW0108 - it is defined below
     def _next_delivery(self, link: Link) -> Callable[[], Any] | None:
         """Take a message of one of the channels, which take turns."""
         link.check()
@@ -142,6 +148,15 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
                 self._turn += index + 1
                 return hand_over
         return None
+
+
+def _give_back(hand_over: Callable[[], Any] | None) -> None:
+    """Have the message come again that nobody gets, as a signal's handler has raised."""
+    if isinstance(hand_over, partial):
+        [message] = hand_over.args
+        if not message.acknowledged:
+            with suppress(ProviderError):  # then its connection is lost, and it comes again
+                message.requeue()
 
 
 def _take_credentials(client: Any) -> None:

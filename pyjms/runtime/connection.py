@@ -22,12 +22,11 @@ from pyjms.runtime.leaving import note_start
 from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listeners import check_implementation, exception_callback
 from pyjms.runtime.meta_data import JmsConnectionMetaData
-from pyjms.runtime.poisoning import REASON, Poisoned, close_later
 from pyjms.runtime.server_sessions import JmsConnectionConsumer
 from pyjms.runtime.session import JmsSession
 from pyjms.runtime.subscribing import check_durable, subscribe_request
 from pyjms.runtime.temporaries import Temporaries
-from pyjms.runtime.threads import EventThread, start_without_lock
+from pyjms.runtime.threads import EventThread
 from pyjms.runtime.undoing import close_made
 from pyjms.runtime.waiting import CloseOnce
 from pyjms.spi.capability import Capability
@@ -35,6 +34,7 @@ from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import CapabilityError, ConnectionLostError, ProgramEndsError, ProviderError
 from pyjms.spi.interrupts import defers_signals
+from pyjms.spi.poisoning import REASON, Poisoned, close_later
 from pyjms.spi.provider import ConnectRequest, Provider, ProviderConnection
 
 __all__ = ["JmsConnection"]
@@ -361,11 +361,7 @@ class JmsConnection(Connection):
             session.replace_provider(refuses, refuses)
         for consumer in list(self._consumers):
             consumer.replace_provider(refuses, refuses)
-        start_without_lock(partial(self._end_poisoned, error, provider))
-
-    def _end_poisoned(self, error: ConnectionLostError, provider: ProviderConnection) -> None:
-        self.on_exception(error)
-        close_later(provider)
+        close_later(provider, partial(self.on_exception, error))
 
     def check_not_lost(self) -> None:
         """Raise JMSException when the provider has said that the connection is gone for good."""

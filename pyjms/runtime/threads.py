@@ -6,7 +6,6 @@ All threads are daemons and named ``pyjms-…``; each ends when what it serves i
 from __future__ import annotations
 
 import logging
-from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -16,7 +15,7 @@ from pyjms.runtime.waiting import Inbox
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import ResourceError
 
-__all__ = ["EventThread", "WorkThread", "start_thread", "start_without_lock"]
+__all__ = ["EventThread", "WorkThread", "start_thread"]
 
 _log = logging.getLogger("pyjms.runtime")
 
@@ -27,11 +26,6 @@ _ERRORS_MAX = 7
 def start_thread(name: str, work: Callable[[], object]) -> None:
     """Have a new thread do `work`, which raises nothing. Raises `ResourceError` when the system has no more threads for the moment."""
     _start(Thread(target=work, name=name, daemon=True))
-
-
-def start_without_lock(work: Callable[[], object]) -> None:
-    """Have a new thread do `work`, which raises nothing. For the handler of a signal: `Thread.start` takes locks that its own thread may hold."""
-    start_new_thread(work, ())
 
 
 def _start(thread: Thread) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "deferred",
     "defers_signals",
     "getsignal",
+    "signals_deferred",
 ]
 
 _P = ParamSpec("_P")
@@ -224,6 +225,23 @@ def defer_signals(*numbers: int) -> None:
             "defer_signals() may be called by the main thread alone, as may all that sets handlers of signals"
         )
     deferred.choose(tuple(numbers))
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Have signals wait for the end of the block if it runs in the main thread: for a program that calls a provider itself."""
+    if threading.get_ident() != deferred.main:
+        yield
+        return
+    if tuple(map(getsignal, deferred.numbers)) != deferred.found:
+        deferred.refresh()
+    deferred.depth += 1
+    try:
+        yield
+    finally:
+        deferred.depth -= 1
+        if deferred.pending and not deferred.depth:
+            deferred.run_handlers()
 
 
 def defers_signals(

@@ -102,6 +102,7 @@ BANS = (
             "pyjms/forwarding/running.py": "the thread of a route",
             "pyjms/history/recording.py": "the thread that writes what was recorded",
             "pyjms/porting/java/threads.py": "java.lang.Thread, for programs that start threads",
+            "pyjms/spi/poisoning.py": "who closes what does not answer waits as long as that",
             "pyjms/runtime/threads.py": "the threads of a session's listeners, and of calls that tasks await",
             "pyjms/spark/reading.py": "the thread that fetches a task's next page",
             "provider/pyjms_provider/clients/stomp/link.py": "who makes a lost connection anew waits between attempts",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from _thread import start_new_thread
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from pyjms.spi.capability import Capability
@@ -11,7 +13,7 @@ from pyjms.spi.provider import ProviderConnection
 
 __all__ = ["REASON", "Poisoned", "close_later"]
 
-_log = logging.getLogger("pyjms.runtime")
+_log = logging.getLogger("pyjms.spi")
 
 REASON: Final = (
     "a second signal interrupted a call that did not answer, so this connection was given up: what that call did is not known, "
@@ -58,8 +60,16 @@ class Poisoned:
         raise ConnectionLostError(self._error.reason) from self._error
 
 
-def close_later(connection: ProviderConnection) -> None:
-    """Close the provider's connection, which waits for as long as the call that was interrupted would have: in a thread of its own."""
+def close_later(connection: ProviderConnection, before: Callable[[], object]) -> None:
+    """Call `before` and close the provider's connection, in another thread: that waits for as long as the interrupted call would have.
+
+    For the handler of a signal: `Thread.start` takes locks that its own thread may hold.
+    """
+    start_new_thread(_close, (connection, before))
+
+
+def _close(connection: ProviderConnection, before: Callable[[], object]) -> None:
+    before()
     try:
         connection.close()
     except ProviderError as error:
