@@ -68,7 +68,6 @@ class VmSession(VmTransactions):
             raise self._closed_error()
         target = self._receiving.add_target(on_ready)
         subscription: Subscription | None = None
-        made: VmConsumer | None = None
         try:
             if request.address.kind is AddressKind.TOPIC:
                 subscription = self._host.subscriptions.subscribe(
@@ -81,10 +80,8 @@ class VmSession(VmTransactions):
             self._receiving.add_consumer(consumer)
             made = VmConsumer(self, target, consumer, subscription)
             self._remember(made)
-        except BaseException:  # or the thread was interrupted: then nobody has the consumer
+        except Exception:
             self.end_consumer(target, subscription)
-            if made is not None:
-                self.forget(made)
             raise
         return made
 
@@ -169,25 +166,17 @@ class VmSession(VmTransactions):
         transient: list[Delivery] = []
         is_missing = False
         is_mixed = len(deliveries) > 1 and self._host.keeper is not None
-        last: QueueEntry | None = None
-        try:
-            for delivery in deliveries:
-                entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
-                # What was settled before is not to be undone.
-                last = None if entry.state is MessageState.ABSENT else entry
-                if is_mixed and not entry.reference.journaled:
-                    transient.append(delivery)
-                elif entry.queue.settle(entry, delivery.count, session):
-                    if entry.reference.journaled:
-                        settled.append(entry)
-                else:
-                    is_missing = True
-            last = None
-            if settled:
-                self._host.write_settled(settled)
-        except BaseException:
-            self._take_back(settled, last)
-            raise
+        for delivery in deliveries:
+            entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
+            if is_mixed and not entry.reference.journaled:
+                transient.append(delivery)
+            elif entry.queue.settle(entry, delivery.count, session):
+                if entry.reference.journaled:
+                    settled.append(entry)
+            else:
+                is_missing = True
+        if settled:
+            self._host.write_settled(settled)
         for delivery in transient:  # afterwards, so that an acknowledgement that cannot be written settles nothing
             entry = entry_of(delivery)
             if not entry.queue.settle(entry, delivery.count, session):
@@ -196,7 +185,7 @@ class VmSession(VmTransactions):
             self._tell_missed(deliveries)
 
     def _tell_missed(self, deliveries: Sequence[Delivery]) -> None:
-        """Raise what became of messages that are the session's no more, if they may come again: an earlier call about them failed, or was interrupted.
+        """Raise what became of messages that are the session's no more, if they may come again: an earlier call about them failed.
 
         What that one wrote, and nobody knows whether it is in the store, is written once more.
         Of a message that is in `deliveries` twice, as it went back and came again, the later one counts: that may be settled.
@@ -208,24 +197,11 @@ class VmSession(VmTransactions):
         # First, as whoever ends a doubt has the message in its queue before.
         is_certain = keeper is None or keeper.remove_again(latest)
         if any(_comes_again(entry, count) for entry, count in latest.items()):
-            raise TooLateError(
-                "that a message is settled could not be written, or whoever settled it was interrupted: it comes again"
-            )
+            raise TooLateError("that a message is settled could not be written: it comes again")
         if not is_certain:
             raise InDoubtError(
                 "that a message is settled was written, and the store does not answer whether it was: settle it again, or let it come again"
             )
-
-    def _take_back(self, settled: list[QueueEntry], last: QueueEntry | None) -> None:
-        """Have messages in their queues again, as the thread was interrupted before it began to write that they are settled.
-
-        `last`: which it was about to settle; it may be so, and not yet be among the others.
-        """
-        if last is not None and last not in settled and last.reference.journaled and last.state is MessageState.ABSENT:
-            settled.append(last)
-        keeper = self._host.keeper
-        if settled and keeper is not None:
-            keeper.take_back(settled)
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         self._give_back(deliveries)

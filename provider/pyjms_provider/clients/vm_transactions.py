@@ -9,13 +9,12 @@ from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pyjms.spi.errors import BranchError, CapabilityError, ClosedError, InDoubtError, ProviderError, RolledBackError
+from pyjms.spi.errors import BranchError, CapabilityError, ClosedError, ProviderError
 from pyjms.spi.provider import ProviderSession
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction
 from pyjms_provider.core.queue.consumer import ConsumerSession
-from pyjms_provider.core.transaction.branch_state import BranchState
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 from pyjms_provider.core.transaction.unit_state import UnitState
 
@@ -44,16 +43,12 @@ class VmTransactions(ProviderSession):
         self._refusal: ProviderError | None = None
         """What every call raises in a process that was forked from the broker's."""
         self._unit: UnitOfWork | None = None
-        self._interrupted: UnitOfWork | None = None
-        """What a commit may have done, or undone, that was interrupted: the next one tells, if nothing else was done before."""
         self._limit = host.time_limit if transacted and host.time_limit.timeout_ms else None
         self._timed: OpenTransaction | None = None
         self._was_too_long = False
         self._branch: Branch | None = None
-        self._ending_branch: Xid | None = None
-        """Of which branch the work was being ended when the last call of that was interrupted."""
-        self._asked: dict[Xid, Branch] = {}
-        """What was being prepared or committed when the last call of that was interrupted, or not answered."""
+        self._unanswered: dict[Xid, Branch] = {}
+        """What was being committed when the store did not answer: the next call about it tells what became of it."""
         self._branch_timeout_s = 0
         self._has_branches = False
 
@@ -77,22 +72,12 @@ class VmTransactions(ProviderSession):
         return unit
 
     def commit(self) -> None:
-        self._commit_and_tell(self._commit)
-
-    def _commit_and_tell(self, commit: Callable[[], None]) -> None:
-        """Commit, and have nothing more to tell of an interrupted one once its caller hears of that."""
-        try:
-            self._host.work(commit)
-        except (RolledBackError, InDoubtError):
-            # Only here: who is interrupted before has heard nothing, and asks again.
-            self._interrupted, self._was_too_long = None, False
-            raise
+        self._host.work(self._commit)
 
     def _commit(self, join: Callable[[], JoinedTransaction] | None = None) -> None:
         """Commit what was done; `join`: together with what the application has done."""
-        unit: UnitOfWork | None = None
+        unit = self._begin_commit()
         try:
-            unit = self._begin_commit()
             if join is None:
                 if unit is not None:
                     self._host.finish_commit(unit)
@@ -102,108 +87,43 @@ class VmTransactions(ProviderSession):
                 joined.commit()
             else:
                 self._host.finish_joined(unit, joined)
-        except BaseException as error:
-            if unit is None:
-                raise
-            if join is None and not isinstance(error, ProviderError):
-                self._leave(unit)
-            else:
+        except Exception:
+            if unit is not None:
                 unit.end_unwritten()
             raise
 
     def _begin_commit(self, *, for_stage: bool = False) -> UnitOfWork | None:
-        """Return what is to be committed, or staged, which nobody else can end any more. Raises `RolledBackError`, `InDoubtError`."""
-        unit: UnitOfWork | None = None
-        try:
-            with self._lock:
-                self._check_local()
-                unit = self._unit
-                self._take_unit()
-                if unit is not None and not self._was_too_long:
-                    unit.begin_commit(self._host.clock.time_ms(), for_stage=for_stage)
-        except ProviderError:
-            if unit is not None and unit is not self._unit:  # it was rolled back
-                self._interrupted = unit  # with no call before, at which Python could interrupt the thread
-                unit.rollback()
-                unit.end_unwritten()
-            raise
-        except BaseException:
-            if unit is not None:
-                self._leave(unit)
-            raise
-        if self._was_too_long:
+        """Return what is to be committed, or staged, which nobody else can end any more. Raises `RolledBackError`."""
+        with self._lock:
+            self._check_local()
+            unit = self._take_unit()
+            was_too_long, self._was_too_long = self._was_too_long, False
+            if unit is not None and not was_too_long:
+                unit.begin_commit(self._host.clock.time_ms(), for_stage=for_stage)
+        if was_too_long:
             if unit is not None:
                 unit.rollback()
             raise self._host.time_limit.exceeded()
-        if unit is None and (untold := self._untold()) is not None:
-            raise untold
-        self._interrupted = None
         return unit
-
-    def _leave(self, unit: UnitOfWork) -> None:
-        """Have an interrupted commit done by the next one, or at least told: nobody says that it was done."""
-        with self._lock:
-            is_open = not self._closed and unit.go_on()
-            if is_open:
-                self._unit = unit
-                self._begin_time()
-        if not is_open:
-            unit.rollback()
-            unit.end_unwritten()
-            self._interrupted = unit
-
-    def _untold(self) -> RolledBackError | InDoubtError | None:
-        """Return what became of an interrupted commit, for its client to be told; None: there was none, or it was done."""
-        unit = self._interrupted
-        if unit is None or unit.state is UnitState.COMMITTED:
-            return None
-        if unit.state is UnitState.ROLLED_BACK:
-            return RolledBackError(f"{unit} was rolled back, as the thread that committed it was interrupted")
-        return InDoubtError(
-            f"{unit} was being written when the thread that committed it was interrupted: it is not known whether that was done"
-        )
 
     def commit_with(self, transaction: object) -> None:
         """Commit together with `transaction`, an SQLAlchemy connection with an open transaction in the store's database."""
-        self._commit_and_tell(partial(self._commit, partial(self._host.join, transaction)))
+        self._host.work(partial(self._commit, partial(self._host.join, transaction)))
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         if not self._transacted:
             raise CapabilityError("the session is not transacted")
         self._check_local()
-        untold = self._untold() if self._unit is None else None
-        if untold is not None:
-            self._interrupted = None  # with no call from here on, at which Python could interrupt the thread
-            raise untold
-        unit, begin = self._open_unit(), partial(self._begin_commit, for_stage=True)
-        try:
-            return self._host.pipelines.stages.stage(name, keep_s, unit, begin)
-        except (RolledBackError, InDoubtError):
-            self._interrupted, self._was_too_long = None, False
-            raise
-        except ProviderError:
-            raise
-        except BaseException:
-            self._leave(unit)
-            raise
+        begin = partial(self._begin_commit, for_stage=True)
+        return self._host.pipelines.stages.stage(name, keep_s, self._open_unit(), begin)
 
     def rollback(self) -> None:
-        unit: UnitOfWork | None = None
-        try:
-            with self._lock:
-                self._check_local()
-                unit = self._unit
-                self._take_unit()
-                self._was_too_long = False
-            self._interrupted = None
-            if unit is not None:
-                unit.rollback()
-        except BaseException:
-            if unit is not None:  # the thread was interrupted: else what was sent would stay NOT_COMMITTED
-                unit.rollback()
-                if self._unit is unit:
-                    self._unit = None
-            raise
+        with self._lock:
+            self._check_local()
+            unit = self._take_unit()
+            self._was_too_long = False
+        if unit is not None:
+            unit.rollback()
 
     def _check_local(self) -> None:
         if self._closed:
@@ -261,7 +181,7 @@ class VmTransactions(ProviderSession):
         if join and resume:
             raise BranchError("a session joins a branch or resumes it, not both", BranchFailure.INVALID)
         branches, worker = self._host.branches, self._receiving
-        self._asked.pop(xid, None)  # of one that had this name before
+        self._unanswered.pop(xid, None)  # of one that had this name before
         with self._lock:
             self._check_local()
             if self._unit is not None and not self._unit.is_empty:
@@ -291,58 +211,29 @@ class VmTransactions(ProviderSession):
         if suspend:
             branches.suspend(xid, self._receiving)
             return
-        is_again, self._ending_branch = self._ending_branch == xid, xid
-        try:
-            branches.end(xid, self._receiving, fail=fail)
-        except BranchError:
-            if not is_again or not branches.has_ended(xid, self._receiving):
-                self._ending_branch = None  # it was told
-                raise
-        self._ending_branch = None
+        branches.end(xid, self._receiving, fail=fail)
 
     def xa_prepare(self, xid: Xid) -> bool:
-        branches = self._branches()
-        asked, found = self._asked.get(xid), branches.find(xid)
-        self._note_asked(xid, found)
-        try:
-            if found is not None and found is asked and found.state is BranchState.PREPARED:
-                needs_commit = True  # the interrupted call has done it
-            else:
-                needs_commit = self._host.work(partial(branches.prepare, xid))
-        except ProviderError:  # it was told
-            self._asked.pop(xid, None)
-            raise
-        if xid in self._asked:
-            del self._asked[xid]  # with no call from here on: who is interrupted before asks again, and is told
-        return needs_commit
-
-    def _note_asked(self, xid: Xid, branch: Branch | None) -> None:
-        """Note what a call about `xid` is about, so that the next one knows it if this one is not told what became of it."""
-        if branch is None:
-            self._asked.pop(xid, None)
-        else:
-            self._asked[xid] = branch
+        return self._host.work(partial(self._branches().prepare, xid))
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         branches = self._branches()
-        asked, found = self._asked.get(xid), branches.find(xid)
-        over = asked if found is None else None
-        if over is not None and not one_phase and over.unit.state is not UnitState.COMMITTED:
-            over = None  # somebody has rolled it back: there is no such branch any more
-        self._note_asked(xid, over or found)
+        found = branches.find(xid)
+        over = self._unanswered.get(xid) if found is None else None
         try:
-            if over is not None:
+            if over is not None and (one_phase or over.unit.state is UnitState.COMMITTED):
                 _tell_committed(over)
             else:
                 self._host.work(partial(branches.commit, xid, one_phase=one_phase))
         except BranchError as error:
-            if error.failure is not BranchFailure.UNREACHABLE:  # it was told
-                self._asked.pop(xid, None)
+            if error.failure is not BranchFailure.UNREACHABLE:
+                self._unanswered.pop(xid, None)
+            elif found is not None:
+                self._unanswered[xid] = found
             raise
+        self._unanswered.pop(xid, None)
         with suppress(ProviderError):  # it is committed; who sends next is told that there is no room
             self._host.store.relieve()
-        if xid in self._asked:
-            del self._asked[xid]  # with no call from here on: as in `xa_prepare`
 
     def xa_rollback(self, xid: Xid) -> None:
         self._host.work(partial(self._branches().rollback, xid))
@@ -372,10 +263,9 @@ class VmTransactions(ProviderSession):
         with self._lock:
             self._closed = True
             self._end_time()
-            unit = self._unit
+            unit, self._unit = self._unit, None
         if unit is not None:
             unit.rollback()
-        self._unit = None  # now, as the thread may have been interrupted, and this is repeated then
         if self._has_branches:
             self._host.branches.abandon(self._receiving)
 
@@ -388,7 +278,7 @@ def _tell_committed(branch: Branch) -> None:
     state = branch.unit.state
     if state is UnitState.ROLLED_BACK:
         raise BranchError(
-            f"branch {branch.xid} was rolled back, as the thread that committed it was interrupted, or its write failed",
+            f"branch {branch.xid} was rolled back, as its write failed",
             BranchFailure.ROLLED_BACK,
         )
     if state is not UnitState.COMMITTED:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from threading import Event, Thread
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.core.journal.storage_manager import Keeper
-from tests.provider.interruptions import Interruption, each_interruption
 from tests.pyjms.runtime.helpers import Call
 
 NOBODY: Any = None
@@ -95,25 +93,6 @@ def test_who_finds_the_end_begun_after_its_entry_was_made_is_refused(keeper: Kee
     with pytest.raises(ClosedError):
         keeper.work(never)
     assert not work.entries
-
-
-@pytest.mark.parametrize("is_ending", [False, True])
-def test_a_main_thread_that_is_interrupted_anywhere_does_not_hold_off_the_end(is_ending: bool) -> None:
-    def attempt(interruption: Interruption) -> None:
-        keeper = Keeper(NOBODY, NOBODY, NOBODY)
-        endings: list[Call[None]] = []
-
-        def act() -> None:
-            if is_ending:
-                endings.append(Call(keeper.end))
-                assert endings[0].is_blocked()
-
-        with suppress(KeyboardInterrupt), interruption():
-            keeper.work(act)
-        for ending in endings or [Call(keeper.end)]:
-            ending.result()
-
-    assert each_interruption(attempt, "core/journal/work_under_way.py") > 2
 
 
 def never() -> None:

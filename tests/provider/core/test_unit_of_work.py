@@ -27,7 +27,7 @@ FORBIDDEN = {
     *product((UnitState.COMMITTING, UnitState.COMMITTED, UnitState.PREPARED), (UnitEvent.COMMIT, UnitEvent.STAGE)),
     *product(
         set(UnitState) - {UnitState.COMMITTING},
-        (UnitEvent.WRITTEN, UnitEvent.KEPT, UnitEvent.REFUSED, UnitEvent.INTERRUPT),
+        (UnitEvent.WRITTEN, UnitEvent.KEPT, UnitEvent.REFUSED),
     ),
     *product(set(UnitState) - {UnitState.PREPARED}, (UnitEvent.DECIDE_COMMIT, UnitEvent.DECIDE_ROLLBACK)),
 }

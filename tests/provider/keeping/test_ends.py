@@ -30,7 +30,9 @@ from tests.provider.simulation.site import SimulatedSite as Site
 
 BILLS = Address(AddressKind.QUEUE, "bills")
 POINTS = pytest.mark.parametrize("point", ["before drop", "after drop"])
-FATES = pytest.mark.parametrize("fate", [InDoubtError("nobody answered"), KeyboardInterrupt()], ids=["doubt", "ctrl-c"])
+FATES = pytest.mark.parametrize(
+    "fate", [InDoubtError("nobody answered"), RuntimeError("unforeseen")], ids=["doubt", "unforeseen"]
+)
 ENDS = pytest.mark.parametrize("end", ["restart", "crash"])
 
 

@@ -33,8 +33,8 @@ FAULTS: dict[str, tuple[str, Callable[[], BaseException]]] = {
     "refused": ("before write", lambda: ResourceError("the disk is full")),
     "unanswered and lost": ("before write", lambda: InDoubtError("nobody answered")),
     "unanswered and written": ("after write", lambda: InDoubtError("nobody answered")),
-    "interrupted before": ("before write", KeyboardInterrupt),
-    "interrupted after": ("after write", KeyboardInterrupt),
+    "unforeseen before": ("before write", RuntimeError),
+    "unforeseen after": ("after write", RuntimeError),
 }
 WRITES = 24
 """More writes than the longest scenario has."""
@@ -93,7 +93,7 @@ class Broker:
             with self.watched():
                 try:
                     return step()
-                except (ResourceError, RolledBackError, InDoubtError, KeyboardInterrupt):
+                except (ResourceError, RolledBackError, InDoubtError, RuntimeError):
                     continue
         raise AssertionError("a step does not come to an end")
 

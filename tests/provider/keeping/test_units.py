@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
+from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError, InDoubtError, ResourceError, RolledBackError
+from pyjms.spi.xid import Xid
+from pyjms_provider.broker import EmbeddedBroker
+from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.journal.journal import Changes
+from pyjms_provider.settings import BrokerSettings, StoreSettings
 from pyjms_provider.stores.volatile import Crash
-from tests.provider.keeping.site import BILLS, NEWS, Site, consume, text, work
+from tests.provider.helpers import RecordedEvents, make_envelope
+from tests.provider.keeping.site import BILLS, NEWS, ORDERS, Site, consume, take_all, text, work
 
 PATIENCE_S = 30.0
 
@@ -210,3 +217,23 @@ def test_a_closed_session_refuses_to_commit(ordered: Site) -> None:
 def _refuse(point: str, _: Changes) -> None:
     if point.startswith("before"):
         raise ResourceError("no space on the disk")
+
+
+def test_a_message_that_was_acknowledged_twice_is_removed_once(tmp_path: Path) -> None:
+    """A table of removals has each once."""
+    settings = BrokerSettings(store=StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}"))
+    broker = EmbeddedBroker("twice", SystemClock(), settings)
+    connection = VmConnection(broker, RecordedEvents())
+    connection.start()
+    connection.open_session(transacted=False).send(make_envelope("order", destination=ORDERS, persistent=True))
+    session = connection.open_session(transacted=True)
+    xid = Xid(1, b"1", b"")
+    session.xa_start(xid)
+    taken = take_all(consume(session))
+    for _ in range(2):
+        session.acknowledge(taken)
+    session.xa_end(xid)
+    assert session.xa_prepare(xid)
+    session.xa_commit(xid)
+    assert len(broker.virtual_host.store) == 0
+    broker.stop()

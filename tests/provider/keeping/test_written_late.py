@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from pyjms.spi.errors import DestinationError
+from pyjms.spi.errors import DestinationError, ResourceError
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.topic.subscription import Subscription
@@ -93,11 +93,11 @@ def test_a_message_that_is_being_published_while_a_new_subscription_is_undone(
     published: list[Call[None]] = []
     add = Topic.add_subscription
 
-    def add_and_interrupt(topic: Topic, subscription: Subscription) -> None:
+    def add_and_fail(topic: Topic, subscription: Subscription) -> None:
         add(topic, subscription)
         published.append(Call(lambda: site.send("news", to=NEWS)))
         assert is_writing.wait(PATIENCE_S)
-        raise KeyboardInterrupt
+        raise ResourceError("it is undone")
 
     def write() -> None:
         is_writing.set()
@@ -105,9 +105,9 @@ def test_a_message_that_is_being_published_while_a_new_subscription_is_undone(
 
     connection = site.connect("undone")
     with monkeypatch.context() as patched:
-        patched.setattr(Topic, "add_subscription", add_and_interrupt)
+        patched.setattr(Topic, "add_subscription", add_and_fail)
         once(site, "before write", write)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(ResourceError):
             consume(connection.open_session(transacted=False), NEWS, durable_name="undone")
     is_undone.set()
     published[0].result()

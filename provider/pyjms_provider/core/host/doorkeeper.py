@@ -63,14 +63,16 @@ class Doorkeeper:
         admission = Admission(envelope, at_ms, None, None)
         if policy.duplicate_count and DUPLICATE_ID in envelope.properties:
             admission.duplicate = _claim_of(self, channel, envelope)
+        is_admitted = False
         try:
             if admission.duplicate is not None and not self._claim(admission.duplicate, marks=transaction is None):
                 return None
             if isinstance(channel, Queue):
                 self._claim_room(channel, admission, patience, transaction)
-        except BaseException:  # also if the thread was interrupted: then it may have a claim, or not
-            admission.end(None)
-            raise
+            is_admitted = True
+        finally:
+            if not is_admitted:  # also when a signal's handler has ended the wait for room
+                admission.end(None)
         return admission
 
     # Duplicates
@@ -107,7 +109,7 @@ class Doorkeeper:
         with self._lock:
             assert claim.window is not None, "it is claimed"
             if claim.mark is not None and not claim.window.is_claimed(claim.duplicate_id, claim):
-                return claim.mark  # it has arrived, and the thread was interrupted in telling so
+                return claim.mark  # it has arrived
             # Of a destination that was destroyed: its window does not know what that of the next one of its name remembers.
             is_kept = self._windows.get(claim.address) is claim.window
             return self._mark(claim, claim.window, queue, is_kept=is_kept)
@@ -161,7 +163,7 @@ class Doorkeeper:
     def _claim_room(
         self, queue: Queue, admission: Admission, patience: Patience | None, transaction: UnitOfWork | None
     ) -> None:
-        """Hold room for a message, if its queue has it held. What `admission` notes may not be held yet if this is interrupted."""
+        """Hold room for a message, if its queue has it held."""
         if not queue.policy.is_limited or queue.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
             return
         size = approximate_size(admission.envelope) if queue.policy.max_bytes else 0

@@ -53,7 +53,7 @@ class HostSubscriptions:
         self._make_state = make_state
         self._on_due = on_due
         self._durable: dict[SubscriptionKey, Subscription] = {}
-        self._changing: set[tuple[str, str]] = set()
+        self._changing: set[SubscriptionKey] = set()
         self._numbers = count(1)
 
     # Looking
@@ -84,7 +84,7 @@ class HostSubscriptions:
             subscription = self._make_subscription(f"{address}#{next(self._numbers)}", request, subscriber, user)
             try:
                 topic.add_subscription(subscription)
-            except BaseException:  # or the thread was interrupted: then nobody has it
+            except ProviderError:
                 self.end(subscription, user)
                 raise
             return subscription
@@ -108,57 +108,43 @@ class HostSubscriptions:
     def _subscribe_durably(
         self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId, user: object
     ) -> Subscription:
-        terms, mark = SubscriptionTerms.of(request), _mark(key)
-        taken: Subscription | None = None
-        is_changing = False
+        terms = SubscriptionTerms.of(request)
+        with self._lock:
+            subscription = self._durable.get(key)
+            if key in self._changing or (subscription is not None and subscription.is_active):
+                raise SubscriptionInUseError(
+                    f"durable subscription {key.name!r} has a subscriber; close that one first"
+                )
+            if subscription is not None and subscription.terms.is_same(terms):
+                subscription.subscriber = subscriber
+                subscription.user = user
+                return subscription
+            self._changing.add(key)
         try:
-            try:
-                with self._lock:
-                    subscription = self._durable.get(key)
-                    if mark in self._changing or (subscription is not None and subscription.is_active):
-                        raise SubscriptionInUseError(
-                            f"durable subscription {key.name!r} has a subscriber; close that one first"
-                        )
-                    if subscription is not None and subscription.terms.is_same(terms):
-                        taken = subscription
-                        subscription.subscriber = subscriber
-                        subscription.user = user
-                        return subscription
-                    is_changing = True
-                    self._changing.add(mark)
-                if subscription is None:
-                    taken = self._make_durable(key, request, subscriber, user)
-                else:  # §6.11.1: other terms make another subscription
-                    taken = self._make_successor(key, subscription, request, subscriber)
-                    with self._lock:
-                        taken.user = user
-            finally:
-                if is_changing:
-                    self._changing.discard(mark)  # without a lock, for which an interrupted thread would wait first
-        except BaseException:
-            if taken is not None:  # the thread was interrupted, so nobody has it
-                self.end(taken, user)
-            raise
-        return taken
+            if subscription is None:
+                return self._make_durable(key, request, subscriber, user)
+            # §6.11.1: other terms make another subscription
+            made = self._make_successor(key, subscription, request, subscriber)
+            with self._lock:
+                made.user = user
+            return made
+        finally:
+            with self._lock:
+                self._changing.discard(key)
 
     def _make_durable(
         self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId, user: object
     ) -> Subscription:
-        """Make a durable subscription, or none if that fails or the thread is interrupted; the caller keeps others away from it."""
+        """Make a durable subscription, or none if that fails; the caller keeps others away from it."""
         keeper = self._host.keeper
-        kept: KeptQueue | None = None
-        made: Subscription | None = None
+        kept = None if keeper is None else keeper.define_subscription(key, SubscriptionTerms.of(request))
+        made = self._make_subscription(_durable_name(key, request.address), request, subscriber, user, kept)
+        with self._lock:
+            self._durable[key] = made
         try:
-            kept = None if keeper is None else keeper.define_subscription(key, SubscriptionTerms.of(request))
-            made = self._make_subscription(_durable_name(key, request.address), request, subscriber, user, kept)
-            with self._lock:
-                self._durable[key] = made
             self._host.topic(request.address.name).add_subscription(made)
-        except BaseException:
-            if made is not None:  # another thread may be writing for it already
-                end_at_once(made, keeper, kept, partial(self._forget_subscription, key, made))
-            elif keeper is not None and kept is not None:
-                keeper.forget(kept)
+        except ProviderError:
+            end_at_once(made, keeper, kept, partial(self._forget_subscription, key, made))
             raise
         return made
 
@@ -208,23 +194,18 @@ class HostSubscriptions:
         if client_id is None:
             raise UnknownSubscriptionError(f"without a client id there is no durable subscription {name!r}")
         key = SubscriptionKey(client_id, name)
-        mark = _mark(key)
-        is_changing = False
+        with self._lock:
+            subscription = self._durable.get(key)
+            if subscription is None:
+                raise UnknownSubscriptionError(f"client {client_id!r} has no durable subscription {name!r}")
+            if key in self._changing or subscription.is_active:
+                raise SubscriptionInUseError(f"durable subscription {name!r} has a subscriber; close that one first")
+            self._changing.add(key)
         try:
-            with self._lock:
-                subscription = self._durable.get(key)
-                if subscription is None:
-                    raise UnknownSubscriptionError(f"client {client_id!r} has no durable subscription {name!r}")
-                if mark in self._changing or subscription.is_active:
-                    raise SubscriptionInUseError(
-                        f"durable subscription {name!r} has a subscriber; close that one first"
-                    )
-                is_changing = True
-                self._changing.add(mark)
             self._drop_durable(key, subscription)
         finally:
-            if is_changing:
-                self._changing.discard(mark)  # as above
+            with self._lock:
+                self._changing.discard(key)
 
     def _drop_durable(self, key: SubscriptionKey, subscription: Subscription) -> None:
         """Delete a durable subscription without a subscriber; the caller keeps others away from it."""
@@ -234,7 +215,7 @@ class HostSubscriptions:
     def _forget_subscription(self, key: SubscriptionKey, subscription: Subscription) -> None:
         self._host.topic(subscription.terms.topic.name).remove_subscription(subscription)
         with self._lock:
-            self._durable.pop(key, None)  # who was interrupted does all of it again
+            self._durable.pop(key, None)
 
     def end(self, subscription: Subscription, user: object) -> None:
         """Let a subscription go whose consumer has closed: a durable one stays, any other ends. May be repeated, also when another `user` has it."""
@@ -293,11 +274,6 @@ def _check_settled(key: SubscriptionKey, subscription: Subscription) -> None:
             f"durable subscription {key.name!r} has {counted(unsettled, 'message')}, received and neither acknowledged "
             f"nor rolled back; settle that, or close the session"
         )
-
-
-def _mark(key: SubscriptionKey) -> tuple[str, str]:
-    """Return what says that somebody changes it. The hash of `key` itself is Python's, in which a thread may be interrupted that takes it away."""
-    return key.client_id, key.name
 
 
 def _durable_name(key: SubscriptionKey, topic: Address) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,7 @@ from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.channel.channel import ChannelClosedError
 from pyjms_provider.core.host.admission import Admission
+from pyjms_provider.core.journal.in_doubt_writes import is_doubt
 from pyjms_provider.core.journal.journal import Removal
 from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.queue.dead_letters import DeadEntry, DeadKind, dead_letter
@@ -50,93 +51,73 @@ class DeadLetterOffice:
         """
         queue = entry.queue
         envelope = delivery.envelope
-        moving: list[QueueEntry] = []
-        try:
-            if not queue.take_out_held(entry, delivery.count, session, moving):
-                return
-            dead = DeadEntry(
-                entry=entry,
-                kind=DeadKind.REJECTED,
-                reason=reason,
-                delivery_count=delivery.count,
-                consumer=session.receiver_id,
-                subscription=queue.subscription_name,
-                at_ms=self._host.clock.time_ms(),
-            )
-            self._bury(dead, moving, envelope, queue.policy.dead_letter)
-        except BaseException:
-            self._put_back(moving)
-            raise
+        if not queue.take_out_held(entry, delivery.count, session, []):
+            return
+        dead = DeadEntry(
+            entry=entry,
+            kind=DeadKind.REJECTED,
+            reason=reason,
+            delivery_count=delivery.count,
+            consumer=session.receiver_id,
+            subscription=queue.subscription_name,
+            at_ms=self._host.clock.time_ms(),
+        )
+        self._bury(dead, envelope, queue.policy.dead_letter)
 
     def set_aside(self, waiting: deque[DeadEntry]) -> None:
-        """Keep messages that have left their queue where its policy says; what fails is logged, and comes back.
+        """Keep messages that have left their queue where its policy says; what fails is logged, and comes back."""
+        while waiting:
+            self._set_one_aside(waiting.popleft())
 
-        Each is taken out of `waiting` when it is done. A thread that is interrupted gives back the others.
-        """
-        try:
-            while waiting:
-                self._set_one_aside(waiting)
-        except BaseException:  # the thread was interrupted
-            while waiting:
-                self._give_back(waiting.popleft())
-            raise
-
-    def _set_one_aside(self, waiting: deque[DeadEntry]) -> None:
-        dead = waiting[0]
+    def _set_one_aside(self, dead: DeadEntry) -> None:
         queue = dead.entry.queue
         expired = dead.kind is DeadKind.EXPIRED
         target = queue.policy.expiry_queue if expired else queue.policy.dead_letter
-        moving = [dead.entry]
+        if not dead.is_kept or target is None:
+            self._let_expire(dead)
+            return
         try:
-            if not dead.is_kept or target is None:
-                self._let_expire(dead, moving)
-                return
             envelope = queue.message_of(dead.entry.reference)
-            if envelope is None:
-                moving.clear()
-                self._host.store.release(dead.entry.reference)
-                return
-            self._bury(dead, moving, envelope, target)
-            if expired:
-                self._host.expiries.tell(dead, envelope)
         except ProviderError as error:
-            _tell_failure(queue, error)
-            if moving:
-                self._give_back(dead)
-                moving.clear()
-        finally:
-            if not moving:
-                waiting.popleft()
+            _log_failure(queue, error)
+            self._put_back(dead.entry)
+            return
+        if envelope is None:
+            self._host.store.release(dead.entry.reference)
+            return
+        try:
+            self._bury(dead, envelope, target)
+        except ProviderError as error:
+            _log_failure(queue, error)
+            return
+        if expired:
+            self._host.expiries.tell(dead, envelope)
 
-    def _give_back(self, dead: DeadEntry) -> None:
-        """Have a message in its queue again that was not set aside."""
-        if dead.is_kept:
-            self._put_back([dead.entry])
-        else:
-            dead.entry.queue.let_go_of_expired(dead.entry)
-
-    def _put_back(self, moving: Sequence[QueueEntry]) -> None:
-        """Have messages in their queues again that did not go elsewhere."""
+    def _put_back(self, entry: QueueEntry) -> None:
+        """Have a message in its queue again that did not go elsewhere."""
         keeper = self._host.keeper
-        for entry in moving:
-            if keeper is None:
-                entry.queue.reinstate(entry)
-            else:
-                keeper.reinstate(entry)
+        if keeper is None:
+            entry.queue.reinstate(entry)
+        else:
+            keeper.reinstate(entry)
 
-    def _let_expire(self, dead: DeadEntry, moving: list[QueueEntry]) -> None:
+    def _let_expire(self, dead: DeadEntry) -> None:
         """Let go of a message that has expired and goes nowhere, and tell of it."""
         queue, envelope = dead.entry.queue, None
-        moving.clear()
         with suppress(ProviderError):  # one that cannot be read goes as well, but nobody knows which it was
             envelope = queue.message_of(dead.entry.reference)
         queue.let_go_of_expired(dead.entry)
         if envelope is not None:
             self._host.expiries.tell(dead, envelope)
 
-    def _bury(self, dead: DeadEntry, moving: list[QueueEntry], envelope: Envelope, target: str) -> None:
-        letter = dead_letter(envelope, dead, target, self._host.clock.time_ms())
-        self.relocate(moving, letter, target)
+    def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
+        """Put a message into the queue of dead letters. Raises as `relocate`: it is in its own queue again then."""
+        try:
+            letter = dead_letter(envelope, dead, target, self._host.clock.time_ms())
+        except Exception:
+            self._put_back(dead.entry)
+            raise
+        self.relocate(dead.entry, letter, target)
         _log.warning(
             "PYJMS-BROKER-21 message %r of %r is in queue %r: %r",  # clients' texts, which a log may not be able to write
             _printable(str(envelope.message_id)),
@@ -158,9 +139,8 @@ class DeadLetterOffice:
         try:
             host.store.keep(reference, envelope)
             queue.take_over(reference)
-        except BaseException as error:
-            if isinstance(error, ProviderError) or not queue.took(reference):  # or the thread was interrupted
-                host.store.take_back(reference)
+        except ProviderError:
+            host.store.take_back(reference)
             raise
 
     def delete(self, entries: Iterable[QueueEntry]) -> int:
@@ -170,22 +150,11 @@ class DeadLetterOffice:
         """
         store, keeper = self._host.store, self._host.keeper
         deleted: list[QueueEntry] = []
-        owed: list[MessageReference] = []
-        is_written = False
-        try:
-            for entry in entries:
-                entry.queue.take_out(entry, deleted, Happening.DELETED)
-            owed = [entry.reference for entry in deleted]
-            if keeper is not None:
-                keeper.write_deleted(deleted)
-            is_written = True
-            store.release_all(owed)
-        except BaseException:
-            if is_written:
-                store.release_all(owed)
-            else:
-                self._put_back(deleted)
-            raise
+        for entry in entries:
+            entry.queue.take_out(entry, deleted, Happening.DELETED)
+        if keeper is not None:
+            keeper.write_deleted(deleted)
+        store.release_all([entry.reference for entry in deleted])
         return len(deleted)
 
     def move(
@@ -195,62 +164,54 @@ class DeadLetterOffice:
 
         As `relocate`, also if it fails.
         """
-        moving: list[QueueEntry] = []
-        try:
-            if not entry.queue.take_out(entry, moving):
-                return False
-            self.relocate(moving, envelope, target, cause, deliver_at_ms)
-        except BaseException:
-            self._put_back(moving)
-            raise
+        if not entry.queue.take_out(entry, []):
+            return False
+        self.relocate(entry, envelope, target, cause, deliver_at_ms)
         return True
 
     def relocate(
         self,
-        moving: list[QueueEntry],
+        entry: QueueEntry,
         envelope: Envelope,
         target: str | Queue,
         cause: Happening | None = None,
         deliver_at_ms: int = 0,
     ) -> None:
-        """Put `envelope` into a queue in place of the one message that is `moving`, which was taken out of another one.
+        """Put `envelope` into a queue in place of the message of `entry`, which was taken out of another one.
 
         `cause`: why, for an office that tells of it; None: it has been told. `deliver_at_ms`: the time that it still
         waits for; 0: it is for whoever looks after the queue, at once.
-        `moving` is empty once the message is elsewhere, or the store is to be asked whether it is; else, after an error or an interrupt, the
-        caller puts it back, and it comes flagged as redelivered if it was delivered.
-        Raises `ResourceError`, and `ChannelClosedError` if it is a subscription's queue that has ended.
+        Raises `ResourceError`, and `ChannelClosedError` if it is a subscription's queue that has ended: the message is in its queue again, flagged
+        as redelivered if it was delivered. `InDoubtError`: it is in one of the two when the store has answered.
         """
         host, keeper = self._host, self._host.keeper
-        [entry] = moving
-        queue = host.queue(target) if isinstance(target, str) else target
-        if cause is not None:
-            self._tell_move(entry, envelope, queue.name, cause)
-        owed = [entry.reference]
         reference = host.store.refer(envelope, entry.reference.origin)
+        reference.deliver_at_ms = deliver_at_ms
+        host.store.keep(reference, envelope)
         kept: KeptQueue | None = None
-        is_written = False
         try:
-            reference.deliver_at_ms = deliver_at_ms
-            host.store.keep(reference, envelope)
+            queue = host.queue(target) if isinstance(target, str) else target
+            if cause is not None:
+                self._tell_move(entry, envelope, queue.name, cause)
             if keeper is not None:
                 queue, kept = self._place(queue, reference, envelope.destination)
-                keeper.replace(moving, reference, envelope, queue, kept)
-            is_written = True
-            self._put_written(queue, kept, reference, envelope)
-            moving.clear()
-            host.store.release_all(owed)
-        except BaseException as error:
-            if moving and not is_written:
+                keeper.replace(entry, reference, envelope, queue, kept)
+        except Exception as error:
+            if is_doubt(error):
+                host.store.release(reference)  # the table of writes in doubt knows it, and adopts it if it was written
+            else:
                 host.store.take_back(reference)
-            elif not is_written:
-                host.store.release(reference)  # as the store will be asked, it is known again then
-            elif keeper is not None or not isinstance(error, ProviderError):
-                if not isinstance(error, ProviderError) and not queue.took(reference):
-                    self._put_written(queue, kept, reference, envelope)  # the thread was interrupted
-                moving.clear()
-                host.store.release_all(owed)
+                self._put_back(entry)
             raise
+        try:
+            self._put_written(queue, kept, reference, envelope)
+        except ProviderError:
+            if keeper is None:
+                self._put_back(entry)
+            else:
+                host.store.release(entry.reference)
+            raise
+        host.store.release(entry.reference)
         with suppress(ProviderError):  # the message is elsewhere; who sends next is told that there is no room
             host.store.relieve()
 
@@ -311,7 +272,7 @@ class DeadLetterOffice:
         """Tell the message's story, where stories are told."""
 
 
-def _tell_failure(queue: Queue, error: ProviderError) -> None:
+def _log_failure(queue: Queue, error: ProviderError) -> None:
     _log.error(
         "PYJMS-BROKER-20 a message of %r could not be set aside: %s", _printable(queue.name), _printable(error.reason)
     )

@@ -40,7 +40,7 @@ class _StoriedOffice(DeadLetterOffice):
         super().__init__(host)
         self._stories = stories
 
-    def _bury(self, dead: DeadEntry, moving: list[QueueEntry], envelope: Envelope, target: str) -> None:
+    def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
         entry = dead.entry
         facts = (
             *(envelope.message_id, envelope.correlation_id),
@@ -48,7 +48,7 @@ class _StoriedOffice(DeadLetterOffice):
         )
         # Also while the host is brought back: what may have ended the last broker is set aside before anything else.
         self._stories.tell_early(Happening.DEAD, entry.reference.id, entry.queue.name, facts)
-        super()._bury(dead, moving, envelope, target)
+        super()._bury(dead, envelope, target)
 
     def _tell_move(self, entry: QueueEntry, envelope: Envelope, target: str, cause: Happening) -> None:
         facts = (envelope.message_id, envelope.correlation_id, target, ACTING.get() or None)

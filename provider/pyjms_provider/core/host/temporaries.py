@@ -124,7 +124,7 @@ class TemporaryDestinations:
         for each in ended:
             each.channel.close()
             self._on_ended(each.address)
-        with self._lock:  # last, so that who was interrupted finds them again
+        with self._lock:
             for each in ended:
                 self._by_name.pop(each.address.name, None)
             self._by_owner.pop(owner, None)

@@ -5,7 +5,7 @@ Locks: the host's lock guards its tables, and comes first in the lock order. A m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Lock
@@ -152,20 +152,16 @@ class VirtualHost:
                     else:
                         reference.deliver_at_ms = admission.deliver_at_ms
                         admission.hand_over(channel, reference, transaction)
-                except BaseException as error:
-                    if isinstance(error, ProviderError) or not channel.took(reference, transaction):
-                        store.release(reference)
-                    elif admission is not None:
-                        admission.has_arrived = True
+                except ProviderError:
+                    store.release(reference)
                     raise
-            if admission is not None:
-                admission.end(transaction)
-        except BaseException as error:  # refused, or the thread was interrupted
-            if admission is not None:
-                admission.end(transaction)
-            if address.temporary and isinstance(error, ChannelClosedError):  # at this moment
+        except ChannelClosedError as error:
+            if address.temporary:  # it ended at this moment
                 raise TemporaryEndedError(error.reason) from error
             raise
+        finally:
+            if admission is not None:
+                admission.end(transaction)
 
     def may_wait(self, envelope: Envelope, *, is_transacted: bool) -> bool:
         """Say whether `route` may wait for the disk or for room."""
@@ -212,7 +208,7 @@ class VirtualHost:
         assert self.keeper is not None, "only a host that keeps messages can be joined"
         self.keeper.finish_joined(unit, joined)
 
-    def write_settled(self, settled: list[QueueEntry]) -> None:
+    def write_settled(self, settled: Sequence[QueueEntry]) -> None:
         """Have it survive that messages, which the journal keeps, were acknowledged. As `Keeper.write_settled`."""
         assert self.keeper is not None, "only a host that keeps messages has messages that a journal keeps"
         self.keeper.write_settled(settled)

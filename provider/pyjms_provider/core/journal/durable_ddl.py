@@ -26,16 +26,14 @@ __all__ = ["alter_when_written", "end_at_once", "end_when_written", "make_when_w
 
 @contextmanager
 def _unless_refused(act: Callable[[], object]) -> Iterator[None]:
-    """Call `act` after a write, unless that was refused: also if nobody knows whether it was made, or it was interrupted."""
-    is_refused = False
+    """Call `act` after a write, unless that was refused: also if nobody knows whether it was made."""
     try:
         yield
-    except BaseException as error:
-        is_refused = not is_doubt(error)
-        raise
-    finally:
-        if not is_refused:
+    except Exception as error:
+        if is_doubt(error):
             act()
+        raise
+    act()
 
 
 def make_when_written(
@@ -78,7 +76,7 @@ def alter_when_written(
     try:
         keeper.alter_queue(kept, address, policy)
         queue.alter(policy)  # a message may have come meanwhile, with which it cannot
-    except BaseException:
+    except Exception:
         keeper.correct(kept, address, None if queue.policy == default else queue.policy)
         raise
 
@@ -95,8 +93,8 @@ def end_when_written(queue: Queue, keeper: Keeper | None, forget: Callable[[], N
             kept.is_to_end(queue.last_place)
             keeper.drop(kept)
         _end(queue, kept, forget)
-    except BaseException as error:
-        if is_doubt(error):  # or the thread was interrupted, before the write or after it
+    except Exception as error:
+        if is_doubt(error):
             end_at_once(queue, keeper, kept, forget)
         raise
 
@@ -105,21 +103,14 @@ def succeed_when_written(old: Queue, kept: KeptQueue, keeper: Keeper, exchange: 
     """Have it written, in one step, that a subscription ends and the one of `kept` takes its place; `exchange` does so in its host's tables.
 
     Waits for the journal; the caller keeps others away who would end or alter them. Raises `ResourceError`: then all is as it was;
-    after any other error the other one is in its place. `exchange` may be repeated.
+    after any other error the other one is in its place.
     """
     ended = old.kept
     assert ended is not None, "it is kept"
 
-    def change() -> None:
+    def take_place() -> None:
         keeper.has_succeeded(ended, kept)
         _end(old, ended, exchange)
-
-    def take_place() -> None:
-        try:
-            change()
-        except BaseException:  # the thread was interrupted
-            change()
-            raise
 
     ended.is_to_end(old.last_place)
     with _unless_refused(take_place):

@@ -55,23 +55,21 @@ class DurableSending:
                 reference.journaled = True
                 store.keep(reference, envelope)
                 channel.take_over(reference)
-            except BaseException as error:
-                self._take_back_sent(error, channel, kept, NewMessage(reference, envelope, (kept.number,)))
+            except Exception as error:
+                self._take_back_sent(error, kept, NewMessage(reference, envelope, (kept.number,)))
                 raise
         finally:
             work.entries.pop()
             if work.is_ending:
                 work.tell_if_idle()
 
-    def _take_back_sent(
-        self, error: BaseException, channel: Queue | Topic, kept: KeptQueue, message: NewMessage
-    ) -> None:
-        """Have the journal forget a message that its queue has not taken: it was refused, or the thread was interrupted."""
+    def _take_back_sent(self, error: Exception, kept: KeptQueue, message: NewMessage) -> None:
+        """Have the journal forget a message that was not written for certain, or that its queue has refused."""
         reference = message.reference
         if not reference.journaled:
             if is_doubt(error):
                 self._withdraw(Changes(messages=[message]))
-        elif not channel.took(reference):
+        elif isinstance(error, ProviderError):
             kept.note_removed(reference)
             self._store.take_back(reference)
 
@@ -154,11 +152,8 @@ class DurableSending:
                 queue.take_over(reference)
             else:
                 admission.hand_over(queue, reference)
-        except BaseException as error:
-            if isinstance(error, ProviderError) or not queue.took(reference):
-                self._take_back(reference, changes)
-            elif admission is not None:
-                admission.has_arrived = True
+        except ProviderError:
+            self._take_back(reference, changes)
             raise
 
     def _publish(
@@ -176,13 +171,11 @@ class DurableSending:
                     changes.duplicates.append(admission.mark)
                 self._write_message(reference, changes, kept)
             topic.pass_on(reference, wanting)
-        except BaseException as error:
-            if not topic.took(reference):
-                self._take_back(reference, changes)
-            elif isinstance(error, ProviderError):
+        except ProviderError:
+            if reference.holders > 1:  # a subscription has it already
                 self._store.release(reference)
-            elif admission is not None:
-                admission.has_arrived = True
+            else:
+                self._take_back(reference, changes)
             raise
         if admission is not None:
             admission.has_arrived = True
@@ -203,7 +196,7 @@ class DurableSending:
         """Write what only adds. Raises `ResourceError`; `InDoubtError` when it may be there while this process lives no longer."""
         try:
             self.journal.write(changes, force=True)
-        except BaseException as error:
+        except Exception as error:
             if is_doubt(error):
                 self._withdraw(changes)
             raise

@@ -47,8 +47,8 @@ class Doubt(Protocol):
         ...
 
 
-def is_doubt(error: BaseException) -> bool:
-    """Return whether nobody knows if a write was made that ended by `error`: nobody answered, or its thread was interrupted."""
+def is_doubt(error: Exception) -> bool:
+    """Return whether the outcome of a write is unknown that ended by `error`: the store did not answer, or it failed in an unforeseen way."""
     return isinstance(error, InDoubtError) or not isinstance(error, ProviderError)
 
 

@@ -94,7 +94,7 @@ class Keeper(DurableSending):
         kept = self._later(_subscription_record(key, terms))
         try:
             self.define(kept)
-        except BaseException as error:
+        except Exception as error:
             if is_doubt(error):
                 self.journal.note(Changes(dropped=[kept.number]))
             raise
@@ -140,7 +140,7 @@ class Keeper(DurableSending):
         """Write a unit of work, and make it true. Raises `RolledBackError`, `InDoubtError`."""
         try:
             unit.finish_commit(self.journal, force_acknowledgements=self.force_acknowledgements)
-        except BaseException:
+        except Exception:
             if unit.is_in_doubt:
                 self.doubts.add_unit(unit)
             raise
@@ -149,53 +149,47 @@ class Keeper(DurableSending):
         """Do so in the application's transaction."""
         try:
             unit.finish_commit(joined)
-        except BaseException:
+        except Exception:
             if not joined.may_be_committed:
                 unit.was_not_written()
             elif unit.is_in_doubt:
                 self.doubts.add_lasting()  # nobody here knows when the application's connection has ended
             raise
 
-    def write_settled(self, settled: list[QueueEntry]) -> None:
+    def write_settled(self, settled: Sequence[QueueEntry]) -> None:
         """Write that messages were taken out of their queues; if that fails, they are there again.
 
-        Raises `ResourceError`; `InDoubtError`: then they are there again, or gone, when the store has answered. It empties `settled`
-        once it has taken charge of the messages; if something is left after an error, nothing was done.
+        Raises `ResourceError`; `InDoubtError`: then they are there again, or gone, when the store has answered.
         """
         changes = Changes(removals=removals_of(settled))
         try:
             self.journal.write(changes, force=self.force_acknowledgements)
-        except BaseException as error:
-            entries = tuple(settled)
+        except Exception as error:
             if is_doubt(error):
-                self.doubts.add(RemovalInDoubt(changes, entries, self.take_back))
+                self.doubts.add(RemovalInDoubt(changes, settled, self.take_back))
             else:
-                self.take_back(entries)
-            settled.clear()
+                self.take_back(settled)
             raise
 
     def remove_again(self, settled: Collection[QueueEntry]) -> bool:
         """Write once more that messages were settled, where that is in doubt; return whether it is in doubt no more."""
         return self.doubts.remove_again(settled, force=self.force_acknowledgements)
 
-    def write_deleted(self, deleted: list[QueueEntry]) -> None:
+    def write_deleted(self, deleted: Sequence[QueueEntry]) -> None:
         """Write that messages are deleted that were taken out of their queues, and which the caller lets go of afterwards.
 
-        Raises `ResourceError`: they are there again; `InDoubtError`: they will be, or are gone, when the store has answered. Then the
-        caller has nothing to do with them any more: `deleted` is empty. If it is not, nothing was done.
+        Raises `ResourceError`: they are there again; `InDoubtError`: they will be, or are gone, when the store has answered.
         """
         changes = Changes(removals=removals_of(deleted))
         if not changes.removals:
             return
         try:
             self.journal.write(changes, force=self.force_acknowledgements)
-        except BaseException as error:
-            entries = tuple(deleted)
+        except Exception as error:
             if is_doubt(error):
-                self.doubts.add(RemovalInDoubt(changes, entries, self._put_back, self._let_go))
+                self.doubts.add(RemovalInDoubt(changes, deleted, self._put_back, self._let_go))
             else:
-                self._put_back(entries)
-            deleted.clear()
+                self._put_back(deleted)
             raise
 
     def take_back(self, settled: Sequence[QueueEntry]) -> None:
@@ -222,19 +216,18 @@ class Keeper(DurableSending):
 
     def replace(
         self,
-        moving: list[QueueEntry],
+        entry: QueueEntry,
         reference: MessageReference,
         envelope: Envelope,
         target: Queue,
         target_kept: KeptQueue | None,
     ) -> None:
-        """Write that the one message that is `moving`, in another form, is in `target` now, which is, or was, kept by `target_kept`.
+        """Write that the message of `entry`, in another form, is in `target` now, which is, or was, kept by `target_kept`.
 
-        Raises `ResourceError`, `InDoubtError`; the message is then where it was, or will be when the store has answered, and the caller
-        has nothing to do with it any more: `moving` is empty. If it is not, nothing was done.
+        Raises `ResourceError`: the caller puts the message back; `InDoubtError`: it will be where it was, or in `target`, when the
+        store has answered.
         """
-        [entry] = moving
-        changes = Changes(removals=removals_of(moving))
+        changes = Changes(removals=removals_of([entry]))
         if target_kept is not None and reference.reliable:
             target_kept.add_definition(changes)
             changes.messages.append(NewMessage(reference, envelope, (target_kept.number,)))
@@ -246,12 +239,9 @@ class Keeper(DurableSending):
             reference.journaled = is_kept
             if changes.definitions and target_kept is not None:
                 note_definitions([target_kept])
-        except BaseException as error:
+        except Exception as error:
             if is_doubt(error):
                 self.doubts.add(MoveInDoubt(changes, entry, target, self._store, self._put_back))
-            else:
-                self._put_back(moving)
-            moving.clear()
             raise
 
     def write_again(

@@ -8,7 +8,7 @@ open, is handed to the journal to be put aside, and given back.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -56,8 +56,8 @@ class PagingMessageStore(MessageStore):
         """Messages of several queues that one of them wants out of memory, whatever the others read."""
         self._bytes = 0
         self._count = 0
-        self._reliever: object | None = None
-        """Stands for the one call of `relieve` that is at work; None: nobody is."""
+        self._is_relieving = False
+        """Whether a call of `relieve` is at work: one is enough."""
 
     @property
     def store_id(self) -> str:
@@ -226,33 +226,30 @@ class PagingMessageStore(MessageStore):
         is_full = of_all and self._bytes > self._memory_bytes
         if not is_full and not self._leaving:
             return
-        me = object()
-        try:
-            with self._lock:
-                if self._reliever is None:
-                    self._reliever = me
-            if self._reliever is not me:
+        with self._lock:
+            if self._is_relieving:
                 return
+            self._is_relieving = True
+        try:
             while self._leaving:
                 self._let_some_leave()
             if of_all and self._bytes > self._memory_bytes:
                 while self._relieve_some():
                     pass
         finally:
-            if self._reliever is me:  # no call, so that nothing interrupts the thread before it has let go
-                self._reliever = None
+            self._is_relieving = False
 
     def _let_some_leave(self) -> None:
         """Let some of those leave memory that are not wanted there."""
         leaving: list[tuple[MessageReference, Envelope]] = []
+        with self._lock:
+            while self._leaving and len(leaving) < _BATCH:
+                reference_id, reference = self._leaving.popitem()
+                if self._pageable.pop(reference_id, None) is not None:
+                    leaving.append((reference, self._messages[reference_id]))
         try:
-            with self._lock:
-                while self._leaving and len(leaving) < _BATCH:
-                    reference_id, reference = self._leaving.popitem()
-                    if self._pageable.pop(reference_id, None) is not None:
-                        leaving.append((reference, self._messages[reference_id]))
             self._page_out(leaving)
-        except BaseException:  # refused, or its thread was interrupted
+        except Exception:
             self._stay(leaving)
             with self._lock:
                 self._leaving.update((reference.id, reference) for reference, _ in leaving)
@@ -261,15 +258,15 @@ class PagingMessageStore(MessageStore):
     def _relieve_some(self) -> bool:
         """Let some of the newest messages leave memory; return whether there is more to do."""
         leaving: list[tuple[MessageReference, Envelope]] = []
+        with self._lock:
+            excess = self._bytes - int(self._memory_bytes * _RELIEF)
+            while excess > 0 and self._pageable and len(leaving) < _BATCH:
+                reference_id, reference = self._pageable.popitem()
+                leaving.append((reference, self._messages[reference_id]))
+                excess -= reference.size
         try:
-            with self._lock:
-                excess = self._bytes - int(self._memory_bytes * _RELIEF)
-                while excess > 0 and self._pageable and len(leaving) < _BATCH:
-                    reference_id, reference = self._pageable.popitem()
-                    leaving.append((reference, self._messages[reference_id]))
-                    excess -= reference.size
             self._page_out(leaving)
-        except BaseException:  # as above
+        except Exception:
             self._stay(leaving)
             raise
         return excess > 0 and bool(leaving)
@@ -294,7 +291,6 @@ class PagingMessageStore(MessageStore):
                 # Another queue of a topic may have published the message, or loaded it, while it was being written.
                 self._pageable.pop(reference.id, None)
                 if reference.id in self._messages:
-                    # No call between these two, at which Python could interrupt the thread.
                     del self._messages[reference.id]
                     self._bytes -= reference.size
         if gone:
@@ -327,18 +323,15 @@ class PagingMessageStore(MessageStore):
                 return
             self._forget(reference)
 
-    def release_all(self, references: list[MessageReference]) -> None:
+    def release_all(self, references: Iterable[MessageReference]) -> None:
         with self._lock:
-            while references:
-                reference = references[-1]
-                if reference.holders != 1:
-                    reference.holders -= 1
-                    del references[-1]  # with no call before, at which Python could interrupt the thread
-                    if reference.id in self._unwanted:
-                        self._send_away(reference)
-                else:
+            for reference in references:
+                if reference.holders == 1:
                     self._forget(reference)
-                    del references[-1]
+                    continue
+                reference.holders -= 1
+                if reference.id in self._unwanted:
+                    self._send_away(reference)
 
     def remove(self, reference: MessageReference) -> None:
         with self._lock:
@@ -346,14 +339,11 @@ class PagingMessageStore(MessageStore):
                 self._forget(reference)
 
     def _forget(self, reference: MessageReference) -> None:
-        """Drop what is known of a message, also on the disk. The lock is held.
-
-        It has no holder only when all is done: whoever is interrupted before does it again.
-        """
+        """Drop what is known of a message, also on the disk. The lock is held."""
         self._unwanted.discard(reference.id)
         self._pageable.pop(reference.id, None)
         if reference.id in self._paged:
-            self._drop_paged(reference)  # with no call from here on, at which Python could interrupt the thread
+            self._drop_paged(reference)
         if reference.id in self._messages:
             del self._messages[reference.id]
             self._bytes -= reference.size

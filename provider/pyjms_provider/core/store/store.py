@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from pyjms.spi.envelope import ConnectionId, Envelope
@@ -61,7 +61,7 @@ class MessageStore(ABC):
 
     @abstractmethod
     def refer(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
-        """Return a reference to a message of which nothing is kept here until `keep`: `store` by steps, for who undoes it when interrupted."""
+        """Return a reference to a message of which nothing is kept here until `keep`: `store` by steps."""
 
     @abstractmethod
     def keep(self, reference: MessageReference, envelope: Envelope) -> None:
@@ -69,7 +69,7 @@ class MessageStore(ABC):
 
     @abstractmethod
     def take_back(self, reference: MessageReference) -> None:
-        """Forget a message that nobody has taken, if `keep` has come so far as to know it: its thread may have been interrupted."""
+        """Forget a message that nobody has taken, if `keep` knows it already."""
 
     @abstractmethod
     def retrieve(self, reference: MessageReference) -> Envelope:
@@ -133,8 +133,8 @@ class MessageStore(ABC):
         """Take one holder away; with the last one the message is forgotten."""
 
     @abstractmethod
-    def release_all(self, references: list[MessageReference]) -> None:
-        """Take a holder from each, which leaves the list in the very step in which it has one less: who is interrupted goes on with the rest."""
+    def release_all(self, references: Iterable[MessageReference]) -> None:
+        """Take one holder away from each, as `release` does."""
 
     @abstractmethod
     def remove(self, reference: MessageReference) -> None:

@@ -98,7 +98,7 @@ class Branch:
         queue = entry.queue
         with suppress(ClosedError):
             self.holder.take_queue(queue)
-            queue.change_holder(entry, delivery_count, session, self.holder)  # or a call did that was interrupted
+            queue.change_holder(entry, delivery_count, session, self.holder)
             if queue.settle_in(self.unit, [(entry, delivery_count)], self.holder):
                 return True
         if not self.holder.is_closed:

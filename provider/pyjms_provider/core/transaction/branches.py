@@ -153,21 +153,13 @@ class Branches:
         """End the work of `worker`; `fail`: the branch can only be rolled back. Raises `BranchError`; it has ended then."""
         with self._lock:
             branch = self._find(xid)
-            was_working = branch.workers.get(worker)
-            if was_working is None:
+            if worker not in branch.workers:
                 raise BranchError(f"the session has not started branch {xid}, or has ended it")
             was_doomed = branch.state is BranchState.ROLLBACK_ONLY
-            try:
-                if fail:
-                    self._doom(branch, BranchFailure.ROLLED_BACK)
-                del branch.workers[worker]
-                branch.follow_workers()
-            except BaseException:
-                # Interrupted: the next call does it, as else nobody could end the branch, or roll it back.
-                branch.workers[worker] = was_working
-                if branch.state is not BranchState.ROLLBACK_ONLY:
-                    branch.follow_workers()
-                raise
+            if fail:
+                self._doom(branch, BranchFailure.ROLLED_BACK)
+            del branch.workers[worker]
+            branch.follow_workers()
         if was_doomed:
             raise branch.rolled_back()
         if fail:
@@ -178,23 +170,15 @@ class Branches:
         with self._lock:
             return self._branches.get(xid)
 
-    def has_ended(self, xid: Xid, worker: ConsumerSession) -> bool:
-        """Return whether a branch is there, and may be prepared, and `worker` does not work in it."""
-        with self._lock:
-            branch = self._branches.get(xid)
-            return branch is not None and worker not in branch.workers and branch.state is not BranchState.ROLLBACK_ONLY
-
     def abandon(self, worker: ConsumerSession) -> None:
         """Roll back what `worker` works in, or has suspended: it was closed. What it ended is its coordinator's. May be repeated."""
         with self._lock:
             left = [branch for branch in self._branches.values() if worker in branch.workers]
             for branch in left:
                 self._doom(branch, BranchFailure.ROLLED_BACK)
+                del branch.workers[worker]
         for branch in left:
             branch.undo()
-        with self._lock:  # last, so that who was interrupted finds them again
-            for branch in left:
-                branch.workers.pop(worker, None)
 
     # Two-phase commit
 
@@ -205,32 +189,30 @@ class Branches:
         """
         journal = self._need_journal()
         now_ms = self._clock.time_ms()
-        branch: Branch | None = None
+        with self._lock:
+            branch = self._find(xid)
+            branch.check_alive()
+            if branch.state is BranchState.IDLE and branch.unit.is_empty:
+                self._end(branch, BranchEvent.PREPARE_NOTHING)
+                return False
+            branch.step(BranchEvent.PREPARE)
         try:
-            with self._lock:
-                found = self._find(xid)
-                found.check_alive()
-                if found.state is BranchState.IDLE and found.unit.is_empty:
-                    self._end(found, BranchEvent.PREPARE_NOTHING)
-                    return False
-                found.step(BranchEvent.PREPARE)
-                branch = found
             branch.unit.prepare(xid, now_ms, journal)
-            with self._lock:
-                branch.step(BranchEvent.WRITTEN)
-                branch.prepared_ms = now_ms
-                branch.deadline_ms = None
-        except BaseException as error:
-            if branch is None or branch.state is BranchState.PREPARED:
-                raise
+        except Exception as error:
             if not isinstance(error, RolledBackError):
                 # It may be there as prepared; the coordinator, that was not promised anything, rolls it back.
                 journal.note(Changes(outcomes=[BranchOutcome(xid, commit=False)]))
-            self._refuse(branch)
+            branch.undo()
+            with self._lock:
+                branch.step(BranchEvent.REFUSED)
             if not isinstance(error, ProviderError):
                 raise
             failure = BranchFailure.ROLLED_BACK if isinstance(error, RolledBackError) else BranchFailure.UNREACHABLE
             raise BranchError(f"branch {xid} is not prepared: {error.reason}", failure) from error
+        with self._lock:
+            branch.step(BranchEvent.WRITTEN)
+            branch.prepared_ms = now_ms
+            branch.deadline_ms = None
         return True
 
     def commit(self, xid: Xid, *, one_phase: bool = False) -> None:
@@ -252,7 +234,7 @@ class Branches:
             self._settle(xid, commit=False, heuristic=False)
             return
         branch.undo()
-        with self._lock:  # last, so that it can be asked for again if the thread is interrupted
+        with self._lock:
             if self._branches.get(xid) is branch:
                 self._end(branch, BranchEvent.ROLLBACK)
 
@@ -277,29 +259,25 @@ class Branches:
 
     def _commit_at_once(self, xid: Xid) -> None:
         journal = self._need_journal()
-        branch: Branch | None = None
+        with self._lock:
+            branch = self._find(xid)
+            self._end_doomed(branch)
+            branch.step(BranchEvent.COMMIT_AT_ONCE)
         try:
-            with self._lock:
-                found = self._find(xid)
-                self._end_doomed(found)
-                found.step(BranchEvent.COMMIT_AT_ONCE)
-                branch = found
             branch.unit.commit(self._clock.time_ms(), journal, force_acknowledgements=True)
-            branch.holder.close()
+        except RolledBackError as error:
+            branch.undo()
             with self._lock:
-                self._end(branch, BranchEvent.WRITTEN)
-        except BaseException as error:
-            if branch is None:
-                raise
-            if isinstance(error, RolledBackError):
-                branch.undo()
-                with self._lock:
-                    self._end(branch, BranchEvent.REFUSED)
-                raise BranchError(error.reason, BranchFailure.ROLLED_BACK) from error
+                self._end(branch, BranchEvent.REFUSED)
+            raise BranchError(error.reason, BranchFailure.ROLLED_BACK) from error
+        except Exception as error:
             self._lose(branch)
             if not isinstance(error, ProviderError):
                 raise
             raise BranchError(f"it is not known whether branch {xid} is committed: {error.reason}", _GONE) from error
+        branch.holder.close()
+        with self._lock:
+            self._end(branch, BranchEvent.WRITTEN)
 
     def _end_doomed(self, branch: Branch) -> None:
         """Raise `BranchError` if a branch can only be rolled back: it is over then, as its coordinator knows. The lock is held."""
@@ -308,7 +286,7 @@ class Branches:
             raise branch.rolled_back()
 
     def _lose(self, branch: Branch) -> None:
-        """Let go of a branch whose commit in one phase was not answered, or interrupted."""
+        """Let go of a branch whose commit in one phase was not answered, or failed before it was written."""
         if branch.unit.is_in_doubt:
             if self._doubts is not None:
                 self._doubts.add_unit(branch.unit)
@@ -316,21 +294,18 @@ class Branches:
             branch.unit.end_unwritten()
             branch.undo()
         with self._lock:
-            if branch.state is BranchState.COMMITTING:
-                self._end(branch, BranchEvent.LOSE)
+            self._end(branch, BranchEvent.LOSE)
 
     def _settle(self, xid: Xid, *, commit: bool, heuristic: bool) -> None:
-        """Decide about a prepared branch. If the thread is interrupted, the same can be decided again."""
+        """Decide about a prepared branch. If that fails, the same can be decided again."""
         journal = self._need_journal()
-        branch: Branch | None = None
+        with self._lock:
+            branch = self._find(xid)
+            _check_decision(branch, commit=commit)
+            branch.step(BranchEvent.SETTLE)
+        changes = Changes(outcomes=[BranchOutcome(xid, commit, heuristic)])
         is_begun = is_written = False
         try:
-            with self._lock:
-                found = self._find(xid)
-                _check_decision(found, commit=commit)
-                found.step(BranchEvent.SETTLE)
-                branch = found
-            changes = Changes(outcomes=[BranchOutcome(xid, commit, heuristic)])
             if commit:
                 self._load(branch)
                 changes.duplicates = branch.unit.duplicate_marks()
@@ -338,11 +313,7 @@ class Branches:
             journal.write(changes, force=True)
             is_written = True
             branch.decide(commit=commit, now_ms=self._clock.time_ms())
-            with self._lock:
-                self._end(branch, _DECIDED[commit, heuristic])
-        except BaseException as error:
-            if branch is None or branch.state is not BranchState.SETTLING:
-                raise
+        except Exception as error:
             with self._lock:
                 branch.step(BranchEvent.REFUSED)
                 if is_written or (is_begun and is_doubt(error)):
@@ -353,6 +324,8 @@ class Branches:
             raise BranchError(
                 f"branch {xid} is still prepared, as its outcome could not be written: {error.reason}", failure
             ) from error
+        with self._lock:
+            self._end(branch, _DECIDED[commit, heuristic])
 
     def _load(self, branch: Branch) -> None:
         """Have its messages in memory, where selectors can read them: after a restart they are on the disk."""
@@ -464,14 +437,7 @@ class Branches:
         with self._lock:
             self._branches[xid] = branch
 
-    # With the lock held, save the first
-
-    def _refuse(self, branch: Branch) -> None:
-        """Undo a branch that could not be prepared."""
-        branch.unit.undo_promise()
-        branch.undo()
-        with self._lock:
-            branch.step(BranchEvent.REFUSED)
+    # With the lock held
 
     def _find(self, xid: Xid) -> Branch:
         self._need_journal()
@@ -489,7 +455,7 @@ class Branches:
         branch.step(BranchEvent.DOOM)
 
     def _end(self, branch: Branch, event: BranchEvent) -> None:
-        """Change state; a branch that is over leaves the table, first, as the thread may be interrupted."""
+        """Change state; a branch that is over leaves the table."""
         after = next_branch_state(branch.state, event)
         if after not in _HEURISTIC:
             del self._branches[branch.xid]

@@ -176,8 +176,8 @@ class Group:
                     room_bytes -= size
                 if queue.settle_in(unit, [(entry, delivery.count)], holder):  # else it has expired at this moment
                     pulled.append(Held(entry, delivery.count, size))
-        except BaseException:
-            # The disk failed, or the thread was interrupted: else they would be the group's without a number.
+        except Exception:
+            # The disk failed: else they would be the group's without a number.
             queue.give_back(taken, holder, unseen=True)
             raise
         return pulled

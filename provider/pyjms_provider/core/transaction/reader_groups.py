@@ -85,7 +85,7 @@ class GroupTable:
             record = replace(group.record, fence=group.record.fence + 1, low=group.low, opened_ms=self._now_ms())
             try:
                 self._write_all(Changes(pipelines=PipelineChanges(groups=[record])), force=True)
-            except BaseException as error:
+            except Exception as error:
                 if is_doubt(error):
                     group.record = record  # nobody has the new fence, and the old one may not be good any more
                 raise
@@ -117,7 +117,7 @@ class GroupTable:
             kept.add_definition(changes)
         try:
             self._write_all(changes, force=True)
-        except BaseException:
+        except Exception:
             self._let_go(queue)
             raise
         if kept is not None:
@@ -219,7 +219,7 @@ class GroupTable:
                 reserved = group.reservations(pulled)
                 changes = Changes(messages=added, pipelines=PipelineChanges(reserved=reserved))
                 keeper.journal.write(changes, force=True)
-            except BaseException as error:
+            except Exception as error:
                 if is_doubt(error):
                     group.note_unsure(pulled)
                 elif pulled is not group.unsure:
@@ -265,7 +265,7 @@ class GroupTable:
             changes = Changes(removals=group.removals(gone), pipelines=pipelines)
             try:
                 keeper.journal.write(changes, force=keeper.force_acknowledgements)
-            except BaseException as error:
+            except Exception as error:
                 if is_doubt(error):
                     group.doubtful = max(group.doubtful, upto)
                 raise
@@ -290,7 +290,7 @@ class GroupTable:
         changes = Changes(counts=group.counts(), pipelines=PipelineChanges(released=[group.record.number]))
         try:
             self._write_all(changes, force=True)
-        except BaseException as error:
+        except Exception as error:
             if is_doubt(error):
                 group.is_perhaps_released = True
             raise

@@ -127,20 +127,17 @@ class StageTable:
         keeper = host.keeper
         try:
             unit.stage(record, None if keeper is None else keeper.journal)
-            for entry in unit.sent():
-                host.store.drop_copy(entry.reference)
-            with self._lock:
-                is_late = sink.has_promoted(name.epoch)
-                if not is_late:
-                    sink.staged[name] = _Staged(record, unit)
         except RolledBackError:
             raise
-        except BaseException:  # it may be there, and its sender was not promised anything
-            with self._lock:
-                sink.staged.pop(name, None)
+        except Exception:  # it may be there, and its sender was not promised anything
             self._note_discarded([name])
-            unit.undo_promise()
             raise
+        for entry in unit.sent():
+            host.store.drop_copy(entry.reference)
+        with self._lock:
+            is_late = sink.has_promoted(name.epoch)
+            if not is_late:
+                sink.staged[name] = _Staged(record, unit)
         if is_late:
             self._note_discarded([name])
             unit.decide(commit=False)
@@ -202,7 +199,7 @@ class StageTable:
                 changes.duplicates += sink.staged[unit_name].unit.duplicate_marks()
         try:
             keeper.journal.write(changes, force=True)
-        except BaseException as error:
+        except Exception as error:
             if is_doubt(error):
                 with self._lock:
                     sink.doubtful = epoch, outcomes
@@ -241,7 +238,7 @@ class StageTable:
             changes = Changes(pipelines=PipelineChanges(outcomes=[(name, False) for name in found]))
             try:
                 keeper.journal.write(changes, force=False)
-            except BaseException as error:
+            except Exception as error:
                 if is_doubt(error):  # as they may be gone, they go: nobody can promote them any more
                     keeper.journal.note(changes)
                     self._forget(sink, found)
@@ -291,7 +288,7 @@ class StageTable:
             sinks = list(self._sinks.values())
         is_busy = False
         for sink in sinks:
-            if not sink.turn.acquire(blocking=False):  # the housekeeper's thread, which nobody interrupts
+            if not sink.turn.acquire(blocking=False):
                 is_busy = True
                 continue
             try:

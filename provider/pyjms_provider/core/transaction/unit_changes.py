@@ -57,8 +57,7 @@ def changes_of(
             if kept.definition is not None:
                 kept.add_definition(changes)
                 defining.append(kept)
-    # Once each: an acknowledgement that was interrupted, and made again, is there twice.
-    removals = removals_of(dict.fromkeys(entry for entry, _ in settled))
+    removals = removals_of(dict.fromkeys(entry for entry, _ in settled))  # once each, also if it was acknowledged twice
     if not messages and not removals:
         return None
     changes.messages, changes.removals = list(messages.values()), removals

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NewType
+from typing import TYPE_CHECKING, NewType
 
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
-from pyjms_provider.core.journal.in_doubt_writes import is_doubt
 from pyjms_provider.core.journal.journal import Changes, JoinedTransaction
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.expiry import is_expired
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["UnitId", "UnitOfWork"]
 
 UnitId = NewType("UnitId", str)
-_UNENDED: Final = frozenset({UnitState.OPEN, UnitState.INCOMPLETE, UnitState.DOOMED})
 
 
 class UnitOfWork:
@@ -200,25 +198,8 @@ class UnitOfWork:
 
         Raises `RolledBackError` when it was rolled back instead, `InDoubtError` when it was, and may be kept nevertheless.
         """
-        try:
-            self.begin_commit(now_ms)
-            self._write(journal, prepared_changes(self._sent, self._settled, xid, now_ms), force=True)
-            with self._lock:
-                self._end(UnitEvent.KEPT)
-        except BaseException as error:
-            if is_doubt(error):
-                self.undo_promise()
-            raise
-
-    def undo_promise(self) -> None:
-        """Drop all of it, as nothing was promised: `prepare` was not answered, or its thread was interrupted. May be repeated."""
-        with self._lock:
-            if self._state is UnitState.COMMITTING:
-                self._end(UnitEvent.REFUSED)
-            elif self._state is UnitState.PREPARED:
-                self._end(UnitEvent.DECIDE_ROLLBACK)
-            else:
-                self._end(UnitEvent.ROLLBACK)
+        self.begin_commit(now_ms)
+        self._write_promise(journal, prepared_changes(self._sent, self._settled, xid, now_ms))
 
     def stage(self, record: StageRecord, journal: Journal | None) -> None:
         """Have what it sends kept as a staged unit, which only `decide` ends; `begin_commit` was called.
@@ -226,18 +207,23 @@ class UnitOfWork:
         All of it is kept, also what is NON_PERSISTENT: the unit is promoted as a whole. Waits for the journal. Raises as
         `prepare`.
         """
-        if journal is not None:
+        written = None if journal is None else staged_changes(self._sent, self._settled, record)
+        self._write_promise(journal, written)
+
+    def _write_promise(self, journal: Journal | None, written: UnitChanges | None) -> None:
+        """Have it kept until `decide`; if that fails, nothing was promised, and all of it is dropped."""
+        if journal is not None and written is not None:
             try:
-                self._write(journal, staged_changes(self._sent, self._settled, record), force=True)
-            except BaseException as error:
-                if is_doubt(error):
-                    with self._lock:
+                self._write(journal, written, force=True)
+            except Exception:
+                with self._lock:
+                    if self._state is UnitState.COMMITTING:
                         self._end(UnitEvent.REFUSED)
                 raise
         with self._lock:
             self._end(UnitEvent.KEPT)
 
-    # In doubt: COMMITTING, after `finish_commit` was not answered, or interrupted
+    # In doubt: COMMITTING, after `finish_commit` was not answered
 
     @property
     def is_in_doubt(self) -> bool:
@@ -249,20 +235,13 @@ class UnitOfWork:
         self._in_doubt = None
 
     def end_unwritten(self) -> None:
-        """End it without effect if its thread was interrupted after it had begun to commit, and before it began to write. May be repeated."""
+        """End it without effect if it had begun to commit, and failed before it began to write. May be repeated."""
         with self._lock:
             if self._state is not UnitState.COMMITTING or self._in_doubt is not None:
                 return
             settled = self._settled
             self._end(UnitEvent.REFUSED)
         self._give_back(settled)
-
-    def go_on(self) -> bool:
-        """Be open again if its thread was interrupted after it had begun to commit, and before it began to write; return whether it is. May be repeated."""
-        with self._lock:
-            if self._state is UnitState.COMMITTING and self._in_doubt is None:
-                self._end(UnitEvent.INTERRUPT)
-            return self._state in _UNENDED
 
     def withdraw(self) -> Changes | None:
         """End it without effect, and return what a journal must forget; None: it has received, so it must be looked at."""
@@ -333,15 +312,8 @@ class UnitOfWork:
             return {entry.queue for entry in entries}
 
     def _make_true(self, event: UnitEvent) -> None:
-        sent = self._sent  # nobody adds to it any more
-        try:
-            self._take_effect(event, sent)
-        except BaseException:  # the thread was interrupted: what the journal has must be seen
-            self._take_effect(event, [entry for entry in sent if entry.state is MessageState.NOT_COMMITTED])
-            raise
-
-    def _take_effect(self, event: UnitEvent, sent: Sequence[QueueEntry]) -> None:
         with self._lock:
+            sent = self._sent
             if self._state is not UnitState.COMMITTED:
                 self._end(event)
             settled_in, self._settled_in = self._settled_in, ()
@@ -351,7 +323,7 @@ class UnitOfWork:
             queue.wake_freed()
 
     def _write(self, journal: Journal | JoinedTransaction, written: UnitChanges, *, force: bool) -> None:
-        self._in_doubt = written  # first, as the thread may be interrupted, also when it is written and not yet true
+        self._in_doubt = written
         try:
             journal.write(written.changes, force=force)
         except InDoubtError:
@@ -393,7 +365,6 @@ class UnitOfWork:
             return
         if after in (UnitState.OPEN, UnitState.INCOMPLETE, UnitState.COMMITTING, UnitState.PREPARED):
             return
-        # What was dropped is in it no more; some of it is if the thread was interrupted in that, and comes again.
         if after is UnitState.COMMITTED:
             # The state follows the effects: who closes the session meanwhile leaves alone what is COMMITTING, and would
             # give back what is COMMITTED and not yet settled.

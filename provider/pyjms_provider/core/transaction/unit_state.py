@@ -29,7 +29,6 @@ class UnitEvent(Enum):
     WRITTEN = "the journal has it, or nothing in it needs to be written"
     KEPT = "the journal has it as a prepared branch"
     REFUSED = "the journal could not take it"
-    INTERRUPT = "the thread that commits it was interrupted before it began to write: it may be asked for again"
     DECIDE_COMMIT = "the journal has it that the prepared branch is committed"
     DECIDE_ROLLBACK = "the journal has it that the prepared branch is rolled back"
     ROLLBACK = "the session rolls back, or closes"
@@ -60,7 +59,6 @@ UNIT_TRANSITIONS: Mapping[tuple[UnitState, UnitEvent], UnitState] = MappingProxy
         (_STATE.COMMITTING, _EVENT.WRITTEN): _STATE.COMMITTED,
         (_STATE.COMMITTING, _EVENT.KEPT): _STATE.PREPARED,
         (_STATE.COMMITTING, _EVENT.REFUSED): _STATE.ROLLED_BACK,
-        (_STATE.COMMITTING, _EVENT.INTERRUPT): _STATE.OPEN,
         (_STATE.PREPARED, _EVENT.DECIDE_COMMIT): _STATE.COMMITTED,
         (_STATE.PREPARED, _EVENT.DECIDE_ROLLBACK): _STATE.ROLLED_BACK,
         # What ends a unit twice comes from another thread, and the first one counts.
@@ -80,8 +78,8 @@ UNIT_TRANSITIONS: Mapping[tuple[UnitState, UnitEvent], UnitState] = MappingProxy
         (_STATE.ROLLED_BACK, _EVENT.LOSE_ONE): _STATE.ROLLED_BACK,
     }
 )
-"""Forbidden is to commit or stage a second time, to hear of a write that was not begun, or has been heard of, or of an interrupt
-of none, and to decide what is not prepared."""
+"""Forbidden is to commit or stage a second time, to hear of a write that was not begun, or has been heard of, and to decide what is
+not prepared."""
 
 
 class ForbiddenUnitEventError(Exception):

@@ -322,7 +322,7 @@ MUTANTS = (
         "a durable subscription may have two subscribers",
         edit(
             _SUBSCRIBE,
-            "if mark in self._changing or (subscription is not None and subscription.is_active):",
+            "if key in self._changing or (subscription is not None and subscription.is_active):",
             "if False:",
         ),
         edit("pyjms_provider.core.host.host_subscriptions:_check_settled", "if unsettled:", "if False:"),
@@ -340,7 +340,7 @@ MUTANTS = (
     mutant(
         "6.11.1-c",
         "unsubscribe deletes a subscription in use",
-        edit(_SUBSCRIPTIONS + "unsubscribe", "if mark in self._changing or subscription.is_active:", "if False:"),
+        edit(_SUBSCRIPTIONS + "unsubscribe", "if key in self._changing or subscription.is_active:", "if False:"),
     ),
     mutant(
         "6.11.1-d",
