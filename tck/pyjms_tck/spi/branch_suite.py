@@ -10,7 +10,7 @@ import pytest
 from pyjms.spi.capability import Capability
 from pyjms.spi.errors import BranchError, ClosedError
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_tck.requirements import needs
+from pyjms_tck.requirements import needs, needs_offered
 from pyjms_tck.spi.environment import Environment
 
 if TYPE_CHECKING:
@@ -79,11 +79,9 @@ def failure_of(call: Callable[[], object]) -> BranchFailure | None:
     return None
 
 
-@needs("XA")
+@needs_offered("XA")
 @pytest.mark.parametrize("one_phase", [False, True], ids=["two phases", "one phase"])
-def test_a_branch_is_seen_once_it_is_committed(work: Work | None, one_phase: bool) -> None:
-    if work is None:
-        return
+def test_a_branch_is_seen_once_it_is_committed(work: Work, one_phase: bool) -> None:
     work.whole()
     assert work.seen(work.bills) == []
     if not one_phase:
@@ -95,11 +93,9 @@ def test_a_branch_is_seen_once_it_is_committed(work: Work | None, one_phase: boo
     assert work.seen(work.orders) == []
 
 
-@needs("XA")
+@needs_offered("XA")
 @pytest.mark.parametrize("prepared", [False, True], ids=["ended", "prepared"])
-def test_what_a_branch_received_comes_back_marked_when_it_is_rolled_back(work: Work | None, prepared: bool) -> None:
-    if work is None:
-        return
+def test_what_a_branch_received_comes_back_marked_when_it_is_rolled_back(work: Work, prepared: bool) -> None:
     work.whole()
     if prepared:
         assert work.session.xa_prepare(work.xid)
@@ -108,20 +104,16 @@ def test_what_a_branch_received_comes_back_marked_when_it_is_rolled_back(work: W
     assert work.seen(work.orders) == [("order", True)]
 
 
-@needs("XA")
-def test_a_branch_that_did_nothing_is_read_only_and_over(work: Work | None) -> None:
-    if work is None:
-        return
+@needs_offered("XA")
+def test_a_branch_that_did_nothing_is_read_only_and_over(work: Work) -> None:
     work.session.xa_start(work.xid)
     work.session.xa_end(work.xid)
     assert work.session.xa_prepare(work.xid) is False
     assert failure_of(lambda: work.session.xa_commit(work.xid)) is BranchFailure.UNKNOWN
 
 
-@needs("XA")
-def test_work_is_suspended_and_resumed(work: Work | None) -> None:
-    if work is None:
-        return
+@needs_offered("XA")
+def test_work_is_suspended_and_resumed(work: Work) -> None:
     other = work._replace(xid=new_xid())
     work.session.xa_start(work.xid)
     work.do("first")
@@ -135,10 +127,8 @@ def test_work_is_suspended_and_resumed(work: Work | None) -> None:
     assert work.seen(work.bills) == [("bill for first", False), ("bill for second", False)]
 
 
-@needs("XA")
-def test_sessions_of_one_resource_manager_work_in_one_branch(work: Work | None) -> None:
-    if work is None:
-        return
+@needs_offered("XA")
+def test_sessions_of_one_resource_manager_work_in_one_branch(work: Work) -> None:
     connection = work.environment.connect()
     other = work._replace(connection=connection, session=connection.open_session(transacted=True))
     if connection.resource_manager != work.connection.resource_manager:
@@ -154,10 +144,8 @@ def test_sessions_of_one_resource_manager_work_in_one_branch(work: Work | None) 
     assert sorted(str(text) for text, _ in work.seen(work.bills)) == ["bill for first", "bill for second"]
 
 
-@needs("XA")
-def test_a_branch_whose_work_failed_can_only_be_rolled_back(work: Work | None) -> None:
-    if work is None:
-        return
+@needs_offered("XA")
+def test_a_branch_whose_work_failed_can_only_be_rolled_back(work: Work) -> None:
     work.session.xa_start(work.xid)
     work.do()
     work.session.xa_end(work.xid, fail=True)
@@ -167,10 +155,8 @@ def test_a_branch_whose_work_failed_can_only_be_rolled_back(work: Work | None) -
     assert work.seen(work.orders) == [("order", True)]
 
 
-@needs("XA")
-def test_what_is_prepared_is_in_doubt_whatever_becomes_of_its_session(work: Work | None) -> None:
-    if work is None:
-        return
+@needs_offered("XA")
+def test_what_is_prepared_is_in_doubt_whatever_becomes_of_its_session(work: Work) -> None:
     work.whole()
     assert work.session.xa_prepare(work.xid)
     work.connection.close()
@@ -183,10 +169,8 @@ def test_what_is_prepared_is_in_doubt_whatever_becomes_of_its_session(work: Work
     assert work.seen(work.bills) == [("bill for order", False)]
 
 
-@needs("XA")
-def test_work_that_has_ended_outlives_its_session_and_other_work_does_not(work: Work | None) -> None:
-    if work is None:
-        return
+@needs_offered("XA")
+def test_work_that_has_ended_outlives_its_session_and_other_work_does_not(work: Work) -> None:
     work.whole()
     active = work._replace(xid=new_xid(), orders=work.environment.queue(), bills=work.environment.queue())
     active.session.xa_start(active.xid)
@@ -216,10 +200,8 @@ def test_a_branch_that_takes_too_long_is_rolled_back_if_timeouts_are_heeded(work
     assert work.seen(work.bills) == []
 
 
-@needs("XA")
-def test_each_wrong_call_has_its_code(work: Work | None) -> None:
-    if work is None:
-        return
+@needs_offered("XA")
+def test_each_wrong_call_has_its_code(work: Work) -> None:
     session, other, xid, none = work.session, work.connection.open_session(transacted=True), work.xid, new_xid()
     session.xa_start(xid)
     calls: dict[str, tuple[Callable[[], object], BranchFailure]] = {
@@ -251,10 +233,8 @@ def test_each_wrong_call_has_its_code(work: Work | None) -> None:
     session.xa_rollback(xid)
 
 
-@needs("XA")
-def test_work_outside_of_branches_must_end_first(work: Work | None) -> None:
-    if work is None:
-        return
+@needs_offered("XA")
+def test_work_outside_of_branches_must_end_first(work: Work) -> None:
     work.environment.send(work.session, work.bills, "outside")
     assert failure_of(lambda: work.session.xa_start(work.xid)) is BranchFailure.OUTSIDE
     work.session.rollback()
@@ -263,10 +243,8 @@ def test_work_outside_of_branches_must_end_first(work: Work | None) -> None:
     assert work.seen(work.bills) == []
 
 
-@needs("XA")
-def test_only_the_coordinator_ends_what_is_worked_in(work: Work | None) -> None:
-    if work is None:
-        return
+@needs_offered("XA")
+def test_only_the_coordinator_ends_what_is_worked_in(work: Work) -> None:
     work.session.xa_start(work.xid)
     work.do()
     assert failure_of(work.session.commit) is BranchFailure.PROTOCOL
@@ -276,10 +254,8 @@ def test_only_the_coordinator_ends_what_is_worked_in(work: Work | None) -> None:
     assert work.seen(work.bills) == [("bill for order", False)]
 
 
-@needs("XA")
-def test_a_closed_session_refuses_branches(work: Work | None) -> None:
-    if work is None:
-        return
+@needs_offered("XA")
+def test_a_closed_session_refuses_branches(work: Work) -> None:
     session = work.session
     session.close()
     for call in (session.xa_start, session.xa_end, session.xa_prepare, session.xa_commit, session.xa_rollback):

@@ -11,7 +11,7 @@ import pytest
 from pyjms.spi.capability import Capability
 from pyjms.spi.errors import FencedError, GroupError, StageError
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReservedMessage, StageName
-from pyjms_tck.requirements import needs
+from pyjms_tck.requirements import needs, needs_offered
 from pyjms_tck.spi.environment import Environment, Threads
 
 if TYPE_CHECKING:
@@ -78,10 +78,8 @@ def reading(environment: Environment) -> Iterator[Reading | None]:
             environment.connect().reader_groups().release(opened.name)
 
 
-@needs("REPLAY")
-def test_what_is_reserved_is_numbered_from_1_and_read_the_same_each_time(reading: Reading | None) -> None:
-    if reading is None:
-        return
+@needs_offered("REPLAY")
+def test_what_is_reserved_is_numbered_from_1_and_read_the_same_each_time(reading: Reading) -> None:
     opened = reading.open()
     reading.send("low", priority=2)
     reading.send("a", "b")
@@ -99,10 +97,8 @@ def test_what_is_reserved_is_numbered_from_1_and_read_the_same_each_time(reading
     ]
 
 
-@needs("REPLAY")
-def test_nobody_else_gets_what_a_group_holds(reading: Reading | None) -> None:
-    if reading is None:
-        return
+@needs_offered("REPLAY")
+def test_nobody_else_gets_what_a_group_holds(reading: Reading) -> None:
     opened = reading.open()
     reading.send("a", "b", "c")
     assert reading.reserve(opened, most=2) == 2
@@ -111,10 +107,8 @@ def test_nobody_else_gets_what_a_group_holds(reading: Reading | None) -> None:
     assert reading.others_get() == []
 
 
-@needs("REPLAY")
-def test_a_reservation_goes_no_further_than_it_may_and_begins_where_it_is_told(reading: Reading | None) -> None:
-    if reading is None:
-        return
+@needs_offered("REPLAY")
+def test_a_reservation_goes_no_further_than_it_may_and_begins_where_it_is_told(reading: Reading) -> None:
     opened = reading.open()
     reading.send(*"abcde")
     assert [reading.reserve(opened, most=3), reading.reserve(opened, most=3), reading.reserve(opened, most=2)] == [
@@ -128,20 +122,16 @@ def test_a_reservation_goes_no_further_than_it_may_and_begins_where_it_is_told(r
         reading.reserve(opened, 5)
 
 
-@needs("REPLAY")
-def test_a_limit_of_bytes_lets_one_message_pass_at_least(reading: Reading | None) -> None:
-    if reading is None:
-        return
+@needs_offered("REPLAY")
+def test_a_limit_of_bytes_lets_one_message_pass_at_least(reading: Reading) -> None:
     opened = reading.open()
     reading.send("x" * 100_000, "y" * 100_000, "z" * 100_000)
     assert reading.reserve(opened, max_bytes=1) == 1
     assert reading.reserve(opened, max_bytes=250_000) == 2
 
 
-@needs("REPLAY")
-def test_a_reservation_waits_for_a_message_and_not_for_ever(reading: Reading | None) -> None:
-    if reading is None:
-        return
+@needs_offered("REPLAY")
+def test_a_reservation_waits_for_a_message_and_not_for_ever(reading: Reading) -> None:
     opened = reading.open()
     found: list[int] = []
     with Threads() as threads:
@@ -152,10 +142,8 @@ def test_a_reservation_waits_for_a_message_and_not_for_ever(reading: Reading | N
     assert reading.reserve(opened) == 1
 
 
-@needs("REPLAY")
-def test_acknowledging_is_cumulative_and_may_be_repeated(reading: Reading | None) -> None:
-    if reading is None:
-        return
+@needs_offered("REPLAY")
+def test_acknowledging_is_cumulative_and_may_be_repeated(reading: Reading) -> None:
     opened = reading.open()
     reading.send("a", "b", "c", delivery_mode=2)
     reading.reserve(opened)
@@ -170,12 +158,10 @@ def test_acknowledging_is_cumulative_and_may_be_repeated(reading: Reading | None
     assert reading.texts(opened, 2, 3) == ["c"]
 
 
-@needs("REPLAY")
+@needs_offered("REPLAY")
 def test_what_is_released_comes_back_in_its_place_marked_and_what_was_acknowledged_does_not(
-    reading: Reading | None,
+    reading: Reading,
 ) -> None:
-    if reading is None:
-        return
     opened = reading.open()
     reading.send("a", "b", "c", "d")
     reading.reserve(opened, most=3)
@@ -186,10 +172,8 @@ def test_what_is_released_comes_back_in_its_place_marked_and_what_was_acknowledg
         reading.groups.release(reading.name)
 
 
-@needs("REPLAY")
-def test_who_opens_a_group_fences_who_had_it_open(reading: Reading | None) -> None:
-    if reading is None:
-        return
+@needs_offered("REPLAY")
+def test_who_opens_a_group_fences_who_had_it_open(reading: Reading) -> None:
     first = reading.open()
     reading.send("a", "b")
     reading.reserve(first, most=1)
@@ -204,10 +188,8 @@ def test_who_opens_a_group_fences_who_had_it_open(reading: Reading | None) -> No
     reading.groups.acknowledge(second, 1)
 
 
-@needs("REPLAY")
-def test_numbers_of_a_released_group_mean_nothing_to_the_next_one(reading: Reading | None) -> None:
-    if reading is None:
-        return
+@needs_offered("REPLAY")
+def test_numbers_of_a_released_group_mean_nothing_to_the_next_one(reading: Reading) -> None:
     first = reading.open()
     reading.send("a")
     reading.reserve(first)
@@ -221,10 +203,8 @@ def test_numbers_of_a_released_group_mean_nothing_to_the_next_one(reading: Readi
         reading.groups.acknowledge(first, 1)
 
 
-@needs("REPLAY")
-def test_a_group_reads_what_it_was_made_for(reading: Reading | None) -> None:
-    if reading is None:
-        return
+@needs_offered("REPLAY")
+def test_a_group_reads_what_it_was_made_for(reading: Reading) -> None:
     reading.open()
     with pytest.raises(GroupError):
         reading.open(address=reading.environment.queue())
@@ -232,10 +212,8 @@ def test_a_group_reads_what_it_was_made_for(reading: Reading | None) -> None:
         reading.groups.read(reading.environment.name("group"), "none", after=0, upto=1)
 
 
-@needs("REPLAY", "SELECTORS")
-def test_a_selector_leaves_the_other_messages_to_others(reading: Reading | None) -> None:
-    if reading is None:
-        return
+@needs_offered("REPLAY", "SELECTORS")
+def test_a_selector_leaves_the_other_messages_to_others(reading: Reading) -> None:
     opened = reading.open(selector="JMSPriority > 4")
     reading.send("a", "b")
     reading.send("c", priority=6)
@@ -304,10 +282,8 @@ def sink(environment: Environment) -> Iterator[Sink | None]:
         stages.discard([unit.name for unit in stages.units(opened.name)])
 
 
-@needs("STAGE")
-def test_a_staged_unit_is_seen_when_its_epoch_is_promoted_and_once(sink: Sink | None) -> None:
-    if sink is None:
-        return
+@needs_offered("STAGE")
+def test_a_staged_unit_is_seen_when_its_epoch_is_promoted_and_once(sink: Sink) -> None:
     assert sink.stage(sink.unit(1, 0), "a", "b", delivery_mode=2) == 2
     assert sink.stage(sink.unit(1, 1), "c") == 1
     sink.connection.close()
@@ -323,10 +299,8 @@ def test_a_staged_unit_is_seen_when_its_epoch_is_promoted_and_once(sink: Sink | 
     assert (stages.marker(sink.name), sink.seen(), list(stages.units(sink.name))) == (1, ["a", "b", "c"], [])
 
 
-@needs("STAGE")
-def test_other_units_up_to_the_epoch_are_discarded_and_later_ones_stay(sink: Sink | None) -> None:
-    if sink is None:
-        return
+@needs_offered("STAGE")
+def test_other_units_up_to_the_epoch_are_discarded_and_later_ones_stay(sink: Sink) -> None:
     for unit, text in (
         (sink.unit(1, attempt="dead"), "dead"),
         (sink.unit(2, attempt="lost"), "lost"),
@@ -339,10 +313,8 @@ def test_other_units_up_to_the_epoch_are_discarded_and_later_ones_stay(sink: Sin
     assert [unit.name for unit in sink.stages.units(sink.name)] == [sink.unit(3)]
 
 
-@needs("STAGE")
-def test_an_epoch_is_promoted_as_a_whole_or_not_at_all(sink: Sink | None) -> None:
-    if sink is None:
-        return
+@needs_offered("STAGE")
+def test_an_epoch_is_promoted_as_a_whole_or_not_at_all(sink: Sink) -> None:
     sink.stage(sink.unit(1), "a")
     sink.stage(sink.unit(2), "b")
     for wrong in (sink.unit(1, 7), sink.unit(2), StageName(sink.environment.name("sink"), 1, 0, "first")):
@@ -353,10 +325,8 @@ def test_an_epoch_is_promoted_as_a_whole_or_not_at_all(sink: Sink | None) -> Non
     assert sink.seen() == ["a"]
 
 
-@needs("STAGE")
-def test_an_epoch_without_units_moves_the_marker_and_is_over(sink: Sink | None) -> None:
-    if sink is None:
-        return
+@needs_offered("STAGE")
+def test_an_epoch_without_units_moves_the_marker_and_is_over(sink: Sink) -> None:
     assert sink.stages.promote(sink.name, 4, [])
     assert sink.stages.marker(sink.name) == 4
     assert not sink.stages.promote(sink.name, 3, [])
@@ -365,10 +335,8 @@ def test_an_epoch_without_units_moves_the_marker_and_is_over(sink: Sink | None) 
     assert sink.seen() == []
 
 
-@needs("STAGE")
-def test_a_name_is_given_once(sink: Sink | None) -> None:
-    if sink is None:
-        return
+@needs_offered("STAGE")
+def test_a_name_is_given_once(sink: Sink) -> None:
     sink.stage(sink.unit(1), "a")
     with pytest.raises(StageError):
         sink.stage(sink.unit(1), "b")
@@ -376,10 +344,8 @@ def test_a_name_is_given_once(sink: Sink | None) -> None:
     assert sink.seen() == ["a"]
 
 
-@needs("STAGE")
-def test_discarding_may_be_repeated_and_leaves_alone_what_was_promoted(sink: Sink | None) -> None:
-    if sink is None:
-        return
+@needs_offered("STAGE")
+def test_discarding_may_be_repeated_and_leaves_alone_what_was_promoted(sink: Sink) -> None:
     sink.stage(sink.unit(1), "a")
     sink.stage(sink.unit(1, 1), "b")
     for _ in range(2):
@@ -390,10 +356,8 @@ def test_discarding_may_be_repeated_and_leaves_alone_what_was_promoted(sink: Sin
     assert sink.seen() == ["a"]
 
 
-@needs("STAGE")
-def test_a_unit_that_has_received_cannot_be_staged(sink: Sink | None) -> None:
-    if sink is None:
-        return
+@needs_offered("STAGE")
+def test_a_unit_that_has_received_cannot_be_staged(sink: Sink) -> None:
     sink.environment.put(sink.queue, "a")
     session = sink.environment.session(transacted=True)
     receiver = sink.environment.receiver(session, sink.queue)
