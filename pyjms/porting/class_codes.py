@@ -1,12 +1,12 @@
-"""Which class of Python a class of Java is, and what to do about those that are none."""
+"""The connection factories of providers, and what to do about classes that have no translation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyjms.porting.types import LIBRARY_TYPES, PACKAGES
+from pyjms.porting.types import PACKAGES
 
-__all__ = ["CLASS_CODES", "PROVIDERS", "unknown_class_advice"]
+__all__ = ["PROVIDERS", "unknown_class_advice"]
 
 PROVIDERS: Mapping[str, str] = {
     "ActiveMQConnectionFactory": "ConnectionFactory",
@@ -21,93 +21,6 @@ PROVIDERS: Mapping[str, str] = {
     "StompJmsConnectionFactory": "ConnectionFactory",
 }
 """By the simple name of a provider's class of connection factories, what pyjms has for it."""
-
-CLASS_CODES: Mapping[str, str] = {
-    "pyjms.AnyConnectionFactory": "ConnectionFactory",
-    "pyjms.AnyXAConnectionFactory": "XAConnectionFactory",
-    "org.apache.activemq.ActiveMQConnection": "Connection",
-    "javax.transaction.xa.Xid": "Xid",
-    "javax.transaction.xa.XAResource": "XAResource",
-    "javax.transaction.xa.XAException": "XAException",
-    "java.lang.Enum": "java.Enum",
-    "java.lang.Number": "(int, float)",
-    "java.util.Collection": "(list, set)",
-    "java.util.Set": "set",
-    "java.util.HashSet": "set",
-    "java.util.Hashtable": "dict",
-    "java.util.Properties": "dict",
-    "java.util.Vector": "list",
-    "java.util.LinkedHashMap": "dict",
-    "java.util.Date": "java.Date",
-    "java.util.TimerTask": "java.Object",
-    "java.math.BigDecimal": "java.BigDecimal",
-    "java.math.BigInteger": "java.BigInteger",
-    "java.io.File": "java.File",
-    "java.io.InputStream": "java.InputStream",
-    "java.io.OutputStream": "java.OutputStream",
-    "java.io.Reader": "java.Reader",
-    "java.io.Writer": "java.Writer",
-    "java.util.concurrent.BlockingQueue": "java.BlockingQueue",
-    "java.util.concurrent.Future": "java.Future",
-    "java.util.concurrent.ExecutorService": "java.ExecutorService",
-    "java.util.concurrent.atomic.AtomicInteger": "java.AtomicNumber",
-    "java.util.concurrent.atomic.AtomicLong": "java.AtomicNumber",
-    "java.lang.Object": "object",
-    "java.lang.String": "str",
-    "java.lang.Boolean": "bool",
-    "java.lang.Thread": "java.Thread",
-    "java.util.Enumeration": "Enumeration",
-    "java.util.List": "list",
-    "java.util.ArrayList": "list",
-    "java.util.Map": "dict",
-    "java.util.HashMap": "dict",
-    "java.util.Iterator": "java.Iterator",
-    "javax.naming.InitialContext": "InitialContext",
-    "javax.naming.Context": "InitialContext",
-    "javax.naming.NamingException": "NamingException",
-    "javax.naming.NameNotFoundException": "NameNotFoundException",
-    "java.lang.Throwable": "BaseException",
-    "java.lang.Exception": "java.Exception",
-    "java.lang.Error": "java.Error",
-    "java.lang.AssertionError": "java.AssertionError",
-    "java.util.NoSuchElementException": "NoSuchElementException",
-    **{
-        name: f"java.{name.rpartition('.')[2]}"
-        for name in LIBRARY_TYPES
-        if name.endswith("Exception")
-        and not name.startswith(("javax.", "java.lang."))
-        and name != "java.util.NoSuchElementException"
-    },
-    **{
-        f"java.lang.{name}": f"java.{name}"
-        for name in (
-            "RuntimeException",
-            "IllegalStateException",
-            "ClassCastException",
-            "ArithmeticException",
-            "ArrayIndexOutOfBoundsException",
-            "StringIndexOutOfBoundsException",
-            "NegativeArraySizeException",
-            "SecurityException",
-            "IllegalMonitorStateException",
-            "IllegalThreadStateException",
-            "ClassNotFoundException",
-            "CloneNotSupportedException",
-            "InterruptedException",
-        )
-    },
-    **{
-        f"java.lang.{name}": name
-        for name in (
-            "IllegalArgumentException",
-            "NumberFormatException",
-            "NullPointerException",
-            "UnsupportedOperationException",
-            "IndexOutOfBoundsException",
-        )
-    },
-}
-"""Classes of the library, for ``isinstance``, and for classes that extend them."""
 
 _ADVICE = {
     "org.springframework.": "write what Spring does: a loop with receive, a listener, or a producer of your own",

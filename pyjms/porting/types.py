@@ -24,7 +24,9 @@ __all__ = [
     "without_variables",
 ]
 
-_CLASS = re.compile(r"(?:class|interface|exception) (?P<name>[\w.]+)(?:<(?P<args>[\w, ]+)>)?(?: < (?P<supers>.+))?")
+_CLASS = re.compile(
+    r"(?:class|interface|exception) (?P<name>[\w.]+)(?:<(?P<args>[\w, ]+)>)?(?: < (?P<supers>.+?))?(?: = (?P<code>.+))?"
+)
 _MEMBER = re.compile(
     r"(?P<static>static )?(?:(?P<returns>[\w.<>$\[\], ]+?) )?(?P<name>\w+)(?P<call>\((?P<params>[^)]*)\))?"
     r"(?: = (?P<template>.*?))?(?: @(?P<flag>\w+))?"
@@ -58,6 +60,8 @@ class LibraryType:
     name: str
     parameters: tuple[str, ...]
     supers: tuple[str, ...]
+    code: str | None = None
+    """The class of Python that stands for it, in ``isinstance`` and as a base; None: there is none."""
     members: list[Member] = field(default_factory=list)
 
 
@@ -81,7 +85,9 @@ def _read(table: str, package: str = "") -> Iterator[LibraryType]:
             match = _CLASS.fullmatch(line)
             assert match is not None, line
             supers = tuple(part.strip() for part in _split(match["supers"] or "") if part.strip())
-            current = LibraryType(package + match["name"], tuple((match["args"] or "").split(", ")), supers)
+            current = LibraryType(
+                package + match["name"], tuple((match["args"] or "").split(", ")), supers, match["code"]
+            )
             yield current
             continue
         match = _MEMBER.fullmatch(line.strip())

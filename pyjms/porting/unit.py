@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from pyjms.porting.class_codes import CLASS_CODES, PROVIDERS, unknown_class_advice
+from pyjms.porting.class_codes import PROVIDERS, unknown_class_advice
 from pyjms.porting.classes import ClassInfo, FieldInfo, MethodInfo, SourceFile
 from pyjms.porting.codes import local_name
 from pyjms.porting.model import OBJECT, Finding, Type, Unportable
@@ -303,10 +303,11 @@ class Unit:
                     top = top.outer
                 self.classes_used[top.full_name] = top
             return info.path
-        if name.startswith("javax.jms.") and name in LIBRARY_TYPES:
+        known = LIBRARY_TYPES.get(name)
+        if known is not None and name.startswith("javax.jms."):
             return name.removeprefix("javax.jms.")
-        if name in CLASS_CODES:
-            return CLASS_CODES[name]
+        if known is not None and known.code is not None:
+            return known.code
         raise Unportable(node, f"the class {name}", unknown_class_advice(name))
 
     def declare(self, name: str, kind: Type, *, range: tuple[int, int] | None = None, known: bool = False) -> Variable:
