@@ -26,9 +26,9 @@ from pyjms_provider.forks import forget_in_children
 from pyjms_provider.housekeeping import Housekeeper
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy
 from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError
+from pyjms_provider.stores.file_lock import RETRY_MS
 from pyjms_provider.stores.memory import MemoryMessageStore
 from pyjms_provider.stores.opening import open_store
-from pyjms_provider.stores.stand_by import RETRY_MS
 from pyjms_provider.stories.log import StoryLog
 from pyjms_provider.stories.settings import StoryLevel
 

@@ -11,8 +11,7 @@ __all__ = ["await_free"]
 
 def await_free(path: Path) -> None:
     """Return when no broker holds the configuration file, which the log says if it has to wait. Raises `StoreError`."""
-    from pyjms_provider.stores.file_lock import FileLock, describe_holder
-    from pyjms_provider.stores.stand_by import acquire
+    from pyjms_provider.stores.file_lock import FileLock, acquire, describe_holder
 
     lock = FileLock(f"{path.absolute()}.lock", describe_holder("that stands by"))
     acquire(lock.acquire, SystemClock())  # in the main thread, where a signal of the system ends the wait

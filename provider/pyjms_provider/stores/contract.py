@@ -19,7 +19,7 @@ from pyjms_provider.core.journal.journal import Journal
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.configuration_contract import ConfigurationStore
 from pyjms_provider.stores.errors import UnsupportedStoreError
-from pyjms_provider.stores.stand_by import acquire
+from pyjms_provider.stores.file_lock import acquire
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock, Signal

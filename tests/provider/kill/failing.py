@@ -10,7 +10,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from pyjms_provider.stores.sql import checkpoints
+from pyjms_provider.stores.sql import sqlite_files as checkpoints
 from tests.provider.kill.power import Power
 
 ODDS = {"": 0.4, "-wal": 0.01}

@@ -21,7 +21,7 @@ from pyjms.spi.clock import SystemClock
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import open_journal
-from pyjms_provider.stores.sql.checkpoints import Checkpoints
+from pyjms_provider.stores.sql.sqlite_files import Checkpoints
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 from tests.provider.kill.power import Power

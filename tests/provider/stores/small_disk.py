@@ -23,9 +23,9 @@ from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
-from pyjms_provider.stores.sql.checkpoints import Checkpoints
-from pyjms_provider.stores.sql.disk_space import BELIEVED_MS
 from pyjms_provider.stores.sql.salvage import salvage
+from pyjms_provider.stores.sql.sqlite import BELIEVED_MS
+from pyjms_provider.stores.sql.sqlite_files import Checkpoints
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 

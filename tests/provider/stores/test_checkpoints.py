@@ -19,10 +19,9 @@ from pyjms.spi.clock import SystemClock
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.settings import StoreSettings
-from pyjms_provider.stores.sql import checkpoints, open_journal
-from pyjms_provider.stores.sql.checkpoints import PAGES, Checkpoints
-from pyjms_provider.stores.sql.log_index import LogIndex
-from pyjms_provider.stores.sql.sqlite_files import OpenFiles
+from pyjms_provider.stores.sql import open_journal
+from pyjms_provider.stores.sql import sqlite_files as checkpoints
+from pyjms_provider.stores.sql.sqlite_files import PAGES, Checkpoints, LogIndex, OpenFiles
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 

@@ -27,9 +27,9 @@ from pyjms_provider.stores.errors import (
     NewerStoreError,
     UnsupportedStoreError,
 )
+from pyjms_provider.stores.sql import configuration as store_module
 from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
-from pyjms_provider.stores.sql.configuration import store as store_module
 from pyjms_provider.stores.testing.configuration_suite import ADMIN, BROKER, PORT, USERS, record
 from tests.provider.postgresql import PostgresqlServer
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyjms_provider.stores.sql.damaged_table import DamagedTable
+from pyjms_provider.stores.sql.salvage import DamagedTable
 
 PAGE = 4096
 ROWS = 400

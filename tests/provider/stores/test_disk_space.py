@@ -24,8 +24,7 @@ from pyjms.spi import SystemClock
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import VirtualClock
-from pyjms_provider.stores.sql.disk_space import BELIEVED_MS
-from pyjms_provider.stores.sql.sqlite import CHECK_MS
+from pyjms_provider.stores.sql.sqlite import BELIEVED_MS, CHECK_MS
 
 URL = "vm://room"
 

@@ -18,8 +18,7 @@ from pyjms.spi.clock import SystemClock
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError
 from pyjms_provider.stores.sql import open_journal, sqlite_files
-from pyjms_provider.stores.sql.log_index import LogIndex
-from pyjms_provider.stores.sql.sqlite_files import OpenFiles, write_log_again
+from pyjms_provider.stores.sql.sqlite_files import LogIndex, OpenFiles, write_log_again
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 from tests.provider.kill.power import lose_power

@@ -27,8 +27,7 @@ from pyjms_provider.stores.errors import (
     StorePluginError,
     UnsupportedStoreError,
 )
-from pyjms_provider.stores.installed import find_opener, installed_schemes
-from pyjms_provider.stores.opening import check_scheme
+from pyjms_provider.stores.opening import check_scheme, find_opener, installed_schemes
 from pyjms_provider.stores.volatile import Medium
 from tests.provider.stores.installing import install, on_the_path
 
@@ -189,7 +188,7 @@ def test_an_unknown_scheme_is_answered_with_those_that_are_known(folder: Path) -
 
 
 def test_that_none_is_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyjms_provider.stores.installed.entry_points", lambda **_: ())
+    monkeypatch.setattr("pyjms_provider.stores.opening.entry_points", lambda **_: ())
     with pytest.raises(UnsupportedStoreError, match=r"besides SQLite and PostgreSQL: none"):
         opened("mysql://me:secret@there/shop")
 
@@ -216,7 +215,7 @@ def test_what_a_store_does_wrong_is_told_as_its_fault() -> None:
     with pytest.raises(StorePluginError, match=r"odd_stores:Faulty has failed: KeyError: 'missing'; .* author"):
         opened("faulty://x")
     with pytest.raises(
-        StorePluginError, match=r"odd_stores:Wrong has given a object that is no .*core\.journal\.Journal"
+        StorePluginError, match=r"odd_stores:Wrong has given a object that is no .*core\.journal\.journal\.Journal"
     ):
         opened("wrong://x")
     with pytest.raises(StorePluginError, match=r"Faulty has given a str that is no .*contract\.ConfigurationStore"):

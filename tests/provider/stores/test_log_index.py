@@ -15,8 +15,8 @@ from threading import Thread
 import pytest
 
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
-from pyjms_provider.stores.sql import log_index
-from pyjms_provider.stores.sql.log_index import LogIndex
+from pyjms_provider.stores.sql import sqlite_files as log_index
+from pyjms_provider.stores.sql.sqlite_files import LogIndex
 
 PAGES = 20
 

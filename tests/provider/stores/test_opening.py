@@ -26,8 +26,9 @@ from pyjms_provider.stores.errors import (
     UnsupportedStoreError,
     UnusableStoreError,
 )
-from pyjms_provider.stores.sql import SqlJournal, log_index, open_journal, sqlite_opening
+from pyjms_provider.stores.sql import SqlJournal, open_journal, sqlite_opening
 from pyjms_provider.stores.sql import schema as schema_module
+from pyjms_provider.stores.sql import sqlite_files as log_index
 from pyjms_provider.stores.sql.tables import VERSION
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World

@@ -15,7 +15,7 @@ from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal, postgresql_opening
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
-from pyjms_provider.stores.sql.patience import Patience
+from pyjms_provider.stores.sql.postgresql import Patience
 from pyjms_provider.stores.sql.postgresql_opening import make_engine
 from pyjms_provider.stores.sql.schema import prepare_schema
 from pyjms_provider.stores.testing import JournalHome

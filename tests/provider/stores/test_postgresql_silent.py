@@ -22,11 +22,11 @@ from pyjms_provider.core.journal.journal import BranchOutcome, Changes, Pipeline
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
-from pyjms_provider.stores.sql import patience as patience_module
+from pyjms_provider.stores.sql import configuration as store_module
+from pyjms_provider.stores.sql import postgresql as patience_module
 from pyjms_provider.stores.sql import postgresql as postgresql_module
 from pyjms_provider.stores.sql import schema as schema_module
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
-from pyjms_provider.stores.sql.configuration import store as store_module
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.configuration_suite import BROKER
 from pyjms_provider.stores.testing.world import World, xid

@@ -16,10 +16,16 @@ from pyjms_provider.core.journal.journal import BranchOutcome, Changes
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
-from pyjms_provider.stores.sql import patience as patience_module
+from pyjms_provider.stores.sql import postgresql as patience_module
 from pyjms_provider.stores.sql import postgresql as postgresql_module
-from pyjms_provider.stores.sql.patience import CLOSING_MS, DEFAULT_LIMIT_MS, UNLOCKING_MS, Patience, PatientConnection
-from pyjms_provider.stores.sql.postgresql import PostgresqlDatabase
+from pyjms_provider.stores.sql.postgresql import (
+    CLOSING_MS,
+    DEFAULT_LIMIT_MS,
+    UNLOCKING_MS,
+    Patience,
+    PatientConnection,
+    PostgresqlDatabase,
+)
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, xid
 from tests.provider.postgresql import PostgresqlServer

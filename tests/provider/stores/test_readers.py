@@ -16,9 +16,8 @@ from pyjms.spi.clock import SystemClock
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
-from pyjms_provider.stores.sql import readers as readers_module
-from pyjms_provider.stores.sql.database import Database
-from pyjms_provider.stores.sql.readers import READERS, Reader, Readers
+from pyjms_provider.stores.sql import database as readers_module
+from pyjms_provider.stores.sql.database import READERS, Database, Reader, Readers
 from pyjms_provider.stores.sql.sqlite import make_engine
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World

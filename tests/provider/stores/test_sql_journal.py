@@ -24,8 +24,7 @@ from pyjms_provider.stores.codec import encode
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.group_commit import CommitRequest
 from pyjms_provider.stores.sql import SqlJournal, open_journal, sqlite
-from pyjms_provider.stores.sql.batch import Batch, Row, make_batch
-from pyjms_provider.stores.sql.message_rows import message_row
+from pyjms_provider.stores.sql.batch import Batch, Row, make_batch, message_row
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import WholeMessage, World, without_envelope
 

@@ -3,28 +3,148 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from pyjms_provider.core.journal.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal
+from pyjms.spi.replay import StageName
+from pyjms.spi.xid import Xid
+from pyjms_provider.core.journal.journal import (
+    BranchOutcome,
+    Changes,
+    GroupRecord,
+    NewMessage,
+    PipelineChanges,
+    QueueNumber,
+    QueueRecord,
+    Removal,
+)
 from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.stores.codec import encode
-from pyjms_provider.stores.sql.message_rows import PagedMessage, PagedRows, Row, message_row
+from pyjms_provider.stores.errors import StoreError
 
 if TYPE_CHECKING:
-    from pyjms_provider.stores.sql.database import Database
+    from pyjms_provider.core.message.reference import MessageReference
+    from pyjms_provider.stores.sql.statements import Statements
 
 __all__ = [
     "Batch",
+    "BatchTarget",
+    "PagedMessage",
+    "PagedRows",
     "Row",
+    "add_branches",
+    "add_dropped",
+    "add_pipelines",
     "batch_of",
+    "drop_messages",
+    "drop_queue",
     "make_batch",
     "merge",
+    "message_row",
     "next_queue",
     "queue_row",
     "text_from_column",
     "text_to_column",
 ]
+
+# The rows of messages. Of some the bodies are on the disk, and are read while the rows are written, a few at a time.
+# What an open transaction has sent is paged out as anything else, and may be larger than memory.
+
+Row = tuple[Any, ...]
+
+_BYTES: Final = 1_000_000
+_MESSAGES: Final = 256
+"""So much is read in one go: for small messages that is many, as each read costs a round trip."""
+_LOST: Final = "a message that had left memory before its transaction was committed could not be read"
+
+
+class BatchTarget(Protocol):
+    """What a batch needs of the database that it is written to."""
+
+    statements: Statements
+    read_paged: Callable[[Sequence[ReferenceId]], dict[ReferenceId, bytes]]
+
+    def query(self, statement: str, parameters: Row = ()) -> list[Any]:
+        """Return all rows of a query. Raises `StoreError`."""
+
+
+def message_row(reference: MessageReference, queue: QueueNumber | None, branch: int | None, body: bytes) -> Row:
+    """Return the row of a message; `queue` None: it has entries, being in several."""
+    return (
+        reference.id,
+        queue,
+        branch,
+        reference.priority,
+        reference.expiration_ms,
+        reference.deliver_at_ms,
+        reference.reliable,
+        0,
+        body,
+    )
+
+
+class PagedMessage(NamedTuple):
+    """A message that is added, and whose body was paged out; the rest as in `message_row`."""
+
+    reference: MessageReference
+    queue: QueueNumber | None
+    branch: int | None
+
+
+class PagedRows(Collection[Row]):
+    """What is written like a collection of rows, of which few are in memory at a time. May be gone through several times."""
+
+    def __init__(
+        self,
+        messages: Sequence[PagedMessage],
+        read: Callable[[Sequence[ReferenceId]], dict[ReferenceId, bytes]],
+    ) -> None:
+        """`read` returns the bodies that are there."""
+        self._messages = messages
+        self._read = read
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the bodies have."""
+        return sum([message.reference.size for message in self._messages])
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __contains__(self, row: object) -> bool:
+        return any(row == each for each in self)
+
+    def __iter__(self) -> Iterator[Row]:
+        for portion in self.portions():
+            yield from portion
+
+    def portions(self) -> Iterator[Sequence[Row]]:
+        """Yield the rows, as many as are read in one go. Raises `StoreError` if a body is lost whose message somebody holds."""
+        portion: list[PagedMessage] = []
+        size = 0
+        for message in self._messages:
+            portion.append(message)
+            size += message.reference.size
+            if size >= _BYTES or len(portion) == _MESSAGES:
+                yield self._rows(portion)
+                portion, size = [], 0
+        yield self._rows(portion)
+
+    def _rows(self, portion: Sequence[PagedMessage]) -> Sequence[Row]:
+        try:
+            bodies = self._read([message.reference.id for message in portion])
+        except StoreError as error:  # of this work alone: what others write need not read
+            raise StoreError(f"{_LOST}: {error.reason}") from error
+        rows: list[Row] = []
+        for reference, queue, branch in portion:
+            body = bodies.get(reference.id)
+            if body is not None:
+                rows.append(message_row(reference, queue, branch, body))
+            elif reference.holders:
+                raise StoreError(f"{_LOST}: it is not on the disk any more; nothing was written")
+            # else its queue has ended meanwhile
+        return rows
+
 
 _ORDER: Final = (
     "drop_queue_duplicates",
@@ -83,7 +203,7 @@ class Batch:
         self.witness: tuple[str, Row] | None = None
         """A query that finds a row exactly when the batch was written, for one whose additions do not tell."""
 
-    def steps(self, database: Database) -> Sequence[tuple[str, Collection[Row]]]:
+    def steps(self, database: BatchTarget) -> Sequence[tuple[str, Collection[Row]]]:
         """Return what is to be executed, in this order."""
         rows, statements = self.rows, database.statements
         if len(rows) == 1 and not self.others and not self.paged:  # what most batches are
@@ -229,3 +349,170 @@ def merge(batches: Sequence[Batch]) -> Batch:
     for batch in batches:
         whole.absorb(batch)
     return whole
+
+
+# Branches of distributed transactions as rows: what is prepared is kept apart until it is decided.
+
+
+def add_branches(batch: Batch, changes: Changes, database: BatchTarget, next_number: Callable[[], int]) -> None:
+    """Add the branch that `changes` prepare, and the ends of those that they decide.
+
+    Reads what the decided branches take out of queues. Raises `StoreError`, `CodecError`.
+    """
+    statements = database.statements
+    prepared = changes.prepared
+    if prepared is not None:
+        number = next_number()
+        for message in changes.messages:
+            batch.add(message, number)
+        key = _key(prepared.xid)
+        batch.others.append((statements.add_branch, [(number, *key, prepared.prepared_ms)]))
+        removals = [(number, removal.reference.id, removal.queue) for removal in changes.removals]
+        if removals:
+            batch.others.append((statements.add_branch_removal, removals))
+        batch.witness = (statements.has_branch, (number,))
+    for outcome in changes.outcomes:
+        _decide(batch, outcome, database)
+
+
+def _key(xid: Xid) -> Row:
+    return xid.format_id, xid.global_transaction_id, xid.branch_qualifier
+
+
+def _decide(batch: Batch, outcome: BranchOutcome, database: BatchTarget) -> None:
+    statements, key, others = database.statements, _key(outcome.xid), batch.others
+    for (number,) in database.query(statements.find_branch, key):
+        if outcome.commit:
+            removals: list[Row] = database.query(statements.branch_removals, (number,))
+            others.append((statements.publish_branch, [(number,)]))
+            if removals:
+                others.append((statements.remove_single, removals))
+                others.append((statements.remove_entry, removals))
+                others.append((statements.remove_unreferenced, [(message,) for message, _ in removals]))
+        else:
+            others.append((statements.drop_branch_entries, [(number,)]))
+            others.append((statements.drop_branch_messages, [(number,)]))
+        others.append((statements.drop_branch_removals, [(number,)]))
+        others.append((statements.drop_branch, [(number,)]))
+    if outcome.heuristic:
+        others.append((statements.put_heuristic, [(*key, outcome.commit)]))
+    else:
+        others.append((statements.drop_heuristic, [key]))
+
+
+# Dropping a queue: it is gone in one write, and its messages follow in bounded runs, between the writes of others.
+# There is no index by queue, as each send would pay for it. So all messages are looked at, a run of ids at a time; if the process dies meanwhile,
+# the next opening finds messages of a queue that is not there, and removes them.
+
+_RUN: Final = 1000
+"""So many ids are looked at in one write: a few milliseconds in which nobody else writes."""
+
+
+def drop_queue(statements: Statements, number: QueueNumber) -> Batch:
+    """Return what makes a queue unknown."""
+    batch = Batch()
+    batch.others = [
+        (statement, [(number,)])
+        for statement in (
+            statements.drop_queue_removals,
+            statements.drop_queue_marks,
+            statements.drop_queue_reserved,
+            statements.drop_queue_groups,
+            statements.drop_queue_duplicates,
+            statements.drop_queue,
+        )
+    ]
+    return batch
+
+
+def add_dropped(batch: Batch, statements: Statements, numbers: Sequence[QueueNumber]) -> None:
+    """Have a batch make queues unknown; the next ones of their names may be in it, or in one that it is merged with."""
+    for number in numbers:
+        batch.put("drop_queue_duplicates", number, (number,))
+        batch.others += [
+            each for each in drop_queue(statements, number).others if each[0] != statements.drop_queue_duplicates
+        ]
+
+
+def drop_messages(database: BatchTarget, number: QueueNumber) -> Iterator[Batch]:
+    """Yield what removes the messages of a queue, run by run; each is to be written before the next is asked for.
+
+    Raises `StoreError`.
+    """
+    statements = database.statements
+    after = 0
+    ((last,),) = database.query(statements.last_message)
+    while last is not None and after < last:
+        ((first,),) = database.query(statements.next_message, (after,))
+        if first is None:
+            return
+        until = first + _RUN - 1
+        batch = Batch()
+        batch.others = [
+            (statements.drop_queue_entries, [(number, after, until)]),
+            (statements.drop_queue_messages, [(number, after, until)]),
+            (statements.drop_unreferenced, [(after, until)]),
+        ]
+        yield batch
+        after = until
+
+
+# Reader groups and staged units: what groups hold, and messages that wait for their epoch.
+
+
+def add_pipelines(batch: Batch, changes: Changes, database: BatchTarget, next_number: Callable[[], int]) -> None:
+    """Add what `changes` do to reader groups and staged units.
+
+    Reads which rows belong to the units that end. Raises `StoreError`, `CodecError`.
+    """
+    pipelines = changes.pipelines
+    assert pipelines is not None
+    _add_groups(batch, pipelines, database)
+    statements, others = database.statements, batch.others
+    staged = pipelines.staged
+    if staged is not None:
+        number = next_number()
+        for message in changes.messages:
+            batch.add(message, number)
+        name = _name_row(staged.name)
+        row = (number, *name, staged.messages, staged.staged_ms, staged.discarded_after_ms)
+        others.append((statements.add_stage, [row]))
+        batch.witness = (statements.has_stage, (number,))
+    for stage_name, is_promoted in pipelines.outcomes:
+        for (number,) in database.query(statements.find_stage, _name_row(stage_name)):
+            if is_promoted:
+                others.append((statements.publish_branch, [(number,)]))
+            else:
+                others.append((statements.drop_branch_entries, [(number,)]))
+                others.append((statements.drop_branch_messages, [(number,)]))
+            others.append((statements.drop_stage, [(number,)]))
+    if pipelines.markers:
+        others.append(
+            (statements.put_stage_marker, [(text_to_column(sink), epoch) for sink, epoch in pipelines.markers])
+        )
+
+
+def _add_groups(batch: Batch, pipelines: PipelineChanges, database: BatchTarget) -> None:
+    statements, others = database.statements, batch.others
+    if pipelines.groups:
+        others.append((statements.put_group, [_group_row(record) for record in pipelines.groups]))
+    if pipelines.reserved:
+        rows = [(each.group, each.number, each.reference.id, each.count) for each in pipelines.reserved]
+        others.append((statements.put_reserved, rows))
+    for group, upto in pipelines.acknowledged:
+        others.append((statements.drop_acknowledged, [(group, upto)]))
+        others.append((statements.raise_low, [(upto, group)]))
+    for group in pipelines.released:
+        others.append((statements.drop_reserved, [(group,)]))
+        others.append((statements.drop_group, [(group,)]))
+
+
+def _name_row(name: StageName) -> Row:
+    return text_to_column(name.sink), name.epoch, name.partition, text_to_column(name.attempt)
+
+
+def _group_row(record: GroupRecord) -> Row:
+    return (
+        *(record.number, text_to_column(record.name), record.queue, text_to_column(record.selector_text)),
+        *(text_to_column(record.generation), record.low, record.fence, record.opened_ms),
+    )

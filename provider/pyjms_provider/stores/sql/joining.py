@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sqlalchemy import Connection, Transaction
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
 from pyjms_provider.core.journal.journal import JoinedTransaction
-from pyjms_provider.stores.sql.batch import make_batch
-from pyjms_provider.stores.sql.message_rows import PagedRows
+from pyjms_provider.stores.sql.batch import PagedRows, make_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from pyjms_provider.core.journal.journal import Changes
     from pyjms_provider.stores.sql.batch import Batch
     from pyjms_provider.stores.sql.database import Database
-    from pyjms_provider.stores.sql.journal import SqlJournal
 
 __all__ = ["JoinedWriter", "transaction_of"]
 
@@ -39,6 +38,16 @@ def transaction_of(connection: object) -> tuple[Connection, Transaction]:
     return connection, transaction
 
 
+class DeferringWriter(Protocol):
+    """The journal's side: what it has deferred is to be written before an application's transaction."""
+
+    def flush_noted(self) -> None:
+        """Have written what was deferred, or is being written. Raises as `Journal.write`."""
+
+    def lend_noted(self) -> AbstractContextManager[Sequence[Batch]]:
+        """Lend what was deferred to the caller, which writes it in a transaction of its own; all others wait meanwhile."""
+
+
 class JoinedWriter(JoinedTransaction):
     """Takes a journal's place for one commit: writes changes on the application's connection, and commits that.
 
@@ -47,18 +56,18 @@ class JoinedWriter(JoinedTransaction):
     """
 
     def __init__(
-        self, connection: object, opening: tuple[object, ...], database: Database, journal: SqlJournal
+        self, connection: object, opening: tuple[object, ...], database: Database, deferring: DeferringWriter
     ) -> None:
         """`opening`: what tells this opening of the store `database` from all others; the application's connection must see the same.
 
-        `journal`: of that store, which may have noted what is to be written first.
+        `deferring`: the journal of that store, which may have deferred what is to be written first.
 
         Raises `ResourceError` when the connection has no transaction, or one that has failed, or leads to another store.
         """
         self._connection, self._transaction = transaction_of(connection)
         self._opening = opening
         self._database = database
-        self._journal = journal
+        self._deferring = deferring
         try:
             found = database.opening_of(self._connection)
         except SQLAlchemyError as error:
@@ -117,9 +126,9 @@ class JoinedWriter(JoinedTransaction):
                     self._connection.exec_driver_sql(self._database.statements.raise_next_queue, (0, 0))
                     self._database.hear_of_others()
                     self._database.mend_log()
-                    noted += lent.enter_context(self._journal.lend_noted())
+                    noted += lent.enter_context(self._deferring.lend_noted())
                 else:
-                    self._journal.flush_noted()
+                    self._deferring.flush_noted()
             except (SQLAlchemyError, ProviderError) as error:
                 raise _not_written(error) from error
             yield noted

@@ -12,7 +12,7 @@ from pyjms.spi.errors import UrlError
 from pyjms_provider.settings import URL_OPTIONS, Acknowledge, StandBy
 from pyjms_provider.stores.errors import UnsupportedStoreError
 from pyjms_provider.stores.sql.journal import LeasedJournal, SqlJournal
-from pyjms_provider.stores.sql.wanted import Wanted
+from pyjms_provider.stores.sql.schema import Wanted
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

@@ -18,19 +18,25 @@ from pyjms_provider.stores.errors import (
     UnsupportedStoreError,
     UnusableStoreError,
 )
-from pyjms_provider.stores.file_lock import describe_holder
+from pyjms_provider.stores.file_lock import HOW_TO_STAND_BY, acquire, describe_holder
 from pyjms_provider.stores.sql import tables as t
+from pyjms_provider.stores.sql.database import POOL_OPTIONS
 from pyjms_provider.stores.sql.paging import Paging
-from pyjms_provider.stores.sql.readers import POOL_OPTIONS
-from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
-from pyjms_provider.stores.sql.wanted import Wanted
-from pyjms_provider.stores.stand_by import HOW_TO_STAND_BY, acquire
+from pyjms_provider.stores.sql.schema import Meta, Wanted, prepare_schema, take
 
 try:
     from psycopg.errors import LockNotAvailable
 
-    from pyjms_provider.stores.sql.patience import ANSWER_OPTION, DEFAULT_LIMIT_MS, Patience, unhurried
-    from pyjms_provider.stores.sql.postgresql import HolderConnection, PostgresqlDatabase, UnloggedDatabase, understand
+    from pyjms_provider.stores.sql.postgresql import (
+        ANSWER_OPTION,
+        DEFAULT_LIMIT_MS,
+        HolderConnection,
+        Patience,
+        PostgresqlDatabase,
+        UnloggedDatabase,
+        understand,
+        unhurried,
+    )
 except ModuleNotFoundError as error:
     raise UnsupportedStoreError(
         f"PostgreSQL needs {error.name}; install it with: pip install 'pyjms-messaging[postgresql]'"
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from pyjms.spi.clock import Clock, Signal
-    from pyjms_provider.stores.sql.patience import PatientConnection
+    from pyjms_provider.stores.sql.postgresql import PatientConnection
 
 __all__ = ["make_engine", "open_postgresql", "patience_of"]
 

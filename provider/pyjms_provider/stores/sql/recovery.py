@@ -2,40 +2,106 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, starmap
+from itertools import groupby, islice, starmap
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import BigInteger, Select, and_, case, cast, func, null, select
+from sqlalchemy import BigInteger, Boolean, Integer, LargeBinary, Select, and_, case, cast, func, null, select
 
 from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal.journal import (
     BranchOutcome,
     DuplicateMark,
     GroupNumber,
+    GroupRecord,
     QueueNumber,
     QueueRecord,
     RecoveredBranch,
     RecoveredEntry,
     RecoveredGroup,
     RecoveredStage,
+    StageRecord,
     SubscriptionKey,
 )
 from pyjms_provider.core.journal.recovered_runs import RecoveredRun, RecoveredRuns
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import text_from_column
-from pyjms_provider.stores.sql.pipelines import read_groups, read_markers, read_stages
-from pyjms_provider.stores.sql.whole_rows import all_rows, is_whole, tell_damage, whole_rows
 
 if TYPE_CHECKING:
     from sqlalchemy import Column, ColumnElement, Connection, Row, Table
 
     from pyjms_provider.stores.sql.database import Database
 
-__all__ = ["Found", "read_entries", "read_places", "read_records"]
+__all__ = [
+    "UNDECODABLE",
+    "Found",
+    "all_rows",
+    "is_whole",
+    "read_entries",
+    "read_places",
+    "read_records",
+    "tell_damage",
+    "whole_rows",
+]
+
+# The rows of small tables at a start. A damaged file of SQLite may have anything in any column, and one such row is not to keep the rest from
+# starting.
+# So rows are read as the driver has them, text that is no UTF-8 with them, and those with values that pyjms never writes are told and passed over.
+
+UNDECODABLE: Final = "surrogateescape"
+"""How text that is no UTF-8 is read here: what stands for its bytes is never in text that pyjms has written (`text_to_column`)."""
+_log = logging.getLogger("pyjms.store")
+
+
+def whole_rows(connection: Connection, table: Table, *order: Column[Any]) -> Sequence[Row[Any]]:
+    """Return the rows that can be understood; all others are told to the log."""
+    found = []
+    for row in all_rows(connection, table, *order):
+        if is_whole(table, row):
+            found.append(row)
+        else:
+            tell_damage(table, row, "it is passed over")
+    return found
+
+
+def all_rows(connection: Connection, table: Table, *order: Column[Any]) -> Iterator[Row[Any]]:
+    """Yield all rows, with the values that the driver has."""
+    query = select(table).order_by(*order)
+    yield from connection.exec_driver_sql(str(query.compile(dialect=connection.dialect)))
+
+
+def is_whole(table: Table, row: Row[Any]) -> bool:
+    """Return whether each value is of its column's type."""
+    return all(_fits(column, value) for column, value in zip(table.columns, row, strict=True))
+
+
+def tell_damage(table: Table, row: Row[Any], what: str) -> None:
+    """Tell the log of a row that cannot be understood, and `what` becomes of it."""
+    _log.error(
+        "PYJMS-STORE-10 a row of %s has values that pyjms never writes, so the file is damaged; %s: %r",
+        table.name,
+        what,
+        tuple(row),
+    )
+
+
+def _fits(column: Column[Any], value: Any) -> bool:
+    if value is None:
+        return bool(column.nullable)
+    kind = column.type
+    if isinstance(kind, Boolean):
+        return type(value) in {bool, int} and value in {0, 1}
+    if isinstance(kind, Integer):
+        return type(value) is int
+    if isinstance(kind, LargeBinary):
+        return isinstance(value, (bytes, memoryview))
+    return type(value) is str and not any("\ud800" <= character <= "\udfff" for character in value)
+
 
 _RUN: Final = 10_000
 """So many messages are read at a time; as often, progress is told."""
@@ -318,3 +384,60 @@ def _entries(messages: Iterable[Any], places: _Places, bad: list[ReferenceId]) -
         reference.shared = True
         for _, entry_queue, entry_deliveries in places.of(message_id):
             yield RecoveredEntry(entry_queue, reference, entry_deliveries)
+
+
+# Reader groups and staged units
+
+
+def read_groups(connection: Connection) -> tuple[Sequence[RecoveredGroup], Sequence[GroupNumber]]:
+    """Return the reader groups, by number, with what they hold; and the numbers of those that are damaged."""
+    rows = whole_rows(connection, t.RESERVED, t.RESERVED.c.group_number, t.RESERVED.c.number)
+    held = {
+        group: [(row.number, ReferenceId(row.message), row.deliveries) for row in found]
+        for group, found in groupby(rows, key=lambda row: row.group_number)
+    }
+    found: list[RecoveredGroup] = []
+    lost: list[GroupNumber] = []
+    for row in all_rows(connection, t.GROUP, t.GROUP.c.number):
+        if is_whole(t.GROUP, row):
+            found.append(RecoveredGroup(record=_group(row), reserved=held.get(row.number, [])))
+        else:
+            tell_damage(t.GROUP, row, "what the reader group held is its queue's again")
+            lost.append(GroupNumber(row.number))
+    return found, lost
+
+
+def _group(row: Any) -> GroupRecord:
+    return GroupRecord(
+        number=GroupNumber(row.number),
+        name=text_from_column(row.name) or "",
+        queue=QueueNumber(row.queue),
+        selector_text=text_from_column(row.selector),
+        generation=text_from_column(row.generation) or "",
+        low=row.low,
+        fence=row.fence,
+        opened_ms=row.opened_ms,
+    )
+
+
+def read_stages(connection: Connection) -> Sequence[tuple[int, StageRecord]]:
+    """Return the staged units, by number."""
+    return [
+        (
+            row.number,
+            StageRecord(
+                name=StageName(
+                    text_from_column(row.sink) or "", row.epoch, row.partition, text_from_column(row.attempt) or ""
+                ),
+                messages=row.messages,
+                staged_ms=row.staged_ms,
+                discarded_after_ms=row.discard_ms,
+            ),
+        )
+        for row in whole_rows(connection, t.STAGE, t.STAGE.c.number)
+    ]
+
+
+def read_markers(connection: Connection) -> Sequence[tuple[str, int]]:
+    """Return the last epoch of each sink."""
+    return [(text_from_column(row.sink) or "", row.epoch) for row in whole_rows(connection, t.STAGE_MARKER)]

@@ -2,23 +2,180 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
+import struct
+import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from pyjms.spi.clock import Signal
 from pyjms.spi.errors import UrlError
 from pyjms_provider.forks import forget_in_children, let_go
 from pyjms_provider.stores.errors import LostStoreError, StoreError, UnavailableStoreError, UnsupportedStoreError
-from pyjms_provider.stores.sql.log_index import LogIndex
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
     from pyjms_provider.stores.file_lock import FileLock
 
-__all__ = ["OpenFiles", "connect", "file_of", "table_names", "write_log_again"]
+__all__ = ["PAGES", "Checkpoints", "LogIndex", "OpenFiles", "connect", "file_of", "table_names", "write_log_again"]
+
+# What SQLite notes in the index of a write-ahead log: how many of its pages the database has.
+# SQLite forces the database only when it has all of the log. When that fails, and Linux takes what it could not write for written, the next
+# carrying over repeats what is not noted; what is noted was carried over earlier, was never forced, and is lost with the power once the log has
+# begun anew. So the note is taken back, and all of the log is carried over again. The format is part of SQLite's documentation
+# (https://www.sqlite.org/walformat.html, 2.1).
+
+try:
+    from fcntl import F_OFD_SETLK, F_UNLCK, F_WRLCK, fcntl
+
+    _HAS_LOCKS = sys.platform == "linux"  # elsewhere they look otherwise
+except ImportError:  # not on this system
+    _HAS_LOCKS = False
+
+
+_LENGTH: Final = 16
+"""mxFrame: so many pages are in the log since it began."""
+_BACKFILLED: Final = 96
+"""nBackfill: so many pages of the log are in the database. Whoever changes it has the lock of checkpoints."""
+_ATTEMPTED: Final = 128
+"""nBackfillAttempted: so many should have been, when somebody tried last. If that is more, he failed, was interrupted, had no room, or is under way."""
+_CHECKPOINTS: Final = 121
+"""The byte that is locked by whoever carries over."""
+_PATIENCE: Final = 500
+_PAUSE_S: Final = 0.01
+_WHY: Final = "the disk has failed, or the store was not closed"
+_T = TypeVar("_T")
+
+
+class LogIndex:
+    """The index of the log of one database, of which a process has one. Any thread, while a connection to the database is open there.
+
+    It is reached by the descriptor that SQLite has: to close another one would free all locks that this process has on the file.
+    Locks are those of a descriptor, and of one thread at a time: those of a process would not keep its own connections out, and freeing one would free theirs. Linux has them. Where they
+    are not, or open files are not listed in ``/dev/fd``, nothing is read or changed here.
+    """
+
+    def __init__(self, path: str) -> None:
+        """`path`: of the database."""
+        self._path = f"{path}-shm"
+        self._found: int | None = None
+        self._one_thread = Lock()
+        """The lock of a descriptor is that of all threads of this process: the first one to let go of it would do so for all."""
+
+    def pages(self) -> int | None:
+        """Return how many pages are in the log since it began; None: that cannot be seen here."""
+        with suppress(StoreError, OSError, struct.error):
+            index = self._descriptor()
+            return None if index is None else _number(index, _LENGTH)
+        return None
+
+    def carry_over_again(self, write_log: Callable[[], None] = lambda: None) -> None:
+        """Have all of the log carried over next time, whatever was before, and call `write_log` while nobody can carry over. Nobody may write meanwhile.
+
+        Raises `StoreError`, and the errors of `write_log`.
+        """
+        index = self._descriptor()
+
+        def mend(index: int) -> bool:
+            self._take_back(index)
+            write_log()
+            return True
+
+        try:
+            if index is not None:
+                for _ in range(_PATIENCE):
+                    if self._alone(index, mend):
+                        return
+                    Signal().wait(_PAUSE_S)
+                raise UnavailableStoreError(
+                    f"{_WHY}, and somebody (this broker itself, or another program that has the database open) has been carrying the log "
+                    f"{self._path.removesuffix('-shm')}-wal over for more than {_PATIENCE * _PAUSE_S:g} s; nothing was written. "
+                    "Try again, or end that program"
+                )
+        except OSError:
+            pass  # there are no such locks
+        write_log()
+
+    def _take_back(self, index: int) -> None:
+        try:
+            for at in _BACKFILLED, _ATTEMPTED:
+                os.pwrite(index, bytes(4), at)
+        except OSError as error:
+            raise StoreError(
+                f"{_WHY}, and {self._path} cannot be written ({error.strerror}); nothing was written. Kill the broker, and start it again"
+            ) from error
+
+    def tells_of_failure(self) -> bool | None:
+        """Return whether whoever carried over last has failed, or None while somebody is at it. SQLite tells nobody when that was within a commit."""
+        with suppress(StoreError, OSError, struct.error):
+            index = self._descriptor()
+            if index is not None:
+                return self._alone(index, lambda index: _number(index, _ATTEMPTED) > _number(index, _BACKFILLED))
+        return False
+
+    def _alone(self, index: int, work: Callable[[int], _T]) -> _T | None:
+        """Return what `work` returns, which nobody carries over beside; None: somebody is at it. Raises `OSError` where there are no such locks."""
+        let_in = _lock(F_UNLCK)
+        with self._one_thread:
+            try:
+                return work(index) if _keep_out(index) else None
+            finally:
+                fcntl(index, F_OFD_SETLK, let_in)
+
+    def _descriptor(self) -> int | None:
+        """Return SQLite's descriptor of the index; None: there is no index, and so no log, or no such lock, or no list. Raises `StoreError`."""
+        if not _HAS_LOCKS:
+            return None
+        try:
+            wanted = os.stat(self._path)  # noqa: PTH116 - a Path costs three times as much
+        except FileNotFoundError:
+            return None
+        if _is_open(self._found, wanted):
+            return self._found
+        try:
+            names = os.listdir("/dev/fd")  # noqa: PTH208 - the names are numbers, not paths
+        except OSError:
+            return None
+        for name in names:
+            if _is_open(int(name), wanted):
+                self._found = int(name)
+                return self._found
+        raise StoreError(
+            f"{_WHY}, and {self._path} is not among the open files of this process in /dev/fd; nothing was written. "
+            "Kill the broker, and start it again"
+        )
+
+
+def _is_open(descriptor: int | None, wanted: os.stat_result) -> bool:
+    try:
+        return descriptor is not None and os.path.samestat(os.fstat(descriptor), wanted)
+    except OSError:
+        return False
+
+
+def _keep_out(index: int) -> bool:
+    """Keep everybody from carrying over; return False if somebody is at it. Raises `OSError` where there are no such locks."""
+    try:
+        fcntl(index, F_OFD_SETLK, _lock(F_WRLCK))
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _lock(kind: int) -> bytes:
+    return struct.pack("hhqqi0q", kind, os.SEEK_SET, _CHECKPOINTS, 1, 0)
+
+
+def _number(index: int, at: int) -> int:
+    (number,) = struct.unpack("=I", os.pread(index, 4, at))
+    return int(number)
+
 
 _BLOCK: Final = 1 << 18
 
@@ -218,3 +375,147 @@ class OpenFiles:
 
 def _inode(path: str) -> int:
     return os.stat(path).st_ino  # noqa: PTH116 - a Path costs three times as much
+
+
+# Carrying SQLite's write-ahead log over into the database, beside who writes and not in its place.
+# By itself SQLite does that within the commit which makes the log a thousand pages long: one commit in some hundred then takes as long as writing
+# and forcing four megabytes, and nobody is told when the disk fails at that. Here a thread does the most of it, while commits go on. What they
+# wrote meanwhile is little, and the next one of them carries it over, as only who writes can begin the log anew while commits never stop. Where the
+# thread cannot, or has no turn, he does all of it.
+# Once a failure of the disk is known, nothing is begun here until `OpenFiles.mend_log` is done: the log could begin anew before all is in the
+# database. While it mends nobody carries over, whoever it is. Who had asked just before the failure, and an application's connection, may do so
+# between the two.
+
+_log = logging.getLogger("pyjms.store")
+
+_CARRY_OVER: Final = "PRAGMA wal_checkpoint(PASSIVE)"
+PAGES: Final = 900
+"""After so many in a log the thread carries over."""
+_LONG: Final = 1000
+"""After so many who writes does so, as SQLite would: the thread has not come to it."""
+_LOOK: Final = 100
+"""After so many, as far as is known, somebody looks how many there are: as often it is tried again when it could not be done."""
+
+
+class Checkpoints:
+    """The thread of one database, which starts with the first work that there is.
+
+    `wrote` is called by who writes, one thread at a time; `close` by any.
+    """
+
+    def __init__(self, files: OpenFiles, *, synchronous: str) -> None:
+        """`files` hear of a disk that fails. `synchronous`: the PRAGMA by which the database is forced before the log begins anew."""
+        self._files = files
+        self._path = files.path
+        self._synchronous = synchronous
+        self._pages = 0
+        """So many were written since the thread was told, as far as is known."""
+        self._look_at = _LOOK
+        self._is_told = False
+        """The thread is told, and not done."""
+        self._lock = Lock()
+        self._changed = Signal()
+        self._is_wanted = self._is_closed = False
+        self._is_left = False
+        """The thread is done, or cannot do it, and who writes is not told yet that the rest is his."""
+        self._thread: Thread | None = None
+        self._connection: sqlite3.Connection | None = None
+
+    def wrote(self, pages: int, writer: sqlite3.Cursor) -> None:
+        """Hear that a commit of `writer` wrote about so many pages; if the thread is done, carry over by `writer` what little is left."""
+        self._pages += pages
+        if self._is_left:
+            self._carry_over_rest(writer)
+        elif self._pages >= self._look_at:
+            self._look_at = self._pages + _LOOK
+            seen = self._files.log_pages()
+            written = self._pages if seen is None else seen
+            if written >= _LONG or (written >= PAGES and not self._is_told and not self._wake()):
+                self._carry_over_rest(writer)
+
+    def _carry_over_rest(self, writer: sqlite3.Cursor) -> None:
+        if not self._files.may_carry_over():
+            return  # it is left until the log is mended, or tried again soon
+        self._is_left = self._is_told = False
+        self._pages, self._look_at = 0, _LOOK
+        try:
+            writer.execute(_CARRY_OVER).fetchone()
+        except sqlite3.Error as error:  # what was to be written is; the log goes on as it is
+            self._files.note(error)
+
+    def _wake(self) -> bool:
+        """Have the thread carry over. Return False when there is none."""
+        with self._lock:
+            if self._is_closed:
+                return True
+            self._is_wanted = self._is_told = True
+            if self._thread is None:
+                thread = Thread(target=self._run, name=f"pyjms checkpoints {self._path}", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # the system has no more threads
+                    _log.warning("%s could not be started: %s", thread.name, error)
+                    self._is_told = False
+                    return False
+                self._thread = thread
+        self._changed.set()
+        return True
+
+    def close(self) -> None:
+        """End the thread, which gives up what it is doing: nothing of it is lost. May be repeated."""
+        with self._lock:
+            self._is_closed = True
+            connection, thread = self._connection, self._thread
+            if connection is not None:
+                connection.interrupt()
+        self._changed.set()
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        connection: sqlite3.Connection | None = None
+        while self._is_to_go_on():
+            try:
+                connection = connection or self._connect()
+                self._carry_over(connection)
+            except (sqlite3.Error, StoreError) as error:  # whoever writes is told by its own commit, if it concerns it
+                self._files.note(error)
+                self._is_left = True  # not before the failure is noted
+                _log.debug("the log of %s was not carried over: %s", self._path, error)
+                self._let_go(connection)
+                connection = None
+        self._let_go(connection)
+
+    def _is_to_go_on(self) -> bool:
+        """Wait for work; return False when there is none any more."""
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    return False
+                if self._is_wanted:
+                    self._is_wanted = False
+                    return True
+            self._changed.wait(-1)
+
+    def _connect(self) -> sqlite3.Connection:
+        self._files.look()  # a connection to another file of this name would carry this one's log over into it
+        connection = connect(self._path, isolation_level=None, check_same_thread=False)
+        connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        return connection
+
+    def _carry_over(self, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            self._connection = connection  # for `close`, which interrupts it
+            if self._is_closed:
+                return
+        if self._files.may_carry_over():
+            connection.execute(_CARRY_OVER).fetchone()
+        self._is_left = True
+
+    def _let_go(self, connection: sqlite3.Connection | None) -> None:
+        if connection is not None:
+            with self._lock:
+                if self._connection is connection:
+                    self._connection = None
+            with suppress(sqlite3.Error):
+                connection.close()

@@ -18,14 +18,12 @@ from pyjms_provider.stores.errors import (
     UnavailableStoreError,
     UnusableStoreError,
 )
-from pyjms_provider.stores.file_lock import FileLock, describe_holder
+from pyjms_provider.stores.file_lock import FileLock, acquire, describe_holder
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.paging import Paging
-from pyjms_provider.stores.sql.schema import Meta, prepare_schema, refuse_foreign, take
+from pyjms_provider.stores.sql.schema import Meta, Wanted, prepare_schema, refuse_foreign, take
 from pyjms_provider.stores.sql.sqlite import BUSY_MS, SqliteDatabase, damaged, make_engine, understand
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles, file_of, table_names
-from pyjms_provider.stores.sql.wanted import Wanted
-from pyjms_provider.stores.stand_by import acquire
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 VERSION = 3
-"""Of the schema. A change of it comes with a function in `migrations`."""
+"""Of the schema. A change of it comes with a function in `MIGRATIONS` of `schema`."""
 PREFIX = "pyjms_"
 SCHEMA = MetaData()
 

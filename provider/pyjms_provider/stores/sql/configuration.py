@@ -355,7 +355,7 @@ def _nothing() -> None:
 
 
 def _unlock(held: Connection) -> None:
-    from pyjms_provider.stores.sql.patience import UNLOCKING_MS
+    from pyjms_provider.stores.sql.postgresql import UNLOCKING_MS
 
     with suppress(SQLAlchemyError):  # it was lost, and the lock with it
         driver: Any = held.connection.driver_connection
