@@ -7,8 +7,8 @@ one after the other, while any number of tasks wait without one. Messages and de
 from pyjms.aio.browser import QueueBrowser
 from pyjms.aio.connection import Connection
 from pyjms.aio.consumer import MessageConsumer
+from pyjms.aio.contexts import Opening
 from pyjms.aio.factory import ConnectionFactory, XAConnectionFactory
-from pyjms.aio.opening import Opening
 from pyjms.aio.producer import MessageProducer
 from pyjms.aio.session import Session
 from pyjms.aio.xa import XAConnection, XAResource, XASession

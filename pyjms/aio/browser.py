@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from pyjms.aio.calls import SessionThread
-from pyjms.aio.opening import Closing
+from pyjms.aio.contexts import Closing
 from pyjms.api.browser import QueueBrowser as Browser
 from pyjms.api.destination import Queue
 from pyjms.api.message import Message

@@ -9,11 +9,11 @@ from threading import Lock
 from typing import TypeAlias, TypeVar
 from weakref import WeakSet
 
-from pyjms.aio.beneath import AwaitedSession
 from pyjms.aio.calls import SessionThread, call_on_thread
-from pyjms.aio.opening import Closing, Opening
+from pyjms.aio.contexts import Closing, Opening
 from pyjms.aio.serving import Listening
 from pyjms.aio.session import Session
+from pyjms.aio.sessions import AwaitedSession
 from pyjms.api.connection import ConnectionMetaData
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, JMSException

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeAlias
 
-from pyjms.aio.beneath import AwaitedSession, Doorbell
 from pyjms.aio.calls import SessionThread
-from pyjms.aio.opening import Closing
+from pyjms.aio.contexts import Closing
 from pyjms.aio.receiving import Receive, keep
 from pyjms.aio.serving import Listening
+from pyjms.aio.sessions import AwaitedSession, Wakeup
 from pyjms.api.message import Message
 from pyjms.errors import JMSException
 from pyjms.runtime.consumer import JmsMessageConsumer
@@ -39,7 +39,7 @@ class MessageConsumer(Closing):
         self._loop = loop
         self._listener: MessageListenerLike | None = None
         self._waiting: Receive | None = None
-        assert isinstance(beneath.inbox, Doorbell)
+        assert isinstance(beneath.inbox, Wakeup)
         beneath.inbox.answer = self._look
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pyjms.aio.calls import call_on_thread
 from pyjms.aio.connection import Connection
-from pyjms.aio.opening import Opening
+from pyjms.aio.contexts import Opening
 from pyjms.aio.xa import XAConnection
 from pyjms.runtime import factory, xa
 from pyjms.runtime.connection import JmsConnection

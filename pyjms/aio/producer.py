@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, overload
 
 from pyjms.aio.calls import SessionThread
-from pyjms.aio.opening import Closing
+from pyjms.aio.contexts import Closing
 from pyjms.api.destination import Destination
 from pyjms.api.message import Message
 from pyjms.runtime.producer import JmsMessageProducer

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from pyjms.aio.beneath import AwaitedSession
 from pyjms.aio.browser import QueueBrowser
 from pyjms.aio.calls import SessionThread, call_on_thread
 from pyjms.aio.consumer import MessageConsumer
-from pyjms.aio.opening import Closing, Opening
+from pyjms.aio.contexts import Closing, Opening
 from pyjms.aio.producer import MessageProducer
+from pyjms.aio.sessions import AwaitedSession
 from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from pyjms.api.session import AcknowledgeMode

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
-from pyjms.aio.beneath import AwaitedXASession
 from pyjms.aio.calls import SessionThread
 from pyjms.aio.connection import Connection
-from pyjms.aio.opening import Opening
+from pyjms.aio.contexts import Opening
 from pyjms.aio.session import Session
+from pyjms.aio.sessions import AwaitedXASession
 from pyjms.api import xa
 
 __all__ = ["XAConnection", "XAResource", "XASession"]

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import JMSException
+from pyjms.flows.codec import INSTANCE, ask_message
 from pyjms.flows.definition import Flow
 from pyjms.flows.errors import FlowException, FlowStoreException
-from pyjms.flows.instance import Ask, Event, Instance, Park, Retry, Status, advance, asked
+from pyjms.flows.instance import Ask, Event, Instance, Retry, Status, Suspend, advance, asked
 from pyjms.flows.picture import draw
 from pyjms.flows.store import FlowStore, check_store_url, open_store
-from pyjms.flows.wording import INSTANCE, ask_message
 from pyjms.runtime.connection import JmsConnection
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, Provider, ProviderConnection
 from pyjms.spi.selector import quote
@@ -209,7 +209,7 @@ def _changed(now: Instance) -> WorkflowChangedError:
 def _event(command: SteeringCommand, reason: str) -> Event:
     if command in {SteeringCommand.RETRY, SteeringCommand.SKIP}:
         return Retry(skip=command is SteeringCommand.SKIP, reason=reason)
-    return Park(reason=reason, compensate=command is SteeringCommand.CANCEL)
+    return Suspend(reason=reason, compensate=command is SteeringCommand.CANCEL)
 
 
 def _status(query: InstanceQuery) -> Status | None:

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyjms.flows.codec import Start, event_message, start_message
 from pyjms.flows.engine import EVENTS
-from pyjms.flows.instance import Park, Retry
-from pyjms.flows.wording import Start, event_message, start_message
+from pyjms.flows.instance import Retry, Suspend
 
 if TYPE_CHECKING:
     from pyjms.api.message import Message
@@ -44,11 +44,11 @@ class FlowClient:
 
     def park(self, instance: str, reason: str) -> None:
         """Stop an instance until `retry`."""
-        self._send(event_message(self._session, instance, Park(reason=reason)))
+        self._send(event_message(self._session, instance, Suspend(reason=reason)))
 
     def cancel(self, instance: str, reason: str) -> None:
         """Have an instance go back: what was done is compensated."""
-        self._send(event_message(self._session, instance, Park(reason=reason, compensate=True)))
+        self._send(event_message(self._session, instance, Suspend(reason=reason, compensate=True)))
 
     def _send(self, message: Message) -> None:
         self._producer.send(message)

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import JMSException
-from pyjms.flows.asking import Asking, Postponed
-from pyjms.flows.batch import Arrival, Batch, decide
-from pyjms.flows.errors import FlowException
-from pyjms.flows.instance import Ask, TimeOut, asked
-from pyjms.flows.wording import read_event
+from pyjms.flows.codec import Start, read_event
+from pyjms.flows.definition import Flow
+from pyjms.flows.errors import FlowException, FlowStoreException, UnknownInstanceException
+from pyjms.flows.instance import Ask, Event, Instance, Retry, Suspend, TimeOut, advance, asked, begin, obey_person
+from pyjms.flows.request_dispatcher import Postponed, RequestDispatcher
 from pyjms.recoverable.pauses import Pauses
 from pyjms.recoverable.present_connection import PresentConnection
 from pyjms.spi.clock import Clock, SystemClock
@@ -34,17 +35,99 @@ if TYPE_CHECKING:
     from pyjms.flows.store import FlowStore
     from pyjms.runtime.factory import ConnectionFactory
 
-__all__ = ["EVENTS", "FlowEngine"]
+__all__ = ["EVENTS", "Arrival", "Batch", "Changed", "FlowEngine", "decide"]
+
+Changed: TypeAlias = tuple[Instance, int]
+
+"""The next state of an instance, and the revision of the one that it replaces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """One event for one instance."""
+
+    instance: str
+    event: Start | Event
+    id: str = ""
+    """Of its message; "": it has none."""
+    was_delivered: bool = False
+    """It has come before, and who had it may have died after the store was written: what is waited for is asked again."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """What is to be written, and what to be asked for then."""
+
+    begun: list[Instance] = field(default_factory=list)
+    changed: list[Changed] = field(default_factory=list)
+    asks: list[Ask] = field(default_factory=list)
+    refused: list[tuple[Arrival, FlowException]] = field(default_factory=list)
+    """Events that mean nothing, with the reason."""
+
+
+def decide(
+    arrivals: Iterable[Arrival], known: Mapping[str, Instance], flow: Callable[[str, int], Flow], now_ms: int
+) -> Batch:
+    """Return what follows. known: the instances that are there, of those concerned. flow: see `FlowStore.flow`.
+
+    Raises `FlowStoreException` of `flow`.
+    """
+    present = dict(known)
+    asks: dict[str, Ask] = {}
+    batch = Batch()
+    for arrival in arrivals:
+        try:
+            following, ask = _obey(arrival, present.get(arrival.instance), flow, now_ms)
+        except FlowStoreException:
+            raise
+        except FlowException as error:
+            batch.refused.append((arrival, error))
+            continue
+        present[arrival.instance] = following
+        if ask is not None:
+            asks.pop(ask.key, None)
+            asks[ask.key] = ask
+    batch.begun = [each for id_, each in present.items() if id_ not in known]
+    batch.changed = [(present[id_], each.revision) for id_, each in known.items() if present[id_] is not each]
+    batch.asks = list(asks.values())
+    return batch
+
+
+def _obey(
+    arrival: Arrival, instance: Instance | None, flow: Callable[[str, int], Flow], now_ms: int
+) -> tuple[Instance, Ask | None]:
+    event = arrival.event
+    if isinstance(event, Start):
+        if instance is None:
+            return begin(flow(event.flow, event.version), arrival.instance, event.data, now_ms)
+        following, ask = instance, None
+    elif instance is None:
+        raise UnknownInstanceException(f"there is no instance {arrival.instance}")
+    elif isinstance(event, Retry | Suspend):
+        following, ask = obey_person(flow(instance.flow, instance.version), instance, event, arrival.id, now_ms)
+    else:
+        following, ask = advance(flow(instance.flow, instance.version), instance, event, now_ms)
+    if following is instance and arrival.was_delivered:
+        return instance, asked(flow(instance.flow, instance.version), instance)
+    return following, ask
+
 
 EVENTS = "pyjms.flows"
+
 """The queue of events, unless another name is given."""
 
 _log = logging.getLogger("pyjms.flows")
+
 _BATCH = 50
+
 """Events of one unit at most: they share one commit of the store, and one of the broker."""
+
 _LONGEST_WAIT_MS = 1_000
+
 """How long an engine looks at the queue alone: another one may have begun what is overdue soon."""
+
 _AGAIN_MS = 1_000
+
 """How long after a refusal a queue is asked again."""
 
 
@@ -107,7 +190,7 @@ class FlowEngine:
         """Serve one batch after the other; tell each time how many events it had."""
         session = self._open()
         consumer = session.create_consumer(session.create_queue(self._events))
-        asking = Asking(session, self._events, self._postponed)
+        asking = RequestDispatcher(session, self._events, self._postponed)
         is_busy = True
         self._again_ms = 0
         while not self._stopped.is_set():
@@ -153,7 +236,7 @@ class FlowEngine:
         due_ms = self._due_ms
         return _LONGEST_WAIT_MS if due_ms is None else min(_LONGEST_WAIT_MS, max(1, due_ms - self._clock.time_ms()))
 
-    def _serve(self, asking: Asking, messages: Sequence[Message]) -> bool:
+    def _serve(self, asking: RequestDispatcher, messages: Sequence[Message]) -> bool:
         """Do all that these events ask for, as one unit; return False if they come again."""
         arrivals: list[Arrival] = []
         sources: dict[int, Message] = {}
@@ -172,7 +255,7 @@ class FlowEngine:
             asking.put_aside(sources[id(arrival)], why)
         return self._commit(asking, batch.asks)
 
-    def _commit(self, asking: Asking, asks: Sequence[Ask]) -> bool:
+    def _commit(self, asking: RequestDispatcher, asks: Sequence[Ask]) -> bool:
         refusal = asking.commit(asks)
         if refusal is None:
             return True
@@ -181,7 +264,7 @@ class FlowEngine:
         self._tell(refusal)
         return False
 
-    def _ask_again(self, asking: Asking) -> bool:
+    def _ask_again(self, asking: RequestDispatcher) -> bool:
         """Ask for what was postponed, if it is time; return whether there is more that may be taken now."""
         now_ms = self._clock.monotonic_ms()
         if not self._postponed or now_ms < self._again_ms:
@@ -197,7 +280,7 @@ class FlowEngine:
         instance = self._store.find(instance_id)
         return None if instance is None else asked(self._flow(instance.flow, instance.version), instance)
 
-    def _serve_overdue(self, asking: Asking) -> bool:
+    def _serve_overdue(self, asking: RequestDispatcher) -> bool:
         """Tell instances whose answer is overdue; return whether there were any."""
         self._due_ms = self._store.next_due_ms()
         now_ms = self._clock.time_ms()

@@ -20,9 +20,9 @@ __all__ = [
     "Event",
     "Instance",
     "Note",
-    "Park",
     "Retry",
     "Status",
+    "Suspend",
     "TimeOut",
     "advance",
     "asked",
@@ -137,14 +137,14 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Park:
+class Suspend:
     """A person says: stop here. `compensate`: go backward instead."""
 
     reason: str
     compensate: bool = False
 
 
-Event = Answer | TimeOut | Retry | Park
+Event = Answer | TimeOut | Retry | Suspend
 
 
 def begin(flow: Flow, instance_id: str, data: Mapping[str, Any], now_ms: int) -> tuple[Instance, Ask]:
@@ -171,7 +171,7 @@ def advance(flow: Flow, instance: Instance, event: Event, now_ms: int) -> tuple[
 
 
 def obey_person(
-    flow: Flow, instance: Instance, event: Retry | Park, event_id: str, now_ms: int
+    flow: Flow, instance: Instance, event: Retry | Suspend, event_id: str, now_ms: int
 ) -> tuple[Instance, Ask | None]:
     """Do as `advance`, once for each id; "": the event has none."""
     if event_id and event_id in instance.heard:
@@ -254,7 +254,7 @@ def _again(flow: Flow, instance: Instance, event: Retry, now_ms: int) -> tuple[I
     return _backward(flow, freed, instance.position - 1, now_ms)
 
 
-def _stop(flow: Flow, instance: Instance, event: Park, now_ms: int) -> tuple[Instance, Ask | None]:
+def _stop(flow: Flow, instance: Instance, event: Suspend, now_ms: int) -> tuple[Instance, Ask | None]:
     if not event.compensate:
         return _parked(_told(instance, now_ms, "parked by a person", reason=event.reason), event.reason, now_ms), None
     if instance.status is Status.COMPENSATING or instance.was_compensating:
@@ -266,12 +266,12 @@ def _stop(flow: Flow, instance: Instance, event: Park, now_ms: int) -> tuple[Ins
 _TABLE: Mapping[tuple[Status, type], Callable[..., tuple[Instance, Ask | None]]] = {
     (Status.RUNNING, Answer): _done,
     (Status.RUNNING, TimeOut): _overdue,
-    (Status.RUNNING, Park): _stop,
+    (Status.RUNNING, Suspend): _stop,
     (Status.COMPENSATING, Answer): _undone,
     (Status.COMPENSATING, TimeOut): _overdue,
-    (Status.COMPENSATING, Park): _stop,
+    (Status.COMPENSATING, Suspend): _stop,
     (Status.PARKED, Retry): _again,
-    (Status.PARKED, Park): _stop,
+    (Status.PARKED, Suspend): _stop,
 }
 """All that can happen; what is not here changes nothing."""
 

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyjms.flows.codec import KIND, read_content, reply_message
 from pyjms.flows.errors import StepRefused
 from pyjms.flows.instance import Answer
-from pyjms.flows.wording import KIND, read_content, reply_message
 from pyjms.recoverable.server import Database, RecoverableServer, Unit
 from pyjms.recoverable.stored_message import envelope_of, read_message, write_message
 

@@ -3,16 +3,16 @@
 On two transacted sessions of any two providers of the SPI; how it is used is in docs/how-to/forwarding.md.
 """
 
-from pyjms.forwarding.plan import Parcel, Plan, UndeliverableError, to_all
 from pyjms.forwarding.running import RouteThread
 from pyjms.forwarding.settings import Guarantee, RouteSettings, Site, Target
 from pyjms.forwarding.transfer import Transfer
+from pyjms.forwarding.unit import OutgoingMessage, Plan, UndeliverableError, to_all
 from pyjms.spi.back_off import BackOff
 
 __all__ = [
     "BackOff",
     "Guarantee",
-    "Parcel",
+    "OutgoingMessage",
     "Plan",
     "RouteSettings",
     "RouteThread",

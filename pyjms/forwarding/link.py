@@ -15,7 +15,7 @@ from pyjms.spi.registry import find_provider
 from pyjms.spi.routes import RouteError
 from pyjms.spi.url import ProviderUrl
 
-__all__ = ["DUPLICATE_PROPERTIES", "Link", "connect", "duplicate_property_of"]
+__all__ = ["DUPLICATE_PROPERTIES", "RouteConnection", "connect", "duplicate_property_of"]
 
 _DETECTORS = {"pyjms": "JMS_pyjms_duplicateId", "ActiveMQ Artemis": "_AMQ_DUPL_ID"}
 """By the beginning of a provider's name, the property by which it finds duplicates."""
@@ -51,7 +51,7 @@ class _Events:
         self.on_exception = tell
 
 
-class Link:
+class RouteConnection:
     """Owned by the thread of the route; only `end` may come from another one."""
 
     def __init__(self, site: Site, clock: Clock, wake: Callable[[], None]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pyjms.forwarding.described import Described
-from pyjms.forwarding.plan import to_all
 from pyjms.forwarding.running import RouteThread
-from pyjms.forwarding.settings import RouteSettings, Target
+from pyjms.forwarding.settings import Described, RouteSettings, Target
 from pyjms.forwarding.transfer import Transfer
+from pyjms.forwarding.unit import to_all
 from pyjms.spi.routes import RouteRequest, RouteRunner, RunningRoute
 
 __all__ = ["ForwardRunner"]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any, Final
 
 from pyjms.spi.back_off import BackOff
-from pyjms.spi.envelope import Address
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+from pyjms.spi.registry import find_provider
+from pyjms.spi.routes import RouteError, RouteRequest
+from pyjms.spi.selector import compile_selector
+from pyjms.spi.url import ProviderUrl
 
-__all__ = ["Guarantee", "RouteSettings", "Site", "Target"]
+__all__ = ["COMMON", "HERE", "Described", "Guarantee", "RouteSettings", "Site", "Target"]
 
 
 class Guarantee(Enum):
@@ -69,3 +76,144 @@ class RouteSettings:
     """A route that can give less is refused."""
     attempts: int = 5
     """How often a message that was rolled back alone is tried before it counts as refused."""
+
+
+HERE: Final = "here"
+
+"""What stands for the URL of the broker that runs the route."""
+
+COMMON: Final = (
+    "url",
+    "source",
+    "user",
+    "password",
+    "selector",
+    "batch",
+    "linger_ms",
+    "back_off_ms",
+    "back_off_max_ms",
+    "hops_max",
+    "undeliverable",
+    "require",
+    "attempts",
+)
+
+"""The settings that all kinds of routes have."""
+
+_LONGEST_MS: Final = 86_400_000
+
+
+class Described:
+    """Reads one request; problems are collected, and told by `finish`."""
+
+    def __init__(self, request: RouteRequest, own: tuple[str, ...]) -> None:
+        """`own`: the settings of this kind of route."""
+        self._request = request
+        self._settings = {name: value for name, value in request.settings.items() if value is not None}
+        self.problems: list[str] = []
+        for name in self._settings:
+            if name not in (*COMMON, *own):
+                close = difflib.get_close_matches(name, (*COMMON, *own), 1)
+                self.problems.append(
+                    f"{name}: there is no such setting" + (f"; did you mean {close[0]}?" if close else "")
+                )
+        self._user = self.text("user")
+        self._password = self.text("password")
+
+    def finish(self) -> None:
+        """Raise `RouteError` with all problems, if there are any."""
+        if self.problems:
+            raise RouteError(f"the route {self._request.name!r} cannot be run: {'; '.join(self.problems)}")
+
+    def text(self, name: str) -> str | None:
+        """Return a text; None: it is not given."""
+        value = self._settings.get(name)
+        if value is None or (isinstance(value, str) and value):
+            return value
+        self.problems.append(f"{name}: write a text that is not empty")
+        return None
+
+    def _number(self, name: str, default: int, least: int, most: int) -> int:
+        value = self._settings.get(name, default)
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+            return value
+        self.problems.append(f"{name}: write a number from {least} to {most}")
+        return default
+
+    def site(self, url: str | None, place: str = "url", user: str | None = None, password: str | None = None) -> Site:
+        """Return the site of a URL, None: the broker that asks; its provider must be there, and find nothing wrong with it."""
+        if url is None or url == HERE:
+            if self._request.here is None:
+                self.problems.append(f"{place}: name the broker, as in stomp://127.0.0.1:61613")
+            return Site(url=HERE, opens=self._request.here)
+        try:
+            parsed = ProviderUrl.parse(url)
+            find_provider(parsed.scheme).check_url(parsed)
+        except ProviderError as error:
+            self.problems.append(f"{place}: {error.reason}")
+        return Site(url=url, user_name=user or self._user, password=password or self._password)
+
+    def targets(self) -> list[Target]:
+        """Return the setting ``targets`` of a forwarder: tables with url, queue or topic, user, password."""
+        given = self._settings.get("targets")
+        if not isinstance(given, list) or not given:
+            self.problems.append('targets: name one at least, as in [{"url": "stomp://HOST:PORT", "queue": "orders"}]')
+            return []
+        found = [self._target(f"targets.{number}", each) for number, each in enumerate(given)]
+        if len(set(found)) < len(found):
+            self.problems.append("targets: one stands there twice")
+        return found
+
+    def _target(self, place: str, table: object) -> Target:
+        given: Mapping[str, Any] = table if isinstance(table, Mapping) else {}
+        values = {name: value for name, value in given.items() if value is not None}
+        wrong = sorted(set(values) - {"url", "queue", "topic", "user", "password", "duplicate_property"})
+        texts = {name: value for name, value in values.items() if isinstance(value, str) and value}
+        if wrong or len(texts) < len(values) or ("queue" in texts and "topic" in texts):
+            self.problems.append(f"{place}: write texts for url, queue or topic, user, password, duplicate_property")
+        kind = AddressKind.TOPIC if "topic" in texts else AddressKind.QUEUE
+        name = texts.get("topic") or texts.get("queue") or self.text("source") or "?"
+        return Target(
+            site=self.site(texts.get("url"), f"{place}.url", texts.get("user"), texts.get("password")),
+            address=Address(kind, name),
+            duplicate_property=texts.get("duplicate_property"),
+        )
+
+    def route(self) -> RouteSettings:
+        """Return what is common to all kinds of routes."""
+        settings = self._settings
+        source = self.text("source")
+        if source is None:
+            self.problems.append("source: name the queue that messages are taken from")
+            source = "?"
+        selector = self.text("selector")
+        self.attempt("selector", lambda: compile_selector(selector or ""))
+        require = settings.get("require", Guarantee.AT_LEAST_ONCE.value)
+        known = {each.value: each for each in Guarantee}
+        if require not in known:
+            self.problems.append(f"require: write one of {', '.join(map(repr, known))}")
+        undeliverable = settings.get("undeliverable", f"{source}.undeliverable")
+        if not isinstance(undeliverable, str):
+            self.problems.append("undeliverable: write the name of a queue, or an empty text for none")
+        return RouteSettings(
+            name=self._request.name,
+            source=Target(site=self.site(self.text("url")), address=Address(AddressKind.QUEUE, source)),
+            selector=selector,
+            batch=self._number("batch", 100, 1, 10_000),
+            linger_ms=self._number("linger_ms", 0, 0, _LONGEST_MS),
+            back_off=BackOff(
+                first_ms=self._number("back_off_ms", 100, 1, _LONGEST_MS),
+                most_ms=self._number("back_off_max_ms", 30_000, 1, _LONGEST_MS),
+            ),
+            hops_max=self._number("hops_max", 16, 1, 1_000),
+            undeliverable=str(undeliverable) or None,
+            require=known.get(str(require), Guarantee.AT_LEAST_ONCE),
+            attempts=self._number("attempts", 5, 1, 1_000),
+        )
+
+    def attempt(self, place: str, look: Callable[[], object]) -> None:
+        """Note what is wrong by `look`."""
+        try:
+            look()
+        except ProviderError as error:
+            self.problems.append(f"{place}: {error.reason}")

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
-from pyjms.forwarding.link import DUPLICATE_PROPERTIES, Link
+from pyjms.forwarding.counters import AdaptiveBatchSize
+from pyjms.forwarding.link import DUPLICATE_PROPERTIES, RouteConnection
 from pyjms.forwarding.marks import has_lasting_id, readdressed
-from pyjms.forwarding.portion import Portion
 from pyjms.forwarding.settings import RouteSettings
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery
@@ -31,7 +31,7 @@ class Source:
     def __init__(
         self,
         settings: RouteSettings,
-        link: Link,
+        link: RouteConnection,
         clock: Clock,
         signal: Signal,
         is_over: Callable[[], bool],
@@ -50,7 +50,7 @@ class Source:
         self._naming: ProviderConsumer | None = None
         self._held: deque[Delivery] = deque()
         self._may_have_named = True
-        self._portion = Portion()
+        self._portion = AdaptiveBatchSize()
         self.gives_ids = True
         """Whether messages without an id are given one: it is of use only where duplicates are found by it."""
 

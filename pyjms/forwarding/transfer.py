@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from random import Random
 
-from pyjms.forwarding.link import Link, duplicate_property_of
+from pyjms.forwarding.counters import AdaptiveBatchSize, RouteCounters
+from pyjms.forwarding.link import RouteConnection, duplicate_property_of
 from pyjms.forwarding.marks import undeliverable
-from pyjms.forwarding.outlet import Outlet, is_refusal
-from pyjms.forwarding.plan import Plan, UndeliverableError
-from pyjms.forwarding.portion import Portion
 from pyjms.forwarding.settings import Guarantee, RouteSettings, Site, Target
+from pyjms.forwarding.sink import Sink, is_refusal
 from pyjms.forwarding.source import Source
-from pyjms.forwarding.tally import Tally
-from pyjms.forwarding.unit import Piece, Unit, make_unit
+from pyjms.forwarding.unit import Piece, Plan, UndeliverableError, Unit, make_unit
 from pyjms.spi.back_off import Delays
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery
@@ -47,14 +45,14 @@ class Transfer:
         self._signal = Signal()
         self._is_over = self._is_paused = False
         self._here = settings.source.site
-        self.tally = Tally(clock)
+        self.tally = RouteCounters(clock)
         self._source = Source(settings, self._link(self._here), clock, self._signal, self._must_wait, self._receives)
-        self._outlets: dict[Site, Outlet] = {}
-        self._portion = Portion()
+        self._outlets: dict[Site, Sink] = {}
+        self._portion = AdaptiveBatchSize()
         self._delays = Delays(settings.back_off, Random().random)  # noqa: S311
 
-    def _link(self, site: Site) -> Link:
-        return Link(site, self._clock, self._signal.set)
+    def _link(self, site: Site) -> RouteConnection:
+        return RouteConnection(site, self._clock, self._signal.set)
 
     def _must_wait(self) -> bool:
         return self._is_over or self._is_paused
@@ -189,17 +187,17 @@ class Transfer:
                 self._came_through()
                 return True
 
-    def _outlet(self, site: Site) -> Outlet:
+    def _outlet(self, site: Site) -> Sink:
         outlet = self._outlets.get(site)
         if outlet is None:
-            outlet = self._outlets[site] = Outlet(self._link(site), self.settings.attempts)
+            outlet = self._outlets[site] = Sink(self._link(site), self.settings.attempts)
             if self.tally.guarantee is Guarantee.ONCE_ONLY:
                 self.tally.guarantee = None
             if self._is_over:
                 outlet.link.end()
         return outlet
 
-    def _judge(self, outlet: Outlet, pieces: Iterable[Piece]) -> None:
+    def _judge(self, outlet: Sink, pieces: Iterable[Piece]) -> None:
         """See what can be promised at this site. Raises `RouteError` if that is not enough."""
         if outlet.link.is_open:
             return

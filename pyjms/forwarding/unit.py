@@ -2,16 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from pyjms.forwarding.marks import forward_id, hops_of, marked
-from pyjms.forwarding.plan import Parcel, Plan, UndeliverableError
-from pyjms.forwarding.settings import Site
+from pyjms.forwarding.settings import Site, Target
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Envelope
 
-__all__ = ["Item", "Piece", "Unit", "make_unit"]
+__all__ = ["Item", "OutgoingMessage", "Piece", "Plan", "UndeliverableError", "Unit", "make_unit", "to_all"]
+
+
+@dataclass(slots=True)
+class OutgoingMessage:
+    """One message for one target."""
+
+    target: Target
+    envelope: Envelope
+    """As it was received, or as a transformer has made it."""
+    label: str = ""
+    """Tells parcels of one message apart, the same at each attempt: the name of the rule that wanted it."""
+
+
+class UndeliverableError(Exception):
+    """Nobody gets the message: the text says why, for the person who finds it."""
+
+    def __init__(self, reason: str, target: str = "", parcels: Sequence[OutgoingMessage] = ()) -> None:
+        """`parcels` are sent all the same."""
+        super().__init__(reason)
+        self.reason = reason
+        self.target = target
+        self.parcels = parcels
+
+
+Plan: TypeAlias = Callable[[Envelope], Sequence[OutgoingMessage]]
+
+"""Pure, and may be asked again for the same message. Raises `UndeliverableError`."""
+
+
+def to_all(targets: Sequence[Target]) -> Plan:
+    """Return the plan of a forwarder: each message to each target, as it is."""
+
+    def plan(envelope: Envelope) -> Sequence[OutgoingMessage]:
+        return [
+            OutgoingMessage(target, envelope, str(number) if number else "") for number, target in enumerate(targets)
+        ]
+
+    return plan
 
 
 @dataclass(slots=True)
@@ -30,7 +68,7 @@ class Piece:
     """One parcel of one message."""
 
     item: Item
-    parcel: Parcel
+    parcel: OutgoingMessage
     identity: str | None
     is_done: bool = False
     """Whether the site has it, or has refused it."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 
-from pyjms.forwarding.plan import Parcel, UndeliverableError
 from pyjms.forwarding.settings import Site, Target
+from pyjms.forwarding.unit import OutgoingMessage, UndeliverableError
 from pyjms.routing.applying import transformed
 from pyjms.routing.compiled import CompiledRules
 from pyjms.routing.files import load_rules
@@ -53,7 +53,7 @@ class Router:
         """Return all targets at present."""
         return list(self._in_force[1].values())
 
-    def plan(self, envelope: Envelope) -> Sequence[Parcel]:
+    def plan(self, envelope: Envelope) -> Sequence[OutgoingMessage]:
         """Return the parcels of a message. Raises `UndeliverableError`."""
         if self._file is not None:
             self.look()
@@ -61,11 +61,11 @@ class Router:
         choices = ready.decide(envelope)
         if not choices:
             raise UndeliverableError("no rule wants it")
-        parcels: list[Parcel] = []
+        parcels: list[OutgoingMessage] = []
         for choice in choices:
             rule = choice.rule
             made = _transformed(rule, envelope) if rule is not None and rule.transforms else envelope
-            parcels.append(Parcel(targets[choice.target], made, choice.target))
+            parcels.append(OutgoingMessage(targets[choice.target], made, choice.target))
         self._count(choices)
         if not ready.is_wanted(choices):
             raise UndeliverableError("no rule wants it, save for those that only listen in", parcels=parcels)

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pyjms.forwarding.described import Described
 from pyjms.forwarding.running import RouteThread
-from pyjms.forwarding.settings import RouteSettings, Site
+from pyjms.forwarding.settings import Described, RouteSettings, Site
 from pyjms.forwarding.transfer import Transfer
 from pyjms.routing.files import load_rules
 from pyjms.routing.reading import RulesError, read_rules

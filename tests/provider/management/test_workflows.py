@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pyjms.flows import FlowStore
-from pyjms.flows.instance import Park
+from pyjms.flows.instance import Suspend
 from pyjms.flows.store import open_store
 from pyjms_provider.management.requests_by_message import MessageRequest
 from pyjms_provider.model.lookup import find_by_id
@@ -213,7 +213,7 @@ def test_pictures_are_harmless_whatever_the_texts_in_them_are(site: Site, store:
     step = {"name": "a", "queue": evil, "compensation": evil, "state": evil}
     flow = supply_flow(name="evil", title=evil, initial_state=evil, step=[step])
     store.deploy(flow)
-    keep(store, "i", Park(reason=evil), flow=flow)
+    keep(store, "i", Suspend(reason=evil), flow=flow)
     client = site.client()
     drawn = [
         ok(client.get(f"{ROOT}/workflow/main/shop/flows/evil/picture"))["result"],

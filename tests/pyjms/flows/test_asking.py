@@ -16,8 +16,8 @@ from pyjms import (
     TransactionRolledBackException,
 )
 from pyjms.flows import FlowClient, FlowEngine, FlowStore, Status
-from pyjms.flows.asking import Asking
 from pyjms.flows.instance import Ask
+from pyjms.flows.request_dispatcher import RequestDispatcher
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.model.embedded import manage, managed_host
@@ -146,14 +146,14 @@ def test_a_request_that_is_refused_by_itself_keeps_no_other_from_its_queue(
     factory: ConnectionFactory, store: FlowStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(store)
-    send = Asking._send
+    send = RequestDispatcher._send
 
-    def refuse_one(it: Asking, ask: Ask) -> None:
+    def refuse_one(it: RequestDispatcher, ask: Ask) -> None:
         if ask.instance == "wide-0":
             raise JMSException("it is too large")
         send(it, ask)
 
-    monkeypatch.setattr(Asking, "_send", refuse_one)
+    monkeypatch.setattr(RequestDispatcher, "_send", refuse_one)
     start(factory)
     engine = FlowEngine(factory, store, on_trouble=lambda _: None)
     for _ in range(2):

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from pyjms.flows import FlowStore, Instance, Status
-from pyjms.flows.batch import Arrival, Batch, decide
+from pyjms.flows.codec import Start
 from pyjms.flows.definition import Flow
 from pyjms.flows.documents import read_instance, write_instance
+from pyjms.flows.engine import Arrival, Batch, decide
 from pyjms.flows.errors import FlowException, FlowStoreException
-from pyjms.flows.instance import Answer, Park, Retry
-from pyjms.flows.wording import Start
+from pyjms.flows.instance import Answer, Retry, Suspend
 from tests.pyjms.flows.supply import supply_flow
 
 NOW_MS = 1_000
@@ -39,7 +39,7 @@ def test_events_of_one_instance_are_obeyed_in_their_order() -> None:
         Arrival(instance="a", event=START),
         Arrival(instance="b", event=START),
         Arrival(instance="a", event=Answer(key="a:reserve")),
-        Arrival(instance="a", event=Park(reason="wait")),
+        Arrival(instance="a", event=Suspend(reason="wait")),
     )
     assert batch.changed == []
     assert [(each.id, each.status, each.position) for each in batch.begun] == [
@@ -64,7 +64,7 @@ def test_what_comes_again_is_asked_for_again_and_only_once() -> None:
 
 def test_what_a_person_says_counts_once_though_it_comes_again() -> None:
     skip = Arrival(instance="a", event=Retry(skip=True), id="ID:1", was_delivered=True)
-    park = Arrival(instance="a", event=Park(reason="wait"))
+    park = Arrival(instance="a", event=Suspend(reason="wait"))
     batch = decided(Arrival(instance="a", event=START), park, skip, park, skip)
     (instance,) = batch.begun
     assert (instance.status, instance.position) == (Status.PARKED, 1)
@@ -75,7 +75,7 @@ def test_what_a_person_says_counts_once_though_it_comes_again() -> None:
 def test_the_last_words_of_persons_alone_are_remembered() -> None:
     arrivals = [Arrival(instance="a", event=START)]
     for number in range(60):
-        arrivals.append(Arrival(instance="a", event=Park(reason="wait"), id=f"ID:{number}"))
+        arrivals.append(Arrival(instance="a", event=Suspend(reason="wait"), id=f"ID:{number}"))
         arrivals.append(Arrival(instance="a", event=Retry()))
     (instance,) = decided(*arrivals).begun
     assert instance.heard == tuple(f"ID:{number}" for number in range(10, 60))

@@ -12,11 +12,11 @@ import pytest
 from pyjms import ConnectionFactory, Session, TextMessage
 from pyjms.flows import FlowClient, FlowEngine, FlowStore
 from pyjms.flows.book import FlowBook
+from pyjms.flows.codec import reply_message
 from pyjms.flows.errors import FlowException
-from pyjms.flows.instance import Answer, Park
+from pyjms.flows.instance import Answer, Suspend
 from pyjms.flows.sql_store import SqlFlowStore
 from pyjms.flows.store import check_store_url, open_store
-from pyjms.flows.wording import reply_message
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection
@@ -187,7 +187,7 @@ def test_a_broker_that_takes_nothing_is_told_and_the_time_out_asks_again(
 def test_instances_are_counted_chosen_and_come_page_by_page(store: FlowStore, book: FlowBook) -> None:
     for number in range(5):
         keep(store, f"i{number}", at_ms=1_000 * (number + 1))
-    keep(store, "parked", Park(reason="wait"), at_ms=10)
+    keep(store, "parked", Suspend(reason="wait"), at_ms=10)
     assert {name: dict(found) for name, found in book.counts().items()} == {
         "order": {WorkflowStatus.RUNNING: 5, WorkflowStatus.PARKED: 1}
     }

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pyjms.flows import Flow, Instance, Status
 from pyjms.flows.documents import read_flow_document, read_instance, write_flow_document, write_instance
-from pyjms.flows.instance import Answer, Ask, Event, Park, Retry, TimeOut, advance, asked, begin
+from pyjms.flows.instance import Answer, Ask, Event, Retry, Suspend, TimeOut, advance, asked, begin
 from tests.pyjms.flows.supply import supply_flow
 
 FLOW = supply_flow()
@@ -87,8 +87,8 @@ def test_a_person_may_skip_a_step_that_was_done_by_hand() -> None:
 
 
 def test_a_person_may_cancel_what_runs_or_is_parked() -> None:
-    for events in ((), (Park(reason="wait"),)):
-        instance, keys = run(FLOW, done("reserve"), *events, Park(reason="the customer left", compensate=True))
+    for events in ((), (Suspend(reason="wait"),)):
+        instance, keys = run(FLOW, done("reserve"), *events, Suspend(reason="the customer left", compensate=True))
         assert (instance.status, keys[-1], instance.reason) == (
             Status.COMPENSATING,
             "i:reserve:undo",
@@ -114,7 +114,7 @@ EVENTS = st.lists(
         st.builds(Answer, key=KEYS, is_refused=st.booleans()),
         st.just(OVERDUE),
         st.builds(Retry, skip=st.booleans()),
-        st.builds(Park, reason=st.just("stop"), compensate=st.booleans()),
+        st.builds(Suspend, reason=st.just("stop"), compensate=st.booleans()),
     ),
     max_size=40,
 )

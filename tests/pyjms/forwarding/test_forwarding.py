@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pyjms import Session
-from pyjms.forwarding import Guarantee, Parcel, RouteThread, Transfer, UndeliverableError, to_all
+from pyjms.forwarding import Guarantee, OutgoingMessage, RouteThread, Transfer, UndeliverableError, to_all
 from pyjms.spi import Envelope
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ConnectionLostError, InDoubtError, ProviderError
@@ -212,10 +212,10 @@ def test_what_a_queue_of_this_site_refuses_is_set_aside_too(here: Client, monkey
 def test_without_a_queue_for_it_a_refused_message_keeps_its_place(here: Client, there: Client) -> None:
     is_repaired = Event()
 
-    def plan(envelope: Envelope) -> list[Parcel]:
+    def plan(envelope: Envelope) -> list[OutgoingMessage]:
         if "poison" in envelope.properties and not is_repaired.is_set():
             raise UndeliverableError("it is poisoned")
-        return [Parcel(TARGET, envelope)]
+        return [OutgoingMessage(TARGET, envelope)]
 
     here.put("orders", "bad", poison=True)
     here.put("orders", "good")

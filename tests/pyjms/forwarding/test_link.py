@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pyjms.forwarding.link import Link
+from pyjms.forwarding.link import RouteConnection
 from pyjms.forwarding.settings import Site
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ProviderError, ResourceError
@@ -20,7 +20,7 @@ def test_a_connection_that_gives_no_session_is_closed(here: Client, monkeypatch:
         raise ResourceError("no more sessions")
 
     monkeypatch.setattr(VmConnection, "open_session", refuse)
-    link = Link(Site(url="vm://here"), SystemClock(), lambda: None)
+    link = RouteConnection(Site(url="vm://here"), SystemClock(), lambda: None)
     for _ in range(2):
         with pytest.raises(ResourceError):
             link.session()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyjms.forwarding.portion import Portion
+from pyjms.forwarding.counters import AdaptiveBatchSize
 from pyjms.spi import Envelope
 from pyjms.spi.errors import ProviderError, ResourceError, RolledBackError
 from pyjms.spi.routes import RouteState
@@ -49,7 +49,7 @@ def put_without_ids(client: Client, number: int, **properties: str) -> None:
 
 
 def test_a_portion_is_halved_down_to_one_and_doubled() -> None:
-    portion = Portion()
+    portion = AdaptiveBatchSize()
     assert portion.failed(100)
     assert portion.most == 50
     portion.succeeded()
@@ -159,7 +159,7 @@ def test_a_copy_of_a_message_in_the_same_batch_is_a_duplicate_and_holds_nothing_
 def test_a_target_that_finds_no_duplicates_gets_copies_however_its_session_ends(
     here: Client, there: Client, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("pyjms.forwarding.outlet.duplicate_property_of", lambda name: None)
+    monkeypatch.setattr("pyjms.forwarding.sink.duplicate_property_of", lambda name: None)
     QueueManager.of("there").create("inbox", max_messages=1)
     here.put("orders", "one")
     copy_orders()
@@ -179,7 +179,7 @@ def test_copies_that_the_source_hands_out_again_are_not_sent_again(
         true_commit(session)
 
     true_commit, failures = VmSession.commit, [ProviderError("not now")]
-    monkeypatch.setattr("pyjms.forwarding.outlet.duplicate_property_of", lambda name: None)
+    monkeypatch.setattr("pyjms.forwarding.sink.duplicate_property_of", lambda name: None)
     here.put("orders", "one")
     copy_orders()
     monkeypatch.setattr(VmSession, "commit", commit)

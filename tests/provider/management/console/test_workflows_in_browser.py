@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyjms.flows import FlowStore, Status
-from pyjms.flows.instance import Park
+from pyjms.flows.instance import Suspend
 from pyjms.flows.store import open_store
 from tests.provider.management.console.world import Console, World
 from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, parked, supply_flow
@@ -84,7 +84,7 @@ def test_whatever_texts_are_in_it_a_picture_runs_nothing(console: Console, store
     step = {"name": "a", "queue": EVIL, "compensation": EVIL, "state": EVIL}
     flow = supply_flow(name="evil", title=EVIL, step=[step])
     store.deploy(flow)
-    keep(store, "bad", Park(reason=EVIL), flow=flow)
+    keep(store, "bad", Suspend(reason=EVIL), flow=flow)
     for place in ("#/workflow/main/shop/flows/evil", "#/instance/main/shop/flows/bad"):
         console.open(place)
         console.one(".picture svg")

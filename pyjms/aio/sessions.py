@@ -13,10 +13,10 @@ from pyjms.runtime.waiting import Inbox
 from pyjms.runtime.xa import JmsXASession
 from pyjms.spi.clock import Clock
 
-__all__ = ["AwaitedSession", "AwaitedXASession", "Doorbell"]
+__all__ = ["AwaitedSession", "AwaitedXASession", "Wakeup"]
 
 
-class Doorbell(Inbox):
+class Wakeup(Inbox):
     """The inbox of a consumer for which no thread waits: who wakes it rings for whoever answers. Any thread; never blocks."""
 
     __slots__ = ("answer",)
@@ -41,7 +41,7 @@ class AwaitedSession(JmsSession):
     """Whether a task is in a receive. Of the event loop alone."""
 
     def make_inbox(self) -> Inbox:
-        return Doorbell(self.clock)
+        return Wakeup(self.clock)
 
     @contextmanager
     def receiving(self) -> Iterator[None]:

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pyjms.errors import JMSException, TransactionRolledBackException
+from pyjms.flows.codec import ask_message
 from pyjms.flows.instance import Ask
-from pyjms.flows.wording import ask_message
 
 if TYPE_CHECKING:
     from pyjms.api.message import Message
     from pyjms.api.session import Session
     from pyjms.flows.errors import FlowException
 
-__all__ = ["Asking", "Postponed"]
+__all__ = ["Postponed", "RequestDispatcher"]
 
 _log = logging.getLogger("pyjms.flows")
 _POSTPONED_MAX = 10_000
@@ -31,7 +31,7 @@ Postponed = dict[str, dict[str, None]]
 """The queues that have refused something, each with the instances that are still to ask there, the first one first."""
 
 
-class Asking:
+class RequestDispatcher:
     """What one session, which is transacted, asks for; `postponed` outlives it."""
 
     def __init__(self, session: Session, events: str, postponed: Postponed) -> None:

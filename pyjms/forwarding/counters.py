@@ -1,17 +1,37 @@
-"""What a route has done: written by its own thread, read by any."""
+"""How much a route takes at once, and what it has counted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from pyjms.forwarding.settings import Guarantee
 from pyjms.spi.clock import Clock
 from pyjms.spi.routes import RouteState, RouteStatistics
 
-__all__ = ["Tally"]
+__all__ = ["AdaptiveBatchSize", "RouteCounters"]
+
+_ALL: Final = 1 << 30
 
 
-class Tally:
+class AdaptiveBatchSize:
+    """Halved by each failure, down to one message, and doubled by each success. One thread."""
+
+    def __init__(self) -> None:
+        self.most = _ALL
+        """Messages of one transaction, for the time being."""
+
+    def succeeded(self) -> None:
+        """Hear that so much got in."""
+        self.most = min(self.most * 2, _ALL)
+
+    def failed(self, tried: int) -> bool:
+        """Hear that so much did not get in; return whether less can be tried."""
+        self.most = max(tried // 2, 1)
+        return tried > 1
+
+
+class RouteCounters:
     """Counts since the start. Each number is written by one thread, so that nobody needs a lock to read it."""
 
     def __init__(self, clock: Clock) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyjms.api.message import TextMessage
 from pyjms.flows.errors import FlowException
-from pyjms.flows.instance import Answer, Ask, Event, Park, Retry
+from pyjms.flows.instance import Answer, Ask, Event, Retry, Suspend
 
 if TYPE_CHECKING:
     from pyjms.api.message import Message
@@ -55,7 +55,7 @@ def start_message(session: Session, instance: str, start: Start) -> Message:
     return _message(session, "start", instance, content)
 
 
-def event_message(session: Session, instance: str, event: Retry | Park) -> Message:
+def event_message(session: Session, instance: str, event: Retry | Suspend) -> Message:
     """Return what a person asks of an instance."""
     if isinstance(event, Retry):
         return _message(session, "skip" if event.skip else "retry", instance, {"reason": event.reason})
@@ -143,7 +143,7 @@ def _read(kind: str | None, key: str, content: Mapping[str, Any]) -> Start | Eve
         case "retry" | "skip":
             return Retry(skip=kind == "skip", reason=str(content.get("reason", "")))
         case "park" | "compensate":
-            return Park(reason=str(content["reason"]), compensate=kind == "compensate")
+            return Suspend(reason=str(content["reason"]), compensate=kind == "compensate")
     raise ValueError(f"{KIND} is {kind!r}")
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from pyjms.forwarding.link import Link, duplicate_property_of
-from pyjms.forwarding.plan import UndeliverableError
-from pyjms.forwarding.portion import Portion
-from pyjms.forwarding.unit import Piece
+from pyjms.forwarding.counters import AdaptiveBatchSize
+from pyjms.forwarding.link import RouteConnection, duplicate_property_of
+from pyjms.forwarding.unit import Piece, UndeliverableError
 from pyjms.spi.errors import (
     AccessDeniedError,
     ClosedError,
@@ -25,7 +24,7 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import ProviderSession
 
-__all__ = ["Outlet", "is_refusal"]
+__all__ = ["Sink", "is_refusal"]
 
 _OF_THE_SITE = (
     AccessDeniedError,
@@ -46,13 +45,13 @@ def is_refusal(error: ProviderError) -> bool:
     return not isinstance(error, _OF_THE_SITE)
 
 
-class Outlet:
+class Sink:
     """The end of a route at one site. One thread."""
 
-    def __init__(self, link: Link, attempts: int) -> None:
+    def __init__(self, link: RouteConnection, attempts: int) -> None:
         self.link = link
         self._attempts = attempts
-        self._portion = Portion()
+        self._portion = AdaptiveBatchSize()
         self._failures = 0
         self._arrived: Counter[str] = Counter()
         self.sent = 0
