@@ -102,7 +102,7 @@ def test_who_loses_the_store_in_mid_recovery_stands_by_again(
 
     def lose(journal: SqlJournal) -> None:
         with postgresql.connect() as administrator:
-            pid = journal._database._holder.connection.info.backend_pid  # type: ignore[attr-defined]
+            pid = journal._database._lock_connection.connection.info.backend_pid  # type: ignore[attr-defined]
             administrator.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
         others.append(open_journal(StoreSettings(url=url), "another", SystemClock()))
         journal._look()
@@ -134,7 +134,7 @@ def test_who_does_not_stand_by_is_told(
             at_first_recovery(monkeypatch, lambda _: postgresql.stop("immediate"))
             lent.callback(postgresql.start)
         else:
-            at_first_recovery(monkeypatch, lambda journal: journal._give_up(LostStoreError("another has it")))
+            at_first_recovery(monkeypatch, lambda journal: journal._mark_lost(LostStoreError("another has it")))
         with pytest.raises(UnavailableStoreError if fault == "server" else LostStoreError):
             open_broker(url, SystemClock(), cancelled, StandBy.REFUSE)
 

@@ -16,7 +16,7 @@ from pyjms_provider.commands.options import AsJson
 from pyjms_provider.commands.telling import errors_told, show
 
 if TYPE_CHECKING:
-    from pyjms_provider.stores.sql.salvage import Salvaged, SavedTable
+    from pyjms_provider.stores.sql.salvage import Salvaged, SalvagedTable
 
 __all__ = ["salvage"]
 
@@ -75,7 +75,7 @@ def _tell(salvaged: Salvaged, new: Path) -> None:
         )
 
 
-def _lost(saved: SavedTable) -> str:
+def _lost(saved: SalvagedTable) -> str:
     if saved.is_whole:
         return ""
     unread = f"what {counted(saved.unread, 'key')} had, at most" if saved.unread else ""

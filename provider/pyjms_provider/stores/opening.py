@@ -156,7 +156,7 @@ def _needing_an_extra() -> Iterator[None]:
         ) from error
 
 
-def _asked(opener: StoreOpener, ask: Callable[[StoreOpener], _T], wanted: type[object]) -> _T:
+def _asked(opener: StoreOpener, ask: Callable[[StoreOpener], _T], expected_type: type[object]) -> _T:
     """Return what `opener` answers. Its own errors pass; whatever else it does wrong is told as the package's fault."""
     kind = type(opener)
     where = f"the store {kind.__module__}:{kind.__qualname__}"
@@ -168,9 +168,9 @@ def _asked(opener: StoreOpener, ask: Callable[[StoreOpener], _T], wanted: type[o
         raise StorePluginError(
             f"{where} has failed: {type(error).__name__}: {error}; if that does not tell what to do, tell the author of the package"
         ) from error
-    if not isinstance(answer, wanted):
+    if not isinstance(answer, expected_type):
         raise StorePluginError(
-            f"{where} has given a {type(answer).__name__} that is no {wanted.__module__}.{wanted.__name__}; install another "
+            f"{where} has given a {type(answer).__name__} that is no {expected_type.__module__}.{expected_type.__name__}; install another "
             f"version of the package, or tell its author"
         )
     return answer

@@ -61,13 +61,13 @@ class Store:
         """Have the thread carry over, and wait until it has, or has failed."""
         checkpoints = self.journal._database._checkpoints
         if not self._is_begun:
-            wait = Checkpoints._is_to_go_on
+            wait = Checkpoints._has_work
 
             def tell(checkpoints: Checkpoints) -> bool:
                 self._idle.release()
                 return wait(checkpoints)
 
-            Checkpoints._is_to_go_on = tell  # type: ignore[method-assign, assignment]
+            Checkpoints._has_work = tell  # type: ignore[method-assign, assignment]
             self._is_begun = True
             checkpoints._wake()
             self._idle.acquire()

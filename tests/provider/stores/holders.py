@@ -9,7 +9,7 @@ from tests.provider.postgresql import PostgresqlServer
 
 def backend_of(world: World) -> int:
     """Return the process of the server that serves the holder."""
-    connection = journal_of(world)._database._holder.connection  # type: ignore[attr-defined]
+    connection = journal_of(world)._database._lock_connection.connection  # type: ignore[attr-defined]
     pid: int = connection.info.backend_pid
     return pid
 

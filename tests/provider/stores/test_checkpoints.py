@@ -89,13 +89,13 @@ def watched(unseen: None, monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
 def carried_over(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Is set when the thread has carried over, and knows it."""
     event = threading.Event()
-    carry_over = Checkpoints._carry_over
+    carry_over = Checkpoints._checkpoint
 
     def tell(self: Checkpoints, connection: sqlite3.Connection) -> None:
         carry_over(self, connection)
         event.set()
 
-    monkeypatch.setattr(Checkpoints, "_carry_over", tell)
+    monkeypatch.setattr(Checkpoints, "_checkpoint", tell)
     return event
 
 

@@ -169,10 +169,10 @@ def test_a_failure_is_remembered_until_the_log_was_written_again(
     files.has_failed = True
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
     with pytest.raises(StoreError, match="fails still"):
-        files.mend_log()
+        files.repair_log()
     assert files.has_failed
     monkeypatch.undo()
-    files.mend_log()
+    files.repair_log()
     assert not files.has_failed
 
 
@@ -189,7 +189,7 @@ def test_nobody_carries_over_while_the_log_is_written_again(
     files: OpenFiles = journal._database._files
     busy: list[int] = []
     answers: list[bool] = []
-    asking = Thread(target=lambda: answers.append(files.may_carry_over()), daemon=True)
+    asking = Thread(target=lambda: answers.append(files.may_checkpoint()), daemon=True)
     force = os.fsync
 
     def slowly(descriptor: int) -> None:

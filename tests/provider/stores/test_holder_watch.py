@@ -18,7 +18,7 @@ from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.errors import HeldStoreError, LostStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import postgresql as postgresql_store
-from pyjms_provider.stores.sql.lease import BETWEEN_LOOKS_MS, LEASE_S, HolderWatch
+from pyjms_provider.stores.sql.lease import BETWEEN_LOOKS_MS, LEASE_S, LeaseMonitor
 from tests.provider.postgresql import PostgresqlServer
 
 LONG_S = 30
@@ -74,7 +74,7 @@ class Idle:
 
     @property
     def backend(self) -> int:
-        connection = self.journal._database._holder.connection  # type: ignore[attr-defined]
+        connection = self.journal._database._lock_connection.connection  # type: ignore[attr-defined]
         pid: int = connection.info.backend_pid
         return pid
 
@@ -144,7 +144,7 @@ def test_who_looks_leaves_a_commit_alone(postgresql: PostgresqlServer, idle: Idl
     backend = idle.backend
     cut(postgresql, backend)
     clock.look()
-    idle.journal._database._holder.release()  # type: ignore[attr-defined]  # as who commits does
+    idle.journal._database._lock_connection.release()  # type: ignore[attr-defined]  # as who commits does
     clock.look()
     assert not is_holder(idle)
     right.release()
@@ -252,7 +252,7 @@ def test_who_stood_still_delivers_nothing_of_a_store_that_another_one_has(
     connection.exception_listener = told.put
     consumer = consumer_of_sent(connection)
     clock.may_look.clear()
-    backend = journal_of_the_broker()._database._holder.connection.info.backend_pid  # type: ignore[attr-defined]
+    backend = journal_of_the_broker()._database._lock_connection.connection.info.backend_pid  # type: ignore[attr-defined]
     cut(postgresql, backend)
     second = open_journal(StoreSettings(url=url), "second", SystemClock())
     clock.advance(LEASE_MS)
@@ -306,7 +306,7 @@ def test_a_watch_can_be_ended_by_what_it_calls() -> None:
         watch.stop()
         has_looked.set()
 
-    watch = HolderWatch(look, clock, name="store")
+    watch = LeaseMonitor(look, clock, name="store")
     watch.start()
     clock.await_wait(BETWEEN_LOOKS_MS)
     clock.advance(BETWEEN_LOOKS_MS)

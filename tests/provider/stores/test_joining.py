@@ -149,7 +149,7 @@ def test_a_take_over_waits_for_the_commit_and_not_for_ever(store: str, engine: E
             own = database.opening_of(joining)
             assert own == journal._meta.opening
             _lock(taking)  # who has only looked is no hindrance
-            assert database.hold_opening(joining) == own
+            assert database.lock_opening(joining) == own
             assert joining.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "4s"
             with pytest.raises(psycopg.Error) as refused:
                 _lock(taking)

@@ -78,7 +78,7 @@ def test_all_is_carried_over_again(path: Path, database: sqlite3.Connection) -> 
     assert 0 < carried < log
     damage(path)
     database.execute("BEGIN IMMEDIATE")
-    LogIndex(str(path)).carry_over_again()
+    LogIndex(str(path)).reset_backfill()
     database.execute("ROLLBACK")
     assert carry_over(database) == (0, log, log)
     database.execute("INSERT INTO a VALUES (2)")  # the log begins anew
@@ -94,7 +94,7 @@ def test_who_reads_and_who_writes_goes_on(path: Path, database: sqlite3.Connecti
         reader.execute("BEGIN")  # it reads the database alone
         assert reader.execute("SELECT count(*) FROM a").fetchone() == (PAGES,)
         database.execute("BEGIN IMMEDIATE")
-        LogIndex(str(path)).carry_over_again()
+        LogIndex(str(path)).reset_backfill()
         database.execute("ROLLBACK")
         database.execute("INSERT INTO a VALUES (1)")
         carry_over(database)
@@ -116,7 +116,7 @@ def test_a_failure_is_seen_until_all_is_carried_over_again(path: Path, database:
     attempt(path, 1000)
     assert index.tells_of_failure()
     database.execute("BEGIN IMMEDIATE")
-    index.carry_over_again()
+    index.reset_backfill()
     database.execute("ROLLBACK")
     assert not index.tells_of_failure()
 
@@ -138,12 +138,12 @@ def test_what_somebody_is_carrying_over_is_no_failure_and_is_waited_for(
     assert log_index._keep_out(somebody)
     assert index.tells_of_failure() is None
     assert carry_over(database)[0] == 1
-    monkeypatch.setattr(log_index, "_PATIENCE", 2)
+    monkeypatch.setattr(log_index, "_ATTEMPTS", 2)
     with pytest.raises(UnavailableStoreError, match=r"a\.db-wal over for more than 0\.02 s; nothing was written\. Try"):
-        index.carry_over_again()
+        index.reset_backfill()
     fcntl.fcntl(somebody, fcntl.F_OFD_SETLK, log_index._lock(fcntl.F_UNLCK))
     assert index._descriptor() == own
-    index.carry_over_again()
+    index.reset_backfill()
     assert carry_over(database)[0] == 0
     os.close(somebody)
 
@@ -152,19 +152,19 @@ def test_what_is_to_be_done_while_nobody_carries_over_is_done_where_there_is_not
     path: Path, database: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    LogIndex(str(tmp_path / "none.db")).carry_over_again(lambda: done.append("no index"))
+    LogIndex(str(tmp_path / "none.db")).reset_backfill(lambda: done.append("no index"))
 
     def refuse(*_: object) -> int:
         raise OSError(errno.EINVAL, "no such lock")
 
     monkeypatch.setattr(log_index, "fcntl", refuse)
-    LogIndex(str(path)).carry_over_again(lambda: done.append("no locks"))
+    LogIndex(str(path)).reset_backfill(lambda: done.append("no locks"))
     assert done == ["no index", "no locks"]
 
 
 def test_where_there_is_no_log_nothing_is_done(tmp_path: Path) -> None:
     index = LogIndex(str(tmp_path / "none.db"))
-    index.carry_over_again()
+    index.reset_backfill()
     assert not index.tells_of_failure()
     assert not list(tmp_path.iterdir())
 
@@ -177,7 +177,7 @@ def test_where_the_index_is_not_found_the_broker_is_to_be_started_again(
     with pytest.raises(
         StoreError, match=r"a\.db-shm is not among the open files .* Kill the broker, and start it again"
     ):
-        index.carry_over_again()
+        index.reset_backfill()
     assert not index.tells_of_failure()
 
 
@@ -191,7 +191,7 @@ def test_where_open_files_are_not_listed_nothing_is_changed(
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "listdir", fail)
-    index.carry_over_again()
+    index.reset_backfill()
     assert not index.tells_of_failure()
     assert index.pages() is None
     monkeypatch.undo()
@@ -204,7 +204,7 @@ def test_where_there_are_no_such_locks_nothing_is_changed(
     index = LogIndex(str(path))
     attempt(path, PAGES)
     monkeypatch.setattr(log_index, "_HAS_LOCKS", False)
-    index.carry_over_again()
+    index.reset_backfill()
     assert not index.tells_of_failure()
     monkeypatch.undo()
     assert index.tells_of_failure()
@@ -222,7 +222,7 @@ def test_where_the_file_system_has_no_such_locks_sqlite_is_left_to_itself(
     attempt(path, PAGES)
     monkeypatch.setattr(log_index, "fcntl", refuse)
     assert index.tells_of_failure() is False
-    index.carry_over_again()
+    index.reset_backfill()
     monkeypatch.undo()
     assert index.tells_of_failure()
 
@@ -243,7 +243,7 @@ def test_who_asks_does_not_let_go_for_the_thread_that_takes_the_note_back(
         take_back(self, descriptor)
 
     monkeypatch.setattr(LogIndex, "_take_back", slowly)
-    index.carry_over_again()
+    index.reset_backfill()
     asking.join(10)
     assert answers == [False]
     os.close(somebody)
@@ -262,8 +262,8 @@ def test_an_index_that_cannot_be_written_or_read_is_named(
     with pytest.raises(
         StoreError, match=r"a\.db-shm cannot be written \(Input/output error\); nothing was written\. Kill"
     ):
-        index.carry_over_again()
+        index.reset_backfill()
     assert not index.tells_of_failure()
     assert index.pages() is None
     monkeypatch.undo()
-    index.carry_over_again()
+    index.reset_backfill()

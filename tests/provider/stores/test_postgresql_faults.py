@@ -77,7 +77,7 @@ def test_a_connection_that_was_lost_between_two_writes_is_made_again(
 )
 def test_the_server_notices_that_a_holders_machine_is_gone(world: World, setting: str, value: str) -> None:
     """Also while it waits for the confirmation of an answer: then it sends no probes, and a stand-by broker waited for 15 minutes."""
-    connection = journal_of(world)._database._holder.connection  # type: ignore[attr-defined]
+    connection = journal_of(world)._database._lock_connection.connection  # type: ignore[attr-defined]
     assert connection.execute(f"SHOW {setting}").fetchone()[0] == value
 
 
@@ -209,7 +209,7 @@ def lock_table(connection: psycopg.Connection[Any], url: str) -> None:
 
 @pytest.mark.parametrize("refusal", ["23505", "53100", "55P03", "22P02"])
 def test_what_the_server_refuses_was_not_written(world: World, refusal: str) -> None:
-    connection = journal_of(world)._database._holder.connection  # type: ignore[attr-defined]
+    connection = journal_of(world)._database._lock_connection.connection  # type: ignore[attr-defined]
     with pytest.raises(psycopg.Error) as raised:
         connection.execute(f"DO $$ BEGIN RAISE SQLSTATE '{refusal}'; END $$")
     assert raised.value.sqlstate == refusal
@@ -218,7 +218,7 @@ def test_what_the_server_refuses_was_not_written(world: World, refusal: str) -> 
 
 @pytest.mark.parametrize("said", ["08006", "57P01", "08P01"])
 def test_what_is_said_of_the_connection_is_no_refusal(world: World, said: str) -> None:
-    connection = journal_of(world)._database._holder.connection  # type: ignore[attr-defined]
+    connection = journal_of(world)._database._lock_connection.connection  # type: ignore[attr-defined]
     with pytest.raises(psycopg.Error) as raised:
         connection.execute(f"DO $$ BEGIN RAISE SQLSTATE '{said}'; END $$")
     assert not postgresql_module.was_refused(raised.value)
@@ -421,7 +421,7 @@ def test_what_was_asked_about_after_a_doubt_is_true_for_good(
 
             def cut(connection: psycopg.Connection[Any], steps: Sequence[Any], *, force: bool) -> None:
                 real(connection, steps, force=force)
-                cutting.setattr(postgresql_module.HolderConnection, "acquire", refuse)
+                cutting.setattr(postgresql_module.LockConnection, "acquire", refuse)
                 raise psycopg.OperationalError("server closed the connection unexpectedly")
 
             cutting.setattr(postgresql_module, "SETTLE_MS", 0)

@@ -15,7 +15,7 @@ from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal, postgresql_opening
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
-from pyjms_provider.stores.sql.postgresql import Patience
+from pyjms_provider.stores.sql.postgresql import AnswerTimeout
 from pyjms_provider.stores.sql.postgresql_opening import make_engine
 from pyjms_provider.stores.sql.schema import prepare_schema
 from pyjms_provider.stores.testing import JournalHome
@@ -142,7 +142,7 @@ def test_a_schema_that_is_not_there_is_not_taken_for_one_that_is_held(url: str) 
     ],
 )
 def test_a_server_of_many_has_its_settings_for_others(url: str, setting: str, given: str, wanted: str) -> None:
-    engine = make_engine(make_url(f"{url}%20-c{setting}%3D{given}"), Patience(UnwatchedClock()))
+    engine = make_engine(make_url(f"{url}%20-c{setting}%3D{given}"), AnswerTimeout(UnwatchedClock()))
     with engine.connect() as connection:
         assert connection.exec_driver_sql(f"SHOW {setting}").scalar() == wanted
     engine.dispose()

@@ -47,7 +47,7 @@ def world(url: str) -> Iterator[World]:
 def end_connection(administrator: psycopg.Connection[Any], world: World) -> None:
     journal = world.journal
     assert isinstance(journal, SqlJournal)
-    pid: int = journal._database._holder.connection.info.backend_pid  # type: ignore[attr-defined]
+    pid: int = journal._database._lock_connection.connection.info.backend_pid  # type: ignore[attr-defined]
     administrator.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
 
 

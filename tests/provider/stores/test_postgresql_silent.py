@@ -107,7 +107,7 @@ def test_the_end_of_what_is_committed_later_finds_it(
     with opened(postgresql.make_store() + QUICK) as world:
         with postgresql.without_stand_by():
             with monkeypatch.context() as away, pytest.raises(InDoubtError):
-                away.setattr(postgresql_module.HolderConnection, "acquire", refuse)
+                away.setattr(postgresql_module.LockConnection, "acquire", refuse)
                 if ends == "branch":
                     world.prepare(1)
                 else:

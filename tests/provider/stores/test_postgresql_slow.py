@@ -22,9 +22,9 @@ from pyjms_provider.stores.sql.postgresql import (
     CLOSING_MS,
     DEFAULT_LIMIT_MS,
     UNLOCKING_MS,
-    Patience,
-    PatientConnection,
+    AnswerTimeout,
     PostgresqlDatabase,
+    TimeoutConnection,
 )
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, xid
@@ -51,8 +51,8 @@ class Slow:
         journal = open_journal(StoreSettings(url=self.url), holder, UnwatchedClock(), cancelled=self.cancelled)
         assert isinstance(journal, SqlJournal)
         assert isinstance(journal._database, PostgresqlDatabase)
-        self.patience = journal._database._patience
-        self.patience.limit_ms = LIMIT_MS
+        self.timeout = journal._database._timeout
+        self.timeout.limit_ms = LIMIT_MS
         return journal
 
     @property
@@ -63,7 +63,7 @@ class Slow:
     @property
     def holder(self) -> Any:
         """The connection that holds the store."""
-        return self.journal._database._holder.connection  # type: ignore[attr-defined]
+        return self.journal._database._lock_connection.connection  # type: ignore[attr-defined]
 
     def run(self, statement: str) -> list[tuple[object, ...]]:
         """Run a statement of an administrator's, in which SCHEMA is the store's; return the rows, if it has some."""
@@ -90,15 +90,15 @@ def slow(postgresql: PostgresqlServer) -> Iterator[Slow]:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Signal:
     """Is set when the server has said of a connection that it is at work for it, or that it is not."""
-    asked, real = Signal(), PatientConnection._is_served
+    asked, real = Signal(), TimeoutConnection._is_served
 
-    def is_served(connection: PatientConnection) -> bool:
+    def is_served(connection: TimeoutConnection) -> bool:
         try:
             return real(connection)
         finally:
             asked.set()
 
-    monkeypatch.setattr(PatientConnection, "_is_served", is_served)
+    monkeypatch.setattr(TimeoutConnection, "_is_served", is_served)
     return asked
 
 
@@ -129,13 +129,13 @@ def test_a_query_that_takes_long_is_waited_for(slow: Slow, asked: Signal) -> Non
 
 
 def test_an_answer_that_comes_while_the_server_is_asked_is_taken(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    def is_served(connection: PatientConnection) -> bool:
+    def is_served(connection: TimeoutConnection) -> bool:
         state = f"SELECT state FROM pg_stat_activity WHERE pid = {connection.info.backend_pid}"
         while slow.run(state) != [("idle",)]:
             pass
         return False
 
-    monkeypatch.setattr(PatientConnection, "_is_served", is_served)
+    monkeypatch.setattr(TimeoutConnection, "_is_served", is_served)
     assert slow.journal._database.query("SELECT 7 FROM pg_sleep(0.5)") == [(7,)]
 
 
@@ -191,7 +191,7 @@ def test_a_stuck_write_that_a_second_signal_ends_leaves_a_store_that_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as interrupted, pytest.raises(KeyboardInterrupt):
-        interrupted.setattr(PatientConnection, "_is_served", interrupt)
+        interrupted.setattr(TimeoutConnection, "_is_served", interrupt)
         slow.world.add(slow.world.message())
     slow.run("DROP TRIGGER slow ON SCHEMA.pyjms_message")
     sent = slow.world.message()
@@ -216,7 +216,7 @@ def test_a_query_that_was_slow_while_the_store_is_closed_leaves_it_clean(
     """Nobody connects any more, but the last commit had no time at all: messages came flagged that nobody had received."""
     monkeypatch.setattr(patience_module, "CLOSING_MS", LIMIT_MS)
     slow.slow_down("UPDATE", "pyjms_meta", 0.3)
-    slow.patience.limit_ms = DEFAULT_LIMIT_MS
+    slow.timeout.limit_ms = DEFAULT_LIMIT_MS
     slow.journal.hasten()
     with pytest.raises(StoreError, match="the store is being closed"):
         slow.journal._database.query(f"SELECT pg_sleep({LONG_S})")
@@ -226,14 +226,14 @@ def test_a_query_that_was_slow_while_the_store_is_closed_leaves_it_clean(
 
 def test_the_time_of_who_stops_begins_with_the_stop() -> None:
     clock = VirtualClock()
-    patience = Patience(clock)
+    timeout = AnswerTimeout(clock)
     clock.advance(20_000)
-    patience.hasten()
-    assert patience.lack(20_000, patience.limit_ms) is None
+    timeout.hasten()
+    assert timeout.lack(20_000, timeout.limit_ms) is None
     clock.advance(int(CLOSING_MS) - 1)
-    patience.hasten()
-    assert patience.lack(20_000 + CLOSING_MS - 1, patience.limit_ms) is None
+    timeout.hasten()
+    assert timeout.lack(20_000 + CLOSING_MS - 1, timeout.limit_ms) is None
     clock.advance(1)
-    assert patience.lack(20_000 + CLOSING_MS, patience.limit_ms) is not None
-    assert patience.lack(UNLOCKING_MS - 1, patience.limit_ms) is None
-    assert patience.lack(UNLOCKING_MS, patience.limit_ms) is not None
+    assert timeout.lack(20_000 + CLOSING_MS, timeout.limit_ms) is not None
+    assert timeout.lack(UNLOCKING_MS - 1, timeout.limit_ms) is None
+    assert timeout.lack(UNLOCKING_MS, timeout.limit_ms) is not None

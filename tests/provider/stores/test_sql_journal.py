@@ -213,7 +213,7 @@ def test_who_comes_for_what_was_noted_hears_that_it_could_not_be_written(world: 
     with pytest.raises(StoreError, match="full"):
         world.journal.write(Changes(), force=False)
     world.journal.write(Changes(), force=False)
-    assert journal_of(world)._noted.batch is None
+    assert journal_of(world)._deferred.batch is None
 
 
 def test_who_comes_after_the_close_is_refused_even_if_it_was_on_its_way(world: World) -> None:

@@ -147,7 +147,7 @@ class SqlConfigurationStore(ConfigurationStore):
         from pyjms_provider.stores.sql.sqlite_files import file_of
 
         path = file_of(self._url)
-        engine = make_engine(self._url.set(database=path), synchronous="FULL", erases=True, carries_over=True)
+        engine = make_engine(self._url.set(database=path), synchronous="FULL", erases=True, checkpoints_in_commits=True)
         lock = FileLock(f"{path}.configuration.lock", holder)
         try:
             lock.acquire()
@@ -164,10 +164,10 @@ class SqlConfigurationStore(ConfigurationStore):
         return engine, lock.release
 
     def _hold_postgresql(self) -> tuple[Engine, Callable[[], None]]:
-        from pyjms_provider.stores.sql.postgresql_opening import make_engine, patience_of
+        from pyjms_provider.stores.sql.postgresql_opening import make_engine, timeout_of
 
-        patience = patience_of(self._url, self._clock)
-        engine = make_engine(self._url, patience).execution_options(isolation_level="READ COMMITTED")
+        timeout = timeout_of(self._url, self._clock)
+        engine = make_engine(self._url, timeout).execution_options(isolation_level="READ COMMITTED")
         try:
             held = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             lock = text("SELECT pg_try_advisory_lock(:class, hashtext(current_schema()))")
@@ -180,7 +180,7 @@ class SqlConfigurationStore(ConfigurationStore):
             held.close()
             engine.dispose()
             raise HeldStoreError(f"{self.where} is held by {who}; stop that first, or name another database")
-        self._hasten = patience.hasten
+        self._hasten = timeout.hasten
         return engine, partial(_unlock, held)
 
     def _prepare(self, connection: Connection, holder: str) -> int:

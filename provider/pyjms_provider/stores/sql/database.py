@@ -208,10 +208,10 @@ class Database(ABC):
         """
         return False
 
-    def mend_log(self) -> None:  # noqa: B027 - a server looks after its own log
+    def repair_log(self) -> None:  # noqa: B027 - a server looks after its own log
         """Have what was written before on the disk, if that has failed, before somebody commits who has the right to write. Raises `StoreError`."""
 
-    def hear_of_others(self) -> None:  # noqa: B027 - a server looks after its own disk
+    def detect_failed_checkpoint(self) -> None:  # noqa: B027 - a server looks after its own disk
         """Find out whether the disk has failed in a commit of somebody else's, who was not told. The connection that committed is open."""
 
     def check_space(self, connection: Connection, steps: Sequence[tuple[str, Collection[Row]]]) -> None:  # noqa: B027 - a server's disk is the server's
@@ -324,7 +324,7 @@ class Database(ABC):
         Raises errors of SQLAlchemy.
         """
 
-    def hold_opening(self, connection: Connection) -> tuple[object, ...]:
+    def lock_opening(self, connection: Connection) -> tuple[object, ...]:
         """Return the same to a connection that has written something; until its transaction ends, nobody else opens the database."""
         return self.opening_of(connection)
 

@@ -41,10 +41,10 @@ def transaction_of(connection: object) -> tuple[Connection, Transaction]:
 class DeferringWriter(Protocol):
     """The journal's side: what it has deferred is to be written before an application's transaction."""
 
-    def flush_noted(self) -> None:
+    def flush_deferred(self) -> None:
         """Have written what was deferred, or is being written. Raises as `Journal.write`."""
 
-    def lend_noted(self) -> AbstractContextManager[Sequence[Batch]]:
+    def lend_deferred(self) -> AbstractContextManager[Sequence[Batch]]:
         """Lend what was deferred to the caller, which writes it in a transaction of its own; all others wait meanwhile."""
 
 
@@ -94,9 +94,9 @@ class JoinedWriter(JoinedTransaction):
             raise
 
     def _write_and_commit(self, changes: Changes) -> None:
-        with self._noted_first() as noted:
+        with self._deferred_first() as deferred:
             try:
-                for batch in (*noted, make_batch(changes)):
+                for batch in (*deferred, make_batch(changes)):
                     steps = batch.steps(self._database)
                     self._database.check_space(self._connection, steps)
                     for statement, rows in steps:
@@ -104,7 +104,7 @@ class JoinedWriter(JoinedTransaction):
                             if some:
                                 self._connection.exec_driver_sql(statement, some)
                 # Last, so that a broker that takes the store over waits for the commit alone, and then finds it done.
-                is_ours = self._database.hold_opening(self._connection) == self._opening
+                is_ours = self._database.lock_opening(self._connection) == self._opening
             except (SQLAlchemyError, ProviderError) as error:
                 raise _not_written(error) from error
             if not is_ours:
@@ -112,33 +112,33 @@ class JoinedWriter(JoinedTransaction):
             self.commit()
 
     @contextmanager
-    def _noted_first(self) -> Iterator[Sequence[Batch]]:
-        """Have the journal write what it has noted to be written before anything else; or yield it, to be written first in this transaction.
+    def _deferred_first(self) -> Iterator[Sequence[Batch]]:
+        """Have the journal write what it has deferred to be written before anything else; or yield it, to be written first in this transaction.
 
         Of a queue whose end was in doubt, for example, the store must know that before it has a message of the next one of its name.
         It is yielded where one transaction at a time can write: from here on that is the application's, so the journal cannot.
         """
         with ExitStack() as lent:
-            noted: list[Batch] = []
+            deferred: list[Batch] = []
             try:
                 if self._database.has_one_writer:
                     # It changes nothing, but from now on nobody else writes.
                     self._connection.exec_driver_sql(self._database.statements.raise_next_queue, (0, 0))
-                    self._database.hear_of_others()
-                    self._database.mend_log()
-                    noted += lent.enter_context(self._deferring.lend_noted())
+                    self._database.detect_failed_checkpoint()
+                    self._database.repair_log()
+                    deferred += lent.enter_context(self._deferring.lend_deferred())
                 else:
-                    self._deferring.flush_noted()
+                    self._deferring.flush_deferred()
             except (SQLAlchemyError, ProviderError) as error:
                 raise _not_written(error) from error
-            yield noted
+            yield deferred
 
     def commit(self) -> None:
         """Commit the application's transaction. Raises as `write`."""
         self.may_be_committed = True
         try:
             self._transaction.commit()
-            self._database.hear_of_others()  # SQLite may have carried its log over within the commit
+            self._database.detect_failed_checkpoint()  # SQLite may have carried its log over within the commit
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise InDoubtError(

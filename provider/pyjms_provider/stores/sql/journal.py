@@ -34,7 +34,7 @@ from pyjms_provider.stores.sql.batch import (
     text_to_column,
 )
 from pyjms_provider.stores.sql.joining import JoinedWriter
-from pyjms_provider.stores.sql.lease import HolderWatch
+from pyjms_provider.stores.sql.lease import LeaseMonitor
 from pyjms_provider.stores.sql.recovery import read_entries, read_places, read_records
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.sql.paging import Paging
     from pyjms_provider.stores.sql.schema import Meta
 
-__all__ = ["LeasedJournal", "Noted", "SqlJournal", "Taken"]
+__all__ = ["DeferredBatch", "DeferredRecords", "LeasedJournal", "SqlJournal"]
 
 # What a journal was told to write before, or with, whatever is written next.
 
@@ -54,8 +54,8 @@ _ABOUT_NAMES: Final = ("drop_queue_duplicates", "put_duplicate", "put_queue_dupl
 
 
 @dataclass(slots=True)
-class Taken:
-    """What was noted, in the hands of who writes it."""
+class DeferredBatch:
+    """What was deferred, in the hands of who writes it."""
 
     batch: Batch
     ends: list[Changes]
@@ -64,7 +64,7 @@ class Taken:
     """Whether it goes wrong if something is written before it: what follows may be of the same name. Counts and removals are of messages."""
 
 
-class Noted:
+class DeferredRecords:
     """Safe to use from any thread; its lock is taken alone."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Noted:
         """What is to be written; None: nothing, and no ends."""
 
     def add(self, batch: Batch) -> None:
-        """Add a batch, which nobody else uses, after what was noted before."""
+        """Add a batch, which nobody else uses, after what was deferred before."""
         with self._lock:
             if self.batch is None:
                 self.batch = batch
@@ -89,7 +89,7 @@ class Noted:
             if self.batch is None:
                 self.batch = Batch()
 
-    def take(self, *, unless_urgent_is_taken: bool = False) -> Taken | None:
+    def take(self, *, unless_urgent_is_taken: bool = False) -> DeferredBatch | None:
         """Return all of it to who writes it, and then says so to `end`; None: there is nothing.
 
         `unless_urgent_is_taken`: raises `UnavailableStoreError` while something is taken that must not be written after this.
@@ -105,10 +105,10 @@ class Noted:
                 return None
             is_urgent = bool(ends or batch.others) or any(name in batch.rows for name in _ABOUT_NAMES)
             self._urgent_taken += is_urgent
-            return Taken(batch, ends, is_urgent)
+            return DeferredBatch(batch, ends, is_urgent)
 
-    def end(self, taken: Taken, *, was_written: bool) -> None:
-        """Hear whether it was written. If not, it is to be written before what was noted since."""
+    def end(self, taken: DeferredBatch, *, was_written: bool) -> None:
+        """Hear whether it was written. If not, it is to be written before what was deferred since."""
         with self._lock:
             self._urgent_taken -= taken.is_urgent
             if was_written:
@@ -155,7 +155,7 @@ class SqlJournal(Journal):
             self._commit_group, thread_name=f"pyjms commits {database.engine.url.database}"
         )
         self._lock = Lock()
-        self._noted = Noted()
+        self._deferred = DeferredRecords()
         self._last_batch = Batch()
         self._queue_numbers = count(meta.next_queue)
         self._branch_numbers = count(1)
@@ -165,10 +165,10 @@ class SqlJournal(Journal):
         forget_in_children(self)
         self._was_held = True
         """Whether it was when that was looked at last."""
-        self._watch: HolderWatch | None = None
+        self._watch: LeaseMonitor | None = None
         self._lease = database.lease
         if self._lease is not None:
-            self._watch = HolderWatch(self._look, clock, name=database.engine.url.database)
+            self._watch = LeaseMonitor(self._look, clock, name=database.engine.url.database)
             self._watch.start()
 
     @property
@@ -196,7 +196,7 @@ class SqlJournal(Journal):
         if any(mark.until_ms < now_ms for mark in found.duplicates):  # of destinations that nobody sends to, perhaps
             forgotten.others.append((statements.drop_old_duplicates, [(now_ms,)]))
         if forgotten.others:
-            self._noted.add(forgotten)
+            self._deferred.add(forgotten)
         self._queues = {(record.address, record.subscription): record.number for record in found.queues}
         return Recovery(
             queues=found.queues,
@@ -225,7 +225,7 @@ class SqlJournal(Journal):
         if group.is_free():  # nobody else writes now, so this is no group, but one statement
             try:
                 with group.writer_lock:
-                    if self._noted.batch is None and self._lost is None and not self._is_closed:
+                    if self._deferred.batch is None and self._lost is None and not self._is_closed:
                         self._database.add_messages((row,))
                         return
             except (StoreError, InDoubtError) as error:
@@ -248,9 +248,9 @@ class SqlJournal(Journal):
         if self._is_closed:
             return
         if changes.outcomes or (changes.pipelines is not None and changes.pipelines.outcomes):
-            self._noted.add_end(changes)
+            self._deferred.add_end(changes)
         else:
-            self._noted.add(self._batch(changes))
+            self._deferred.add(self._batch(changes))
 
     def _batch(self, changes: Changes) -> Batch:
         batch = make_batch(changes)
@@ -273,10 +273,10 @@ class SqlJournal(Journal):
         self._group.submit(batch, force=force or self._force_all)
 
     def _commit_group(self, requests: Sequence[CommitRequest[Batch | Row]]) -> None:
-        """Write what was noted and a group in one commit. If that fails, each by itself, so that no other one suffers."""
+        """Write what was deferred and a group in one commit. If that fails, each by itself, so that no other one suffers."""
         if self._is_closed or self._lost is not None:
             requests = self._admitted(requests)
-        if self._noted.batch is None:
+        if self._deferred.batch is None:
             rows = [request.work for request in requests if isinstance(request.work, tuple)]
             if len(rows) == len(requests) > 0:  # the common case where many send
                 self._add_messages(requests, rows)
@@ -285,52 +285,52 @@ class SqlJournal(Journal):
                 request = requests[0]
                 request.error = self._commit(_work_of(request), force=request.force)
                 return
-        noted = self._noted.take()
+        deferred = self._deferred.take()
         was_written = False
         try:
-            was_written = self._write_all(self._look_up(noted), requests)
+            was_written = self._write_all(self._look_up(deferred), requests)
         except ProviderError as error:
             self._note_failure(error)
             # of the look-up; a branch may be prepared anew by its old name, so none overtakes it
             for request in requests:
                 request.error = error
         finally:
-            if noted is not None:
-                self._noted.end(noted, was_written=was_written)
+            if deferred is not None:
+                self._deferred.end(deferred, was_written=was_written)
 
-    def _look_up(self, noted: Taken | None) -> Batch | None:
-        """Return what was noted, with what its ends come to, one after the other. Raises `ProviderError`."""
-        if noted is None:
+    def _look_up(self, deferred: DeferredBatch | None) -> Batch | None:
+        """Return what was deferred, with what its ends come to, one after the other. Raises `ProviderError`."""
+        if deferred is None:
             return None
-        if noted.ends:
+        if deferred.ends:
             # What they end may be committed while nobody holds the store, and is seen by nobody until then.
             self._database.look()
-        while noted.ends:
-            noted.batch.absorb(self._batch(noted.ends[0]))
-            del noted.ends[0]
-        return noted.batch
+        while deferred.ends:
+            deferred.batch.absorb(self._batch(deferred.ends[0]))
+            del deferred.ends[0]
+        return deferred.batch
 
-    def flush_noted(self) -> None:
-        """Have written what was noted, or is being written. Raises as `write`."""
-        if self._noted.is_urgent:
+    def flush_deferred(self) -> None:
+        """Have written what was deferred, or is being written. Raises as `write`."""
+        if self._deferred.is_urgent:
             self._submit(Batch(), force=False)
 
     @contextmanager
-    def lend_noted(self) -> Iterator[Sequence[Batch]]:
-        """Lend what was noted, if anything was, to who writes it in a transaction of his own, and keeps all others from writing meanwhile.
+    def lend_deferred(self) -> Iterator[Sequence[Batch]]:
+        """Lend what was deferred, if anything was, to who writes it in a transaction of his own, and keeps all others from writing meanwhile.
 
-        If that fails, it is noted again. Raises `UnavailableStoreError` when it would be overtaken by that transaction, as another
+        If that fails, it is deferred again. Raises `UnavailableStoreError` when it would be overtaken by that transaction, as another
         thread is about to write it; and as `write`.
         """
-        noted = self._noted.take(unless_urgent_is_taken=True)
+        deferred = self._deferred.take(unless_urgent_is_taken=True)
         was_written = False
         try:
-            batch = self._look_up(noted)
+            batch = self._look_up(deferred)
             yield () if batch is None else (batch,)
             was_written = True
         finally:
-            if noted is not None:
-                self._noted.end(noted, was_written=was_written)
+            if deferred is not None:
+                self._deferred.end(deferred, was_written=was_written)
 
     def _admitted(self, requests: Sequence[CommitRequest[Batch | Row]]) -> Sequence[CommitRequest[Batch | Row]]:
         """Refuse those who came after the journal was closed, or lost; return the others."""
@@ -342,7 +342,7 @@ class SqlJournal(Journal):
         return [request for request in requests if request.work is self._last_batch and self._lost is None]
 
     def _add_messages(self, requests: Sequence[CommitRequest[Batch | Row]], rows: Sequence[Row]) -> None:
-        """Write what each request adds, which is one message, where nothing was noted; tell each how it ended."""
+        """Write what each request adds, which is one message, where nothing was deferred; tell each how it ended."""
         error = self._attempt(self._database.add_messages, rows)
         if type(error) is StoreError and len(rows) > 1:
             for request, row in zip(requests, rows, strict=True):
@@ -351,17 +351,17 @@ class SqlJournal(Journal):
             for request in requests:
                 request.error = error
 
-    def _write_all(self, noted: Batch | None, requests: Sequence[CommitRequest[Batch | Row]]) -> bool:
-        """Write, and tell each request how it ended; return whether what was noted is written."""
+    def _write_all(self, deferred: Batch | None, requests: Sequence[CommitRequest[Batch | Row]]) -> bool:
+        """Write, and tell each request how it ended; return whether what was deferred is written."""
         batches = [_work_of(request) for request in requests]
-        if noted is not None:
-            batches.insert(0, noted)
+        if deferred is not None:
+            batches.insert(0, deferred)
         error = self._commit(merge(batches), force=any(request.force for request in requests))
         if type(error) is StoreError and len(batches) > 1:
-            error = None if noted is None else self._commit(noted, force=False)
+            error = None if deferred is None else self._commit(deferred, force=False)
             for request in requests:
-                # A journal that ends is not clean without what was noted: marks are forgotten, and counts take their place.
-                # Who has nothing of its own to write has come for what was noted.
+                # A journal that ends is not clean without what was deferred: marks are forgotten, and counts take their place.
+                # Who has nothing of its own to write has come for what was deferred.
                 work = _work_of(request)
                 needs_noted = work is self._last_batch or not (work.rows or work.others)
                 request.error = error if error is not None and needs_noted else self._commit(work, force=request.force)
@@ -390,9 +390,9 @@ class SqlJournal(Journal):
         """Write nothing more if an error says that the store is lost."""
         lost = error.__cause__ if isinstance(error, InDoubtError) else error
         if isinstance(lost, LostStoreError):
-            self._give_up(lost)
+            self._mark_lost(lost)
 
-    def _give_up(self, error: LostStoreError) -> None:
+    def _mark_lost(self, error: LostStoreError) -> None:
         with self._lock:
             if self._lost is not None:
                 return
@@ -406,7 +406,7 @@ class SqlJournal(Journal):
         """Find out whether the store is still held. Who commits just now finds out itself."""
         if not self._group.is_free():
             if self._lease is not None:
-                self._lease.go_on(self._lease.now_s())
+                self._lease.extend(self._lease.now_s())
         else:
             try:
                 with self._group.writer_lock:
@@ -571,7 +571,7 @@ class SqlJournal(Journal):
         self._is_closed = True
         # A thread that was writing is not in the child, to let others write after it: they must come as far as being refused.
         self._group = GroupCommit(self._commit_group)
-        self._lock, self._noted = Lock(), Noted()
+        self._lock, self._deferred = Lock(), DeferredRecords()
 
 
 class LeasedJournal(SqlJournal):

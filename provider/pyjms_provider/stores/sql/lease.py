@@ -14,7 +14,7 @@ from pyjms.spi.clock import Signal, SystemClock
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
 
-__all__ = ["BETWEEN_LOOKS_MS", "LEASE_S", "HolderWatch", "Lease"]
+__all__ = ["BETWEEN_LOOKS_MS", "LEASE_S", "Lease", "LeaseMonitor"]
 
 # Looking whether a store is still held while nobody writes: a broker that is idle would else not hear that it has lost its store.
 
@@ -22,7 +22,7 @@ BETWEEN_LOOKS_MS: Final = 1000
 """How long a broker may serve that has lost its store."""
 
 
-class HolderWatch:
+class LeaseMonitor:
     """The thread of one store, from `start` to `stop`. It calls `look` with no lock held."""
 
     def __init__(self, look: Callable[[], None], clock: Clock, *, name: str | None) -> None:
@@ -61,7 +61,7 @@ class Lease:
     __slots__ = ("is_ended", "now_s", "until_s")
 
     def __init__(self, clock: Clock) -> None:
-        self.now_s: Final = _lasting(clock)
+        self.now_s: Final = _seconds_since_boot(clock)
         self.until_s = -math.inf
         self.is_ended = False
         """Whether the lock is not known to be held, whatever the time."""
@@ -80,13 +80,13 @@ class Lease:
         """Hear that nobody knows whether the lock is held."""
         self.is_ended = True
 
-    def go_on(self, since_s: float) -> None:
+    def extend(self, since_s: float) -> None:
         """Have it last if it has not run out: a commit is under way, whose thread ends it as soon as the connection is lost. Any thread."""
         if self.is_valid:  # else that thread stood still as well
             self.until_s = since_s + LEASE_S
 
 
-def _lasting(clock: Clock) -> Callable[[], float]:
+def _seconds_since_boot(clock: Clock) -> Callable[[], float]:
     """Return what tells seconds that go on while the machine is suspended, where the system counts that; those of an injected clock are its own."""
     since_boot = getattr(time, "CLOCK_BOOTTIME", None)
     if since_boot is None or not isinstance(clock, SystemClock):

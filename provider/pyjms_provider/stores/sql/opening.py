@@ -12,7 +12,7 @@ from pyjms.spi.errors import UrlError
 from pyjms_provider.settings import URL_OPTIONS, Acknowledge, StandBy
 from pyjms_provider.stores.errors import UnsupportedStoreError
 from pyjms_provider.stores.sql.journal import LeasedJournal, SqlJournal
-from pyjms_provider.stores.sql.schema import Wanted
+from pyjms_provider.stores.sql.schema import OpenRequest
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -46,7 +46,7 @@ def open_journal(
     `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`; each tells what to do.
     """
     url, is_shared = _read_url(settings.url)
-    wanted = Wanted(
+    request = OpenRequest(
         url=url,
         holder=holder,
         clock=clock,
@@ -56,13 +56,13 @@ def open_journal(
         is_shared=is_shared,
         keep_free_bytes=settings.keep_free_bytes,
     )
-    database, paging, meta = _opener(url)(wanted)
+    database, paging, meta = _opener(url)(request)
     force_all = settings.acknowledge is Acknowledge.FORCED
     kind = SqlJournal if database.lease is None else LeasedJournal
     return kind(database, paging, clock, meta, force_all=force_all, on_lost=on_lost)
 
 
-def _opener(url: URL) -> Callable[[Wanted], tuple[Database, Paging, Meta]]:
+def _opener(url: URL) -> Callable[[OpenRequest], tuple[Database, Paging, Meta]]:
     if url.drivername in {"sqlite", "sqlite+pysqlite"}:
         from pyjms_provider.stores.sql.sqlite_opening import open_sqlite
 

@@ -48,13 +48,13 @@ __all__ = [
     "ANSWER_OPTION",
     "DEFAULT_LIMIT_MS",
     "UNLOCKING_MS",
-    "HolderConnection",
-    "Patience",
-    "PatientConnection",
+    "AnswerTimeout",
+    "LockConnection",
     "PostgresqlDatabase",
+    "TimeoutConnection",
     "UnloggedDatabase",
     "understand",
-    "unhurried",
+    "without_timeout",
 ]
 
 # How long somebody who asks PostgreSQL's server waits for its answer.
@@ -85,7 +85,7 @@ _AT_WORK: Final = (
 that changes nothing has the server force its log: one whose disk hangs does not answer this."""
 
 
-class Patience:
+class AnswerTimeout:
     """That of one store, for all connections to its server. All calls may come from any thread."""
 
     def __init__(self, clock: Clock, limit_ms: float = DEFAULT_LIMIT_MS, *, cancelled: Signal | None = None) -> None:
@@ -107,17 +107,17 @@ class Patience:
         """Return whether a wait may go on beyond its time if the server is at work: nobody ends the start, or closes the store."""
         return self._closing_since_ms is None and not self._was_cancelled()
 
-    def connect(self, *arguments: Any, **options: Any) -> PatientConnection:
+    def connect(self, *arguments: Any, **options: Any) -> TimeoutConnection:
         """Connect as psycopg does. Raises its errors."""
         if self.has_given_up:
             raise psycopg.OperationalError("the server has not answered before, and the store is being closed")
         try:
-            connection = PatientConnection.connect(*arguments, **options)
+            connection = TimeoutConnection.connect(*arguments, **options)
         except psycopg.errors.ConnectionTimeout:
             self.has_given_up = self._closing_since_ms is not None
             raise
         forget_in_children(connection)
-        connection.patience = self
+        connection.answer_timeout = self
         connection.connect_beside = partial(self.connect, *arguments, **{**options, "autocommit": True})
         return connection
 
@@ -143,16 +143,16 @@ class Patience:
         return True
 
 
-class PatientConnection(psycopg.Connection[Any]):
+class TimeoutConnection(psycopg.Connection[Any]):
     """A connection that is closed, with an `OperationalError`, when the server does not answer for too long."""
 
-    patience: Patience | None = None
+    answer_timeout: AnswerTimeout | None = None
     """Whose limits it has; None: it is being opened."""
     limit_ms: float | None = None
     """How long it may be silent; infinite: as long as the server needs, unless the start is cancelled or the store closed.
 
-    None: as long as `patience` has it, and then on if the server is at work for it."""
-    connect_beside: Callable[[], PatientConnection]
+    None: as long as `answer_timeout` has it, and then on if the server is at work for it."""
+    connect_beside: Callable[[], TimeoutConnection]
     """Opens another connection to the same server."""
 
     def forget(self) -> None:
@@ -162,39 +162,39 @@ class PatientConnection(psycopg.Connection[Any]):
 
     def wait(self, gen: Generator[Any, Any, _T], *arguments: Any, **options: Any) -> _T:
         """Do as psycopg, which resumes `gen` when the connection is ready, and each tenth of a second while it is not."""
-        if self.patience is None:
+        if self.answer_timeout is None:
             return super().wait(gen, *arguments, **options)
-        return super().wait(self._watched(gen, self.patience), *arguments, **options)
+        return super().wait(self._watched(gen, self.answer_timeout), *arguments, **options)
 
-    def _watched(self, gen: Generator[Any, Any, _T], patience: Patience) -> Generator[Any, Any, _T]:
+    def _watched(self, gen: Generator[Any, Any, _T], timeout: AnswerTimeout) -> Generator[Any, Any, _T]:
         silent_since_ms: float | None = None  # as most answers come at once, nobody looks at the clock for them
         limit_ms = math.inf
         try:
-            wanted = next(gen)
+            awaited = next(gen)
             while True:
-                ready = yield wanted
+                ready = yield awaited
                 if ready:
                     silent_since_ms = None
                 else:
-                    now_ms = patience.clock.monotonic_ms()
+                    now_ms = timeout.clock.monotonic_ms()
                     if silent_since_ms is None:
                         silent_since_ms = now_ms
-                        limit_ms = patience.limit_ms if self.limit_ms is None else self.limit_ms
-                    lack = patience.lack(now_ms - silent_since_ms, limit_ms)
+                        limit_ms = timeout.limit_ms if self.limit_ms is None else self.limit_ms
+                    lack = timeout.lack(now_ms - silent_since_ms, limit_ms)
                     if lack is not None:
-                        if self.limit_ms is None and patience.may_last() and self._is_served():
-                            limit_ms = patience.clock.monotonic_ms() - silent_since_ms + patience.limit_ms
+                        if self.limit_ms is None and timeout.may_last() and self._is_served():
+                            limit_ms = timeout.clock.monotonic_ms() - silent_since_ms + timeout.limit_ms
                         else:
-                            ready = yield wanted  # the answer may have come meanwhile
+                            ready = yield awaited  # the answer may have come meanwhile
                             if not ready:
-                                self._give_up(lack)
+                                self._abandon(lack)
                             silent_since_ms = None
-                wanted = gen.send(ready)
+                awaited = gen.send(ready)
         except StopIteration as end:
             result: _T = end.value
             return result
 
-    def _give_up(self, lack: str) -> NoReturn:
+    def _abandon(self, lack: str) -> NoReturn:
         self.pgconn.finish()  # nobody knows where it stands, so it is of no use
         raise psycopg.OperationalError(lack)
 
@@ -210,7 +210,7 @@ class PatientConnection(psycopg.Connection[Any]):
 
 
 @contextmanager
-def unhurried(connection: Connection) -> Iterator[None]:
+def without_timeout(connection: Connection) -> Iterator[None]:
     """Let the server answer as late as it needs to, as it upgrades a schema, or begins to read all that is kept."""
     driver: Any = connection.connection.driver_connection
     driver.limit_ms = math.inf
@@ -236,7 +236,7 @@ _EPOCH: Final = str(select(t.META.c.epoch))
 _OPENING: Final = (
     "SELECT epoch, holder, tableoid, (SELECT oid FROM pg_database WHERE datname = current_database()) FROM pyjms_meta"
 )
-_HELD_OPENING: Final = (
+_LOCKED_OPENING: Final = (
     _OPENING + ", set_config('idle_in_transaction_session_timeout', '4000', true) FOR SHARE OF pyjms_meta"
 )
 """The same, and who opens it waits for the transaction: for less than its lock_timeout, should the transaction's machine vanish now."""
@@ -247,7 +247,7 @@ to have a commit lets others see it when that wait is ended."""
 _UNFORCED: Final = "SET LOCAL synchronous_commit TO OFF"
 
 
-class HolderConnection:
+class LockConnection:
     """The connection that holds the advisory lock, while it lives; opened again when it was lost."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
@@ -337,26 +337,26 @@ class _Postgresql(Database):
     reading_options: ClassVar[Mapping[str, str]] = {"isolation_level": "REPEATABLE READ"}
     errors = (psycopg.Error, SQLAlchemyError, OverflowError, ValueError, TypeError)
 
-    def __init__(self, engine: Engine, where: str, patience: Patience) -> None:
-        """`engine` commits each statement by itself; `where` names the database; `patience`: of the engine's connections."""
+    def __init__(self, engine: Engine, where: str, timeout: AnswerTimeout) -> None:
+        """`engine` commits each statement by itself; `where` names the database; `timeout`: of the engine's connections."""
         super().__init__(engine, where)
-        self.readers = Readers(where, wait_s=max(WAIT_S, patience.limit_ms / 1000 + _CONNECTING_S))
+        self.readers = Readers(where, wait_s=max(WAIT_S, timeout.limit_ms / 1000 + _CONNECTING_S))
         self._where = where
-        self._patience = patience
+        self._timeout = timeout
 
     @staticmethod
     def opening_of(connection: Connection) -> tuple[object, ...]:
         return tuple(connection.exec_driver_sql(_OPENING).first() or ())
 
-    def hold_opening(self, connection: Connection) -> tuple[object, ...]:
-        return tuple(connection.exec_driver_sql(_HELD_OPENING).first() or ())
+    def lock_opening(self, connection: Connection) -> tuple[object, ...]:
+        return tuple(connection.exec_driver_sql(_LOCKED_OPENING).first() or ())
 
     def understand(self, error: Exception) -> StoreError:
         return understand(error, self._where)
 
     @contextmanager
     def reading(self, *, is_beginning: bool = False) -> Iterator[Connection]:
-        with super().reading() as connection, unhurried(connection) if is_beginning else nullcontext():
+        with super().reading() as connection, without_timeout(connection) if is_beginning else nullcontext():
             yield connection
 
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
@@ -373,7 +373,7 @@ class _Postgresql(Database):
         return run
 
     def hasten(self) -> None:
-        self._patience.hasten()
+        self._timeout.hasten()
 
     def interrupt(self) -> None:
         super().interrupt()
@@ -384,12 +384,19 @@ class PostgresqlDatabase(_Postgresql):
     """One schema of one database."""
 
     def __init__(
-        self, engine: Engine, holder: HolderConnection, clock: Clock, patience: Patience, *, where: str, forces: bool
+        self,
+        engine: Engine,
+        lock_connection: LockConnection,
+        clock: Clock,
+        timeout: AnswerTimeout,
+        *,
+        where: str,
+        forces: bool,
     ) -> None:
         """`forces`: whether writes are ever forced."""
-        super().__init__(engine, where, patience)
-        self.lease: Lease = holder.lease
-        self._holder = holder
+        super().__init__(engine, where, timeout)
+        self.lease: Lease = lock_connection.lease
+        self._lock_connection = lock_connection
         self._clock = clock
         self._forces = forces
         self._unforced: list[Batch] = []
@@ -422,7 +429,7 @@ class PostgresqlDatabase(_Postgresql):
 
     @property
     def is_held(self) -> bool:
-        return self._holder.connection is not None
+        return self._lock_connection.connection is not None
 
     def look(self) -> None:
         begun_s = self.lease.now_s()
@@ -454,17 +461,17 @@ class PostgresqlDatabase(_Postgresql):
         """Return the connection for the next write. Raises `StoreError`, `LostStoreError` among them."""
         if self._is_in_use:
             # A second signal has ended a write. What that wrote others may see, so the next write forces it.
-            self._holder.release()
+            self._lock_connection.release()
             self._unforced_ms = -math.inf
             self._is_in_use = False
         try:
-            return self._holder.connection or self._connect_again()
+            return self._lock_connection.connection or self._connect_again()
         except self.errors as error:
             raise self.understand(error) from error
 
     def _may_retry(self, until_ms: float) -> bool:
         """Wait a little, and return whether there is time for another attempt."""
-        if self._patience.has_given_up:
+        if self._timeout.has_given_up:
             return False
         if self._clock.wait(self._closing, min(until_ms, self._clock.monotonic_ms() + RETRY_MS)):
             self._closing.set()
@@ -476,12 +483,12 @@ class PostgresqlDatabase(_Postgresql):
 
         Raises `LostStoreError`, `UnavailableStoreError`, errors of the driver. Then there is no connection.
         """
-        connection = self._holder.acquire_again()
+        connection = self._lock_connection.acquire_again()
         if self._unforced:
             try:
                 write(connection, merge(self._unforced).steps(self), force=True)
             except Exception:
-                self._holder.release()
+                self._lock_connection.release()
                 raise
             self._unforced.clear()
             self._unforced_ms = math.inf
@@ -507,7 +514,7 @@ class PostgresqlDatabase(_Postgresql):
         try:
             take_back(connection)
         except psycopg.Error:
-            self._holder.release()  # which does the same
+            self._lock_connection.release()  # which does the same
 
     def _settle(
         self, batch: Batch, steps: Sequence[tuple[str, Collection[Row]]], cause: Exception, *, force: bool
@@ -525,11 +532,11 @@ class PostgresqlDatabase(_Postgresql):
             except LostStoreError as error:
                 raise InDoubtError(f"{error.reason}; it is not known whether the last changes were written") from error
             except (*self.errors, UnavailableStoreError):
-                self._holder.release()  # who could not look does not know, whatever kept them from it
+                self._lock_connection.release()  # who could not look does not know, whatever kept them from it
             else:
                 if self._write(connection, steps, force=force) is None:
                     return
-                self._holder.release()
+                self._lock_connection.release()
             if not self._may_retry(until_ms):
                 break
         raise InDoubtError(
@@ -556,15 +563,15 @@ class PostgresqlDatabase(_Postgresql):
         self._closing.set()
 
     def close(self) -> None:
-        self._holder.unlock()
+        self._lock_connection.unlock()
         self.close_readers()
 
 
 class UnloggedDatabase(_Postgresql):
     """The table of paged-out messages, which the server neither logs nor forces."""
 
-    def __init__(self, engine: Engine, where: str, patience: Patience) -> None:
-        super().__init__(engine, where, patience)
+    def __init__(self, engine: Engine, where: str, timeout: AnswerTimeout) -> None:
+        super().__init__(engine, where, timeout)
         self._read_many = _by_ids(engine, t.PAGED)
 
     def commit(self, batch: Batch, *, force: bool) -> None:

@@ -22,7 +22,7 @@ from pyjms_provider.stores.file_lock import HOW_TO_STAND_BY, acquire, describe_h
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.database import POOL_OPTIONS
 from pyjms_provider.stores.sql.paging import Paging
-from pyjms_provider.stores.sql.schema import Meta, Wanted, prepare_schema, take
+from pyjms_provider.stores.sql.schema import Meta, OpenRequest, prepare_schema, take
 
 try:
     from psycopg.errors import LockNotAvailable
@@ -30,12 +30,12 @@ try:
     from pyjms_provider.stores.sql.postgresql import (
         ANSWER_OPTION,
         DEFAULT_LIMIT_MS,
-        HolderConnection,
-        Patience,
+        AnswerTimeout,
+        LockConnection,
         PostgresqlDatabase,
         UnloggedDatabase,
         understand,
-        unhurried,
+        without_timeout,
     )
 except ModuleNotFoundError as error:
     raise UnsupportedStoreError(
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from pyjms.spi.clock import Clock, Signal
-    from pyjms_provider.stores.sql.postgresql import PatientConnection
+    from pyjms_provider.stores.sql.postgresql import TimeoutConnection
 
-__all__ = ["make_engine", "open_postgresql", "patience_of"]
+__all__ = ["make_engine", "open_postgresql", "timeout_of"]
 
 # The server must notice that a holder's machine is gone, and no writer waits for ever for an application's lock. Nothing is probed while an
 # answer is on its way that nobody confirms: for that there is a timeout of its own, without which the system tries for a quarter of an hour.
@@ -80,54 +80,54 @@ _LOCKING: Final = (
 """Who has locks on tables of ours."""
 
 
-def open_postgresql(wanted: Wanted) -> tuple[PostgresqlDatabase, Paging, Meta]:
+def open_postgresql(request: OpenRequest) -> tuple[PostgresqlDatabase, Paging, Meta]:
     """Return the database, held, and how it was left. Raises as `open_journal`."""
-    url = wanted.url
+    url = request.url
     where = url.set(password=None, query={}).render_as_string()
-    patience = patience_of(url, wanted.clock, wanted.cancelled)
-    engine = make_engine(url, patience)
-    holding = HolderConnection(engine, wanted.clock)
+    timeout = timeout_of(url, request.clock, request.cancelled)
+    engine = make_engine(url, timeout)
+    holding = LockConnection(engine, request.clock)
     try:
         meta = acquire(
-            lambda: _take_over(holding, engine, where, wanted),
-            wanted.clock,
-            waits=wanted.waits,
-            cancelled=wanted.cancelled,
+            lambda: _take_over(holding, engine, where, request),
+            request.clock,
+            waits=request.waits,
+            cancelled=request.cancelled,
         )
         holding.epoch = meta.epoch
-        forces = wanted.synchronous is Synchronous.FULL
-        database = PostgresqlDatabase(engine, holding, wanted.clock, patience, where=where, forces=forces)
-        return database, Paging(UnloggedDatabase(make_engine(url, patience), where, patience), lambda: None), meta
+        forces = request.synchronous is Synchronous.FULL
+        database = PostgresqlDatabase(engine, holding, request.clock, timeout, where=where, forces=forces)
+        return database, Paging(UnloggedDatabase(make_engine(url, timeout), where, timeout), lambda: None), meta
     except Exception:
         holding.unlock()
         engine.dispose()
         raise
 
 
-def patience_of(url: URL, clock: Clock, cancelled: Signal | None = None) -> Patience:
+def timeout_of(url: URL, clock: Clock, cancelled: Signal | None = None) -> AnswerTimeout:
     """Return how long to wait for answers, as a store's URL says; `cancelled` ends its opening. Raises `UrlError`."""
-    wanted = url.query.get(ANSWER_OPTION)
-    if wanted is None:
-        return Patience(clock, cancelled=cancelled)
-    if not isinstance(wanted, str) or not re.fullmatch("[1-9][0-9]{0,4}", wanted) or int(wanted) > _LONGEST_S:
+    request = url.query.get(ANSWER_OPTION)
+    if request is None:
+        return AnswerTimeout(clock, cancelled=cancelled)
+    if not isinstance(request, str) or not re.fullmatch("[1-9][0-9]{0,4}", request) or int(request) > _LONGEST_S:
         raise UrlError(
-            f"{wanted!r} is no value of {ANSWER_OPTION}; write seconds, from 1 to {_LONGEST_S}, as {DEFAULT_LIMIT_MS / 1000:.0f}"
+            f"{request!r} is no value of {ANSWER_OPTION}; write seconds, from 1 to {_LONGEST_S}, as {DEFAULT_LIMIT_MS / 1000:.0f}"
         )
-    return Patience(clock, int(wanted) * 1000.0, cancelled=cancelled)
+    return AnswerTimeout(clock, int(request) * 1000.0, cancelled=cancelled)
 
 
-def make_engine(url: URL, patience: Patience) -> Engine:
+def make_engine(url: URL, timeout: AnswerTimeout) -> Engine:
     """Return an engine whose connections notice that the server is gone, or does not answer. Raises `UnsupportedStoreError`."""
     # SQLAlchemy hands everything in `connect_args` to the driver, after what the URL says itself.
-    wanted = {name: value for name, value in _CONNECTING.items() if name not in url.query}
+    request = {name: value for name, value in _CONNECTING.items() if name not in url.query}
     options = url.query.get("options", "")
-    wanted["options"] = f"{_SESSION} {options if isinstance(options, str) else ' '.join(options)}".strip()
+    request["options"] = f"{_SESSION} {options if isinstance(options, str) else ' '.join(options)}".strip()
     try:
         engine = create_engine(
             url.difference_update_query(["options", ANSWER_OPTION]),
             paramstyle="format",
             isolation_level="AUTOCOMMIT",
-            connect_args=wanted,
+            connect_args=request,
             pool_pre_ping=True,  # who takes one from the pool believes that it is there
             **POOL_OPTIONS,
         )
@@ -136,7 +136,7 @@ def make_engine(url: URL, patience: Patience) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def connect(_dialect: object, _record: object, arguments: Sequence[Any], options: Mapping[str, Any]) -> object:
-        connection = patience.connect(*arguments, **{**options, "autocommit": True})
+        connection = timeout.connect(*arguments, **{**options, "autocommit": True})
         try:
             _begin_session(connection, url)
         except Exception:
@@ -147,7 +147,7 @@ def make_engine(url: URL, patience: Patience) -> Engine:
     return engine
 
 
-def _begin_session(connection: PatientConnection, url: URL) -> None:
+def _begin_session(connection: TimeoutConnection, url: URL) -> None:
     """Have a new connection do what a store needs. Raises `UnusableStoreError`, errors of the driver."""
     (schema, _) = connection.execute(_SETTINGS).fetchone() or (None, 0)
     if schema is None:  # it would have no lock, which looks as if another broker had it
@@ -157,19 +157,19 @@ def _begin_session(connection: PatientConnection, url: URL) -> None:
         )
 
 
-def _take_over(holding: HolderConnection, engine: Engine, where: str, wanted: Wanted) -> Meta:
+def _take_over(holding: LockConnection, engine: Engine, where: str, request: OpenRequest) -> Meta:
     """Take the lock, and have the schema ready. Raises `StoreError`; another attempt may follow."""
     try:
         _hold(holding, engine, where)
         with (
             engine.connect().execution_options(isolation_level="READ COMMITTED") as connection,
-            unhurried(connection),
+            without_timeout(connection),
             connection.begin(),
         ):
-            prepare_schema(connection, where, is_shared=wanted.is_shared)
+            prepare_schema(connection, where, is_shared=request.is_shared)
             # From here on who takes the lock waits for this transaction; who has taken it before is found now.
             holding.confirm()
-            meta = take(connection, describe_holder(wanted.holder), PostgresqlDatabase.opening_of)
+            meta = take(connection, describe_holder(request.holder), PostgresqlDatabase.opening_of)
             _empty_paged(connection)
     except PostgresqlDatabase.errors as error:
         holding.unlock()  # closed, it would be held for a moment more, and the next attempt find it held by nobody
@@ -177,7 +177,7 @@ def _take_over(holding: HolderConnection, engine: Engine, where: str, wanted: Wa
     return meta
 
 
-def _hold(holding: HolderConnection, engine: Engine, where: str) -> None:
+def _hold(holding: LockConnection, engine: Engine, where: str) -> None:
     if not holding.acquire():
         raise HeldStoreError(f"{where} is held by {_holder_of(engine)}; {HOW_TO_STAND_BY}")
 

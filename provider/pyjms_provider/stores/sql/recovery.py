@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNDECODABLE",
-    "Found",
+    "RecoveredRecords",
     "all_rows",
     "is_whole",
     "read_entries",
@@ -114,7 +114,7 @@ _HIGHEST: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RecoveredRecords:
     """All but the entries."""
 
     queues: Sequence[QueueRecord]
@@ -132,12 +132,12 @@ class Found:
     """The highest number of a branch or a staged unit."""
 
 
-def read_records(connection: Connection) -> Found:
+def read_records(connection: Connection) -> RecoveredRecords:
     """Return what was kept, but for the entries of messages. What is damaged is passed over, and the log tells of it."""
     marks = whole_rows(connection, t.MARK)
     highest = [connection.scalar(select(func.max(column))) or 0 for column in (t.MESSAGE.c.id, t.SET_ASIDE.c.id)]
     groups, lost_groups = read_groups(connection)
-    return Found(
+    return RecoveredRecords(
         queues=_queues(connection),
         branches=[_branch(connection, xid, row) for xid, row in _xids(connection, t.BRANCH, t.BRANCH.c.number)],
         heuristics=[

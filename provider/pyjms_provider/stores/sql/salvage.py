@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyjms.spi.clock import Clock
 
-__all__ = ["SALVAGED", "DamagedTable", "Salvaged", "SavedTable", "salvage"]
+__all__ = ["SALVAGED", "DamagedTable", "Salvaged", "SalvagedTable", "salvage"]
 
 # Reading what can be read of a table of SQLite some of whose pages are damaged.
 # SQLite finds rows by their keys, and raises an error at the first page on its way that it does not understand. So rows are read from both ends
@@ -186,7 +186,7 @@ _PRIORITIES: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavedTable:
+class SalvagedTable:
     """What became of the rows of one table."""
 
     name: str
@@ -204,7 +204,7 @@ class SavedTable:
 class Salvaged:
     """What was saved."""
 
-    tables: Sequence[SavedTable]
+    tables: Sequence[SalvagedTable]
     messages: int
     made_queues: Sequence[str]
     """Queues that were made for messages whose own is lost."""
@@ -230,7 +230,7 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
         raise HeldStoreError(f"{error.reason.partition('; ')[0]}; stop that first") from None
     part = new.with_name(f"{new.name}.part")  # a store without its last tables would lose messages when it is opened
     _remove(part)  # of somebody who was killed
-    engine = make_engine(URL.create("sqlite", database=str(part)), synchronous="FULL", carries_over=True)
+    engine = make_engine(URL.create("sqlite", database=str(part)), synchronous="FULL", checkpoints_in_commits=True)
     try:
         with closing(_open(path)) as source:
             found = _look(source, path)
@@ -278,7 +278,7 @@ def _open(path: str) -> sqlite3.Connection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _SourceTables:
     """What a damaged store says of itself."""
 
     names: Collection[str]
@@ -288,7 +288,7 @@ class _Found:
     epoch: int
 
 
-def _look(source: sqlite3.Connection, path: str) -> _Found:
+def _look(source: sqlite3.Connection, path: str) -> _SourceTables:
     """Return what is known of the store. Raises `DamagedStoreError`, `ForeignStoreError`, `NewerStoreError`."""
     try:
         names = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -302,13 +302,13 @@ def _look(source: sqlite3.Connection, path: str) -> _Found:
     columns = ["version", "next_queue", "epoch"]
     DamagedTable(source, t.META.name, "rowid", columns, found.append, is_unique=True).read()
     if not found or any(type(value) is not int or value < 0 for value in found[0]) or found[0][0] < FIRST:
-        return _Found(names=names, version=_version_by_columns(source), next_queue=1, epoch=0)
+        return _SourceTables(names=names, version=_version_by_columns(source), next_queue=1, epoch=0)
     version, next_queue, epoch = found[0]
     if version > t.VERSION:
         raise NewerStoreError(
             f"{path} has schema {version}, and this pyjms knows schema {t.VERSION}: install the pyjms that wrote it, or a newer one"
         )
-    return _Found(names=names, version=version, next_queue=next_queue, epoch=epoch)
+    return _SourceTables(names=names, version=version, next_queue=next_queue, epoch=epoch)
 
 
 def _version_by_columns(source: sqlite3.Connection) -> int:
@@ -318,7 +318,7 @@ def _version_by_columns(source: sqlite3.Connection) -> int:
     return max((version for version, brought in BROUGHT.items() if has(*brought)), default=1)
 
 
-def _make_tables(source: sqlite3.Connection, connection: Connection, found: _Found) -> None:
+def _make_tables(source: sqlite3.Connection, connection: Connection, found: _SourceTables) -> None:
     """Make the tables of the version that was found, so that only `MIGRATIONS` know what older rows mean."""
     if found.version == t.VERSION:
         t.SCHEMA.create_all(connection)
@@ -331,7 +331,9 @@ def _make_tables(source: sqlite3.Connection, connection: Connection, found: _Fou
     connection.execute(insert(t.META).values(one=1, product=PRODUCT, clean=False, holder="", **row))
 
 
-def _copy(source: sqlite3.Connection, table: Table, engine: Engine, progress: Callable[[str, int], None]) -> SavedTable:
+def _copy(
+    source: sqlite3.Connection, table: Table, engine: Engine, progress: Callable[[str, int], None]
+) -> SalvagedTable:
     with engine.connect() as connection:
         columns = [column["name"] for column in inspect(connection).get_columns(table.name)]
     names, places = ", ".join(f"[{name}]" for name in columns), ", ".join("?" * len(columns))
@@ -362,7 +364,7 @@ def _copy(source: sqlite3.Connection, table: Table, engine: Engine, progress: Ca
     write()
     with engine.connect() as connection:
         saved = connection.scalar(select(func.count()).select_from(table)) or 0
-    return SavedTable(
+    return SalvagedTable(
         name=table.name,
         saved=saved,
         unread=reader.unread,

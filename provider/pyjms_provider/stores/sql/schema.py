@@ -26,7 +26,7 @@ __all__ = [
     "PRODUCT",
     "Meta",
     "Migration",
-    "Wanted",
+    "OpenRequest",
     "make_lost",
     "prepare_schema",
     "refuse_foreign",
@@ -83,7 +83,7 @@ BROUGHT: Final[Mapping[int, tuple[str, str]]] = {2: (t.GROUP.name, "number"), _N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class OpenRequest:
     """Which store a broker wants, and how."""
 
     url: URL

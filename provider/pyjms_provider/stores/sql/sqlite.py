@@ -148,12 +148,12 @@ def make_engine(
     *,
     synchronous: str = "NORMAL",
     erases: bool = False,
-    carries_over: bool = False,
+    checkpoints_in_commits: bool = False,
 ) -> Engine:
     """Return an engine whose connections begin transactions when they are told to, and share a write-ahead log.
 
     `files` says which files these stay. `erases`: what is deleted is overwritten also where that needs a page to be written for nothing else.
-    `carries_over`: SQLite carries the log over within commits. It tells nobody when the disk fails there, so it is for files that have nothing of a store's in them
+    `checkpoints_in_commits`: SQLite carries the log over within commits. It tells nobody when the disk fails there, so it is for files that have nothing of a store's in them
     but what is written by this engine, with one connection at a time.
     """
     options = {"timeout": BUSY_MS / 1000, "check_same_thread": False}
@@ -171,7 +171,7 @@ def make_engine(
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute(f"PRAGMA synchronous={synchronous}")
         cursor.execute(f"PRAGMA secure_delete={'ON' if erases else 'FAST'}")
-        if not carries_over:
+        if not checkpoints_in_commits:
             cursor.execute("PRAGMA wal_autocheckpoint=0")
         cursor.close()
 
@@ -243,7 +243,7 @@ class SqliteDatabase(Database):
         try:
             cursor = self._cursor or self.open_writer()
             if self._files.has_failed:
-                self._mend_log(cursor)
+                self._repair_log(cursor)
             if level != self._level:
                 cursor.execute(f"PRAGMA synchronous={level}")
                 self._level = level
@@ -283,18 +283,18 @@ class SqliteDatabase(Database):
                 pages += (rows.size if type(rows) is PagedRows else sum([len(row[-1]) for row in rows])) // _PAGE
         return pages
 
-    def _mend_log(self, cursor: sqlite3.Cursor) -> None:
+    def _repair_log(self, cursor: sqlite3.Cursor) -> None:
         cursor.execute("BEGIN IMMEDIATE")  # an application may write the same file
-        self.mend_log()
+        self.repair_log()
         cursor.execute("ROLLBACK")
 
-    def mend_log(self) -> None:
+    def repair_log(self) -> None:
         self._files.look()  # the log of this name may be another program's
         if self._files.has_failed:
-            self._files.mend_log()
+            self._files.repair_log()
 
-    def hear_of_others(self) -> None:
-        self._files.may_carry_over()
+    def detect_failed_checkpoint(self) -> None:
+        self._files.may_checkpoint()
 
     def _grow(self, steps: Sequence[tuple[str, Collection[Row]]]) -> bool:
         """Return whether these steps add messages."""
@@ -387,16 +387,16 @@ class SqliteDatabase(Database):
         self._checkpoints.close()
         self.close_readers()
         # Last: the last connection carries the log over and takes it away, and who writes can keep it from that.
-        self.hear_of_others()
+        self.detect_failed_checkpoint()
         if self._files.has_failed and self._forced != "OFF":  # then nothing of it need survive a loss of power
-            self._mend_at_end()
+            self._repair_at_end()
         self._close_writer()
         if self._lock is not None:
             self._lock.release()
 
-    def _mend_at_end(self) -> None:
+    def _repair_at_end(self) -> None:
         try:
-            self._mend_log(self._cursor or self.open_writer())
+            self._repair_log(self._cursor or self.open_writer())
         except (*self.errors, StoreError):
             if self._writer is not None:
                 with suppress(sqlite3.Error):

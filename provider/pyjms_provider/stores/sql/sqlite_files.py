@@ -47,7 +47,7 @@ _ATTEMPTED: Final = 128
 """nBackfillAttempted: so many should have been, when somebody tried last. If that is more, he failed, was interrupted, had no room, or is under way."""
 _CHECKPOINTS: Final = 121
 """The byte that is locked by whoever carries over."""
-_PATIENCE: Final = 500
+_ATTEMPTS: Final = 500
 _PAUSE_S: Final = 0.01
 _WHY: Final = "the disk has failed, or the store was not closed"
 _T = TypeVar("_T")
@@ -75,7 +75,7 @@ class LogIndex:
             return None if index is None else _number(index, _LENGTH)
         return None
 
-    def carry_over_again(self, write_log: Callable[[], None] = lambda: None) -> None:
+    def reset_backfill(self, write_log: Callable[[], None] = lambda: None) -> None:
         """Have all of the log carried over next time, whatever was before, and call `write_log` while nobody can carry over. Nobody may write meanwhile.
 
         Raises `StoreError`, and the errors of `write_log`.
@@ -89,13 +89,13 @@ class LogIndex:
 
         try:
             if index is not None:
-                for _ in range(_PATIENCE):
+                for _ in range(_ATTEMPTS):
                     if self._alone(index, mend):
                         return
                     Signal().wait(_PAUSE_S)
                 raise UnavailableStoreError(
                     f"{_WHY}, and somebody (this broker itself, or another program that has the database open) has been carrying the log "
-                    f"{self._path.removesuffix('-shm')}-wal over for more than {_PATIENCE * _PAUSE_S:g} s; nothing was written. "
+                    f"{self._path.removesuffix('-shm')}-wal over for more than {_ATTEMPTS * _PAUSE_S:g} s; nothing was written. "
                     "Try again, or end that program"
                 )
         except OSError:
@@ -133,17 +133,17 @@ class LogIndex:
         if not _HAS_LOCKS:
             return None
         try:
-            wanted = os.stat(self._path)  # noqa: PTH116 - a Path costs three times as much
+            expected = os.stat(self._path)  # noqa: PTH116 - a Path costs three times as much
         except FileNotFoundError:
             return None
-        if _is_open(self._found, wanted):
+        if _is_open(self._found, expected):
             return self._found
         try:
             names = os.listdir("/dev/fd")  # noqa: PTH208 - the names are numbers, not paths
         except OSError:
             return None
         for name in names:
-            if _is_open(int(name), wanted):
+            if _is_open(int(name), expected):
                 self._found = int(name)
                 return self._found
         raise StoreError(
@@ -152,9 +152,9 @@ class LogIndex:
         )
 
 
-def _is_open(descriptor: int | None, wanted: os.stat_result) -> bool:
+def _is_open(descriptor: int | None, expected: os.stat_result) -> bool:
     try:
-        return descriptor is not None and os.path.samestat(os.fstat(descriptor), wanted)
+        return descriptor is not None and os.path.samestat(os.fstat(descriptor), expected)
     except OSError:
         return False
 
@@ -257,7 +257,7 @@ class OpenFiles:
         self._held = {} if lock is None else {lock.path: lock.inode}
         self._beside = self._held
         self.has_failed = False
-        """Whether the disk could not force something, and `mend_log` was not called since."""
+        """Whether the disk could not force something, and `repair_log` was not called since."""
         forget_in_children(self)
 
     def note(self, error: BaseException | None) -> bool:
@@ -268,10 +268,10 @@ class OpenFiles:
         return is_failure
 
     def log_pages(self) -> int | None:
-        """Return how many pages are in the log; None: that cannot be seen. As `may_carry_over`."""
+        """Return how many pages are in the log; None: that cannot be seen. As `may_checkpoint`."""
         return self._index.pages()
 
-    def may_carry_over(self) -> bool:
+    def may_checkpoint(self) -> bool:
         """Return whether nobody is carrying the log over, the log needs no mending, and the files are the same. Any thread, with a connection that is open.
 
         It sees, and remembers, that somebody else has failed, and also that another thread has, which is about to `note` it.
@@ -285,13 +285,13 @@ class OpenFiles:
             return False  # who writes next looks, too, and is told
         return tells is False and not self.has_failed
 
-    def mend_log(self) -> None:
+    def repair_log(self) -> None:
         """After the disk has failed, write the log again, and have all of it carried over again. Nobody else may write meanwhile. Raises `StoreError`.
 
         The database may lack what was carried over and could not be forced: the log has it until all of that is in the database, and forced.
         And while the log has a hole nobody may carry over: a loss of power would leave pages from behind it in the database.
         """
-        self._index.carry_over_again(self._write_log_again)
+        self._index.reset_backfill(self._write_log_again)
 
     def _write_log_again(self) -> None:
         self.has_failed = is_written = False  # first: another thread may find that it fails again
@@ -382,13 +382,13 @@ def _inode(path: str) -> int:
 # and forcing four megabytes, and nobody is told when the disk fails at that. Here a thread does the most of it, while commits go on. What they
 # wrote meanwhile is little, and the next one of them carries it over, as only who writes can begin the log anew while commits never stop. Where the
 # thread cannot, or has no turn, he does all of it.
-# Once a failure of the disk is known, nothing is begun here until `OpenFiles.mend_log` is done: the log could begin anew before all is in the
+# Once a failure of the disk is known, nothing is begun here until `OpenFiles.repair_log` is done: the log could begin anew before all is in the
 # database. While it mends nobody carries over, whoever it is. Who had asked just before the failure, and an application's connection, may do so
 # between the two.
 
 _log = logging.getLogger("pyjms.store")
 
-_CARRY_OVER: Final = "PRAGMA wal_checkpoint(PASSIVE)"
+_CHECKPOINT: Final = "PRAGMA wal_checkpoint(PASSIVE)"
 PAGES: Final = 900
 """After so many in a log the thread carries over."""
 _LONG: Final = 1000
@@ -425,21 +425,21 @@ class Checkpoints:
         """Hear that a commit of `writer` wrote about so many pages; if the thread is done, carry over by `writer` what little is left."""
         self._pages += pages
         if self._is_left:
-            self._carry_over_rest(writer)
+            self._checkpoint_rest(writer)
         elif self._pages >= self._look_at:
             self._look_at = self._pages + _LOOK
             seen = self._files.log_pages()
             written = self._pages if seen is None else seen
             if written >= _LONG or (written >= PAGES and not self._is_told and not self._wake()):
-                self._carry_over_rest(writer)
+                self._checkpoint_rest(writer)
 
-    def _carry_over_rest(self, writer: sqlite3.Cursor) -> None:
-        if not self._files.may_carry_over():
+    def _checkpoint_rest(self, writer: sqlite3.Cursor) -> None:
+        if not self._files.may_checkpoint():
             return  # it is left until the log is mended, or tried again soon
         self._is_left = self._is_told = False
         self._pages, self._look_at = 0, _LOOK
         try:
-            writer.execute(_CARRY_OVER).fetchone()
+            writer.execute(_CHECKPOINT).fetchone()
         except sqlite3.Error as error:  # what was to be written is; the log goes on as it is
             self._files.note(error)
 
@@ -474,10 +474,10 @@ class Checkpoints:
 
     def _run(self) -> None:
         connection: sqlite3.Connection | None = None
-        while self._is_to_go_on():
+        while self._has_work():
             try:
                 connection = connection or self._connect()
-                self._carry_over(connection)
+                self._checkpoint(connection)
             except (sqlite3.Error, StoreError) as error:  # whoever writes is told by its own commit, if it concerns it
                 self._files.note(error)
                 self._is_left = True  # not before the failure is noted
@@ -486,7 +486,7 @@ class Checkpoints:
                 connection = None
         self._let_go(connection)
 
-    def _is_to_go_on(self) -> bool:
+    def _has_work(self) -> bool:
         """Wait for work; return False when there is none any more."""
         while True:
             with self._lock:
@@ -503,13 +503,13 @@ class Checkpoints:
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         return connection
 
-    def _carry_over(self, connection: sqlite3.Connection) -> None:
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
         with self._lock:
             self._connection = connection  # for `close`, which interrupts it
             if self._is_closed:
                 return
-        if self._files.may_carry_over():
-            connection.execute(_CARRY_OVER).fetchone()
+        if self._files.may_checkpoint():
+            connection.execute(_CHECKPOINT).fetchone()
         self._is_left = True
 
     def _let_go(self, connection: sqlite3.Connection | None) -> None:

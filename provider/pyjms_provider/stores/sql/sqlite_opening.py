@@ -21,7 +21,7 @@ from pyjms_provider.stores.errors import (
 from pyjms_provider.stores.file_lock import FileLock, acquire, describe_holder
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.paging import Paging
-from pyjms_provider.stores.sql.schema import Meta, Wanted, prepare_schema, refuse_foreign, take
+from pyjms_provider.stores.sql.schema import Meta, OpenRequest, prepare_schema, refuse_foreign, take
 from pyjms_provider.stores.sql.sqlite import BUSY_MS, SqliteDatabase, damaged, make_engine, understand
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles, file_of, table_names
 
@@ -43,28 +43,28 @@ _ROOM: Final = 25
 """So many logs must fit on the disk, or the log is left as it is."""
 
 
-def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
+def open_sqlite(request: OpenRequest) -> tuple[SqliteDatabase, Paging, Meta]:
     """Return the database, held, and how it was left. Raises as `open_journal`."""
-    holder, path = describe_holder(wanted.holder), file_of(wanted.url)
+    holder, path = describe_holder(request.holder), file_of(request.url)
     _check_names(path)
     lock = FileLock(f"{path}.lock", holder)
-    acquire(lock.acquire, wanted.clock, waits=wanted.waits, cancelled=wanted.cancelled)
+    acquire(lock.acquire, request.clock, waits=request.waits, cancelled=request.cancelled)
     try:
         with ExitStack() as undo:
             undo.callback(lock.release)
             files = OpenFiles(path, lock)
             first = files.connect(timeout=BUSY_MS / 1000)  # it changes nothing, as the next one does, which makes a log
             undo.callback(_let_go, first, files)
-            _refuse_others(table_names(first), path, is_shared=wanted.is_shared)
-            engine = make_engine(wanted.url.set(database=path), files)
+            _refuse_others(table_names(first), path, is_shared=request.is_shared)
+            engine = make_engine(request.url.set(database=path), files)
             undo.callback(engine.dispose)
-            meta = _prepare(engine, files, holder, wanted)
-            if wanted.synchronous is Synchronous.FULL:
+            meta = _prepare(engine, files, holder, request)
+            if request.synchronous is Synchronous.FULL:
                 _lengthen_log(engine, path)
-            paging = _open_paging(path, wanted)
+            paging = _open_paging(path, request)
             undo.callback(paging.close)
             database = SqliteDatabase(
-                engine, files, lock, wanted.synchronous, wanted.clock, keep_free_bytes=wanted.keep_free_bytes
+                engine, files, lock, request.synchronous, request.clock, keep_free_bytes=request.keep_free_bytes
             )
             database.open_writer()  # now, as whoever closes the only connection takes the log away, and its length
             first.close()
@@ -134,27 +134,27 @@ def _check_length(connection: Connection, path: str) -> None:
         raise damaged(path, f"was cut short: it has {size} of {expected} bytes")
 
 
-def _prepare(engine: Engine, files: OpenFiles, holder: str, wanted: Wanted) -> Meta:
+def _prepare(engine: Engine, files: OpenFiles, holder: str, request: OpenRequest) -> Meta:
     path = files.path
     with engine.begin() as connection:
         _check_length(connection, path)
-        was_clean = prepare_schema(connection, path, is_shared=wanted.is_shared)
+        was_clean = prepare_schema(connection, path, is_shared=request.is_shared)
     files.has_failed = not was_clean  # for all that is known: who had it may have ended because the disk failed
     with engine.connect().execution_options(**SqliteDatabase.reading_options) as connection:
         found = _check(connection, Path(path).stat().st_size)
     if found is not None:
         raise damaged(path, f"is damaged: {' '.join(found.split())}")
     if not was_clean:
-        acquire(lambda: _mend_log(engine, files), wanted.clock, waits=wanted.waits, cancelled=wanted.cancelled)
+        acquire(lambda: _repair_log(engine, files), request.clock, waits=request.waits, cancelled=request.cancelled)
     with engine.begin() as connection:
         return take(connection, holder, SqliteDatabase.opening_of)
 
 
-def _mend_log(engine: Engine, files: OpenFiles) -> None:
+def _repair_log(engine: Engine, files: OpenFiles) -> None:
     """Mend the log of a store that was not closed. Raises `HeldStoreError` while another program carries it over, and `StoreError`."""
     with engine.begin():
         try:
-            files.mend_log()
+            files.repair_log()
         except UnavailableStoreError as error:
             raise HeldStoreError(error.reason) from error
 
@@ -200,7 +200,7 @@ def _lengthen_log(engine: Engine, path: str) -> None:
         lent.close()
 
 
-def _open_paging(path: str, wanted: Wanted) -> Paging:
+def _open_paging(path: str, request: OpenRequest) -> Paging:
     """Make the file for paged-out messages, beside the database, as temporary directories may be in memory."""
     paged = f"{path}-paged"
 
@@ -215,10 +215,10 @@ def _open_paging(path: str, wanted: Wanted) -> Paging:
             f"{error.filename} is left of a broker that has ended, and cannot be removed: {error.strerror}; remove it"
         ) from error
     files = OpenFiles(paged)
-    engine = make_engine(wanted.url.set(database=paged), files, synchronous="OFF")
+    engine = make_engine(request.url.set(database=paged), files, synchronous="OFF")
     with engine.begin() as connection:
         t.PAGED.create(connection)
     database = SqliteDatabase(
-        engine, files, None, Synchronous.OFF, wanted.clock, keep_free_bytes=wanted.keep_free_bytes
+        engine, files, None, Synchronous.OFF, request.clock, keep_free_bytes=request.keep_free_bytes
     )
     return Paging(database, remove)
