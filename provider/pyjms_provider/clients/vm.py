@@ -112,17 +112,11 @@ class VmConnection(ProviderConnection):
             self._client_id = client_id
 
     def open_session(self, *, transacted: bool) -> VmSession:
-        session: VmSession | None = None
-        try:
-            with self._lock:
-                self._check_open()
-                name = f"{self._connection_id}/{next(self._numbers)}"
-                session = VmSession(self, name, transacted=transacted, is_delivering=self._started)
-                self._sessions[session] = None
-        except BaseException:  # the thread was interrupted, and nobody has it
-            if session is not None:
-                self.discard(session)
-            raise
+        with self._lock:
+            self._check_open()
+            name = f"{self._connection_id}/{next(self._numbers)}"
+            session = VmSession(self, name, transacted=transacted, is_delivering=self._started)
+            self._sessions[session] = None
         return session
 
     def start(self) -> None:

@@ -14,7 +14,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.selector import Selector
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Said
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
 from pyjms_provider.clients.stomp.subscribing import Subscribing
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import from_frame
@@ -42,7 +42,6 @@ class Browser:
         self._signal = Signal()
         self._has_ended = False
         self._is_interrupted = False
-        self._ending = Said()
 
     @property
     def id(self) -> str:
@@ -101,10 +100,10 @@ class Browser:
                 )
 
     def _end(self, epoch: Epoch) -> None:
-        """End it at the broker, once however often a call was interrupted."""
+        """End it at the broker."""
         self._connection.forget_subscription(self)
-        if not (self._is_interrupted or self._ending.is_said):
+        if not self._is_interrupted:
             try:
-                epoch.ask_last(self._subscribing.end(), said=self._ending)
+                epoch.ask_last(self._subscribing.end())
             except (InterruptedLinkError, ProviderError) as error:  # what ended it before is told, and not this
                 _log.debug("a browser could not be closed in order: %s", error)

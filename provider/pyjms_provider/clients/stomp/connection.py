@@ -29,7 +29,7 @@ from pyjms.spi.provider import (
 )
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.stomp.browsing import Browser
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Said, may_be_made
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, UnansweredError
 from pyjms_provider.clients.stomp.held_message import HeldMessage, begin_settlement
 from pyjms_provider.clients.stomp.janitor import Janitor
 from pyjms_provider.clients.stomp.link import Link
@@ -87,7 +87,7 @@ class StompConnection(LinkedConnection):
         self.temporaries = StompTemporaries(self._connection_id, dialect)
         try:
             self._set_up(self.link.current())
-        except BaseException:
+        except Exception:
             self.link.close(None)
             raise
         self.link.begin()
@@ -155,16 +155,10 @@ class StompConnection(LinkedConnection):
                 raise ResourceError(f"the connection was lost while it was set up: {error}") from error
 
     def open_session(self, *, transacted: bool) -> StompSession:
-        session: StompSession | None = None
-        try:
-            with self._lock:
-                self._check_open()
-                session = StompSession(self, f"{self._connection_id}-{next(self._numbers)}", transacted=transacted)
-                self._sessions[session] = None
-        except BaseException:  # the thread was interrupted, and nobody has it
-            if session is not None:
-                self.forget_session(session)
-            raise
+        with self._lock:
+            self._check_open()
+            session = StompSession(self, f"{self._connection_id}-{next(self._numbers)}", transacted=transacted)
+            self._sessions[session] = None
         return session
 
     def start(self) -> None:
@@ -252,9 +246,7 @@ class StompConnection(LinkedConnection):
         return Frame("ACK", headers)
 
     def hand_back(self, messages: Iterable[HeldMessage]) -> None:
-        """Give messages of an ended consumer back to a broker that keeps them until then (RabbitMQ): each once, however often a call was
-        interrupted.
-        """
+        """Give messages of an ended consumer back to a broker that keeps them until then (RabbitMQ): each once."""
         assert self._janitor is not None, "other brokers take them back by themselves"
         messages = [each for each in messages if not each.is_settled()]
         frames = [Frame("NACK", {"id": self._janitor.borrowed(held.ack_id), "requeue": "true"}) for held in messages]
@@ -313,15 +305,18 @@ class StompConnection(LinkedConnection):
             prefetch_messages=self.window_of(request),
         )
         subscription = Subscription(self, session, request, subscribing, on_ready)
+        self._enter(subscription)
+        is_kept = False
         try:
-            self._enter(subscription)
             self._subscribe(subscription)
-        except BaseException as error:
-            if may_be_made(error):
-                subscription.give_up()
-            else:
-                self.forget_subscription(subscription)
+            is_kept = True
+        except UnansweredError:  # the broker may still make it
+            subscription.give_up()
+            is_kept = True
             raise
+        finally:
+            if not is_kept:
+                self.forget_subscription(subscription)
         return subscription
 
     def _enter(self, subscription: Subscription) -> None:
@@ -346,22 +341,16 @@ class StompConnection(LinkedConnection):
         newest = self.link.newest
         if newest.number != epoch:
             return
-        another_id, said = f"{subscription.id}.{next(self._numbers)}", Said()
+        another_id = f"{subscription.id}.{next(self._numbers)}"
+        frame = subscription.widened(another_id, self.dialect)
+        if frame is None:
+            return
+        with self._lock:
+            self._subscriptions[another_id] = subscription
         try:
-            frame = subscription.widened(another_id, self.dialect)
-            if frame is None:
-                return
-            with self._lock:
-                self._subscriptions[another_id] = subscription
-            newest.post(frame, needs_room=False, said=said)
+            newest.post(frame, needs_room=False)
         except InterruptedLinkError:
             _log.debug("the connection ended while a consumer was widened")
-        except BaseException:
-            if not said.is_said:  # else the broker has it, and ends it with the others
-                subscription.not_widened(another_id)
-                with self._lock:
-                    self._subscriptions.pop(another_id, None)
-            raise
 
     def _is_in_use(self, durable_name: str) -> bool:
         return any(

@@ -33,7 +33,6 @@ __all__ = [
     "UnsentLinkError",
     "lost_while_ended",
     "lost_while_sent",
-    "may_be_made",
 ]
 
 _log = logging.getLogger("pyjms.stomp")
@@ -71,13 +70,6 @@ def lost_while_ended(error: InterruptedLinkError | ResourceError, how: str) -> P
             f"the connection was lost while the transaction was {how} ({error}): it is not known whether that was done"
         )
     return InDoubtError(f"it is not known whether the transaction was {how}: {error.reason}")
-
-
-def may_be_made(error: BaseException) -> bool:
-    """Say whether the broker may have made, or still make, what was asked for: the answer was late, or who waited for it, or had
-    just heard it, was interrupted. What was asked for in an earlier epoch has ended with that.
-    """
-    return isinstance(error, UnansweredError) or not isinstance(error, ProviderError)
 
 
 class EpochEvents(Protocol):
@@ -131,7 +123,7 @@ class _Answer:
 
 
 class Question(Said):
-    """What is asked of an epoch and must not be done twice: who was interrupted, or has waited too long, may wait for the answer once more."""
+    """What is asked of an epoch and must not be done twice: a call that has waited too long may wait for the answer once more."""
 
     __slots__ = ("answer", "epoch", "what")
 
@@ -230,8 +222,7 @@ class Epoch:
 
         `may_last`: whether the broker may answer as late as it likes, as a full queue makes a sender wait; a deferred signal ends the wait then.
 
-        `late` is called with a RECEIPT that nobody gets: on the I/O thread when it comes after the wait, or at once when the thread that
-        has just heard it is interrupted.
+        `late` is called on the I/O thread with a RECEIPT that comes after the wait.
 
         On the I/O thread, where the answer would be read, it is not waited for: a client may close things when it is told
         of a message (`on_ready`). Raises the error that the broker answers, `UnansweredError` when it does not answer in time,
@@ -248,28 +239,21 @@ class Epoch:
                 raise UnsentLinkError(self.reason)
             self._answers[receipt] = answer
         try:
-            try:
-                self.post(*frames, needs_room=needs_room, said=said)
-                limit_ms = self._settings.timeout_ms if timeout_ms is None else timeout_ms
-                until_ms = self._clock.monotonic_ms() + limit_ms
-                if is_main:
-                    deferred.wake = answer.signal.set
-                self.wire.wait(self._clock, answer.signal, until_ms, self._events.is_alone)
-                if is_main and deferred.pending and not answer.is_there:
-                    self._wait_a_moment(answer, until_ms)
-            finally:
-                if is_main:
-                    deferred.wake = None
-                with self._lock:
-                    if self._answers.pop(receipt, None) is not None and late is not None and not answer.is_there:
-                        self._late[receipt] = late
-        except BaseException:
-            if late is not None:
-                self._leave(receipt, answer, late)
-            if answer.error is not None:  # who asked was interrupted before it heard
-                self._events.on_broker_error(answer.error)
-            raise
-        if answer.frame is not None:  # without a call, in which an interrupt could hide it from `late`
+            self.post(*frames, needs_room=needs_room, said=said)
+            limit_ms = self._settings.timeout_ms if timeout_ms is None else timeout_ms
+            until_ms = self._clock.monotonic_ms() + limit_ms
+            if is_main:
+                deferred.wake = answer.signal.set
+            self.wire.wait(self._clock, answer.signal, until_ms, self._events.is_alone)
+            if is_main and deferred.pending and not answer.is_there:
+                self._wait_a_moment(answer, until_ms)
+        finally:
+            if is_main:
+                deferred.wake = None
+            with self._lock:
+                if self._answers.pop(receipt, None) is not None and late is not None and not answer.is_there:
+                    self._late[receipt] = late
+        if answer.frame is not None:
             return answer.frame
         return self._heard(answer, frames[-1].command, limit_ms)
 
@@ -288,16 +272,15 @@ class Epoch:
             try:
                 with self._lock:
                     if self.has_ended:
-                        raise UnsentLinkError(self.reason)  # noqa: TRY301 - whoever is interrupted is to take its entry out
+                        raise UnsentLinkError(self.reason)
                     self._answers[receipt] = answer
                 self.post(frame, said=question)
-            except BaseException:
+            finally:
                 if not question.is_said:  # nobody answers what was not said
                     with self._lock:
                         self._answers.pop(receipt, None)
-                raise
         limit_ms = self._settings.timeout_ms
-        if not answer.is_there:  # else the call that was interrupted may have lowered the signal
+        if not answer.is_there:
             self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
         return self._heard(answer, frame.command, limit_ms)
 
@@ -324,15 +307,6 @@ class Epoch:
             "look what holds it up, or raise timeout_ms"
         )
 
-    def _leave(self, receipt: str, answer: _Answer, late: Callable[[Frame], None]) -> None:
-        """Have `late` called with the RECEIPT, which may be there already: who asked was interrupted."""
-        with self._lock:
-            self._answers.pop(receipt, None)
-            if answer.frame is None:
-                self._late[receipt] = late
-        if answer.frame is not None:
-            late(answer.frame)
-
     def ask_last(self, *frames: Frame, timeout_ms: int | None = None, said: Said | None = None) -> Frame:
         """Ask, as `ask`, for what ends something; it needs no room.
 
@@ -353,7 +327,7 @@ class Epoch:
     @contextmanager
     def looking(self, end: Callable[[], None]) -> Iterator[None]:
         """Look at a queue, and have `end` called after it: by the I/O thread if it is left half way, perhaps to the garbage collector,
-        which runs anywhere, also where a lock is held; and once more by the I/O thread if that was interrupted.
+        which runs anywhere, also where a lock is held.
         """
         chore = end
         try:
@@ -362,16 +336,10 @@ class Epoch:
             chore = partial(self.call_soon, end)
             raise
         finally:
-            try:
-                chore()
-            except Exception:
-                raise
-            except BaseException:
-                self.call_soon(end)
-                raise
+            chore()
 
     def take_back(self, frame: Frame, done: Callable[[], None] = lambda: None) -> None:
-        """Have the broker end what it may have made, or still make, for a call that was not answered in time, or was interrupted:
+        """Have the broker end what it may have made, or still make, for a call that was not answered in time:
         nobody here has it, so nobody is told if it is not there. `done`: see `expect`.
         """
         frame.headers["receipt"] = receipt = f"t{next(self._receipts)}"
@@ -411,7 +379,6 @@ class Epoch:
                     answer.frame = frame
             if answer is not None:
                 answer.signal.set()
-                # last: whoever is interrupted before ends the epoch, which tells those that are here
                 with self._lock:
                     self._answers.pop(receipt, None)
             elif late is not None:

@@ -71,7 +71,7 @@ class HeldMessage:
         return self.subscription.identity
 
     def is_settled(self, transaction: Transaction | None = None) -> bool:
-        """Whether the broker has been told that it is settled: for good, or in `transaction`. A call that said so may have been interrupted."""
+        """Whether the broker has been told that it is settled: for good, or in `transaction`. A call that said so may not have been answered."""
         settlement = self.settlement
         if settlement is None or not settlement.is_said:
             return False

@@ -229,20 +229,17 @@ class Link:
         as `current`.
         """
         old = self._leave()
-        interrupted = ProviderError("a thread was interrupted while it connected anew: make a new connection")
         try:
             old.wire.close()
             epoch = self._connect_anywhere()
-        except BaseException as error:
-            self._give_up(error if isinstance(error, ProviderError) else interrupted, is_told=False)
+        except ProviderError as error:
+            self._give_up(error, is_told=False)
             raise
         try:
             set_up(epoch)
             self._settle_in(epoch)
-        except BaseException as error:
+        except Exception:
             epoch.wire.close()
-            if not isinstance(error, Exception):  # nobody reopens it after that
-                self._give_up(interrupted, is_told=False)
             raise
         self._look_at(epoch)
 
@@ -269,9 +266,7 @@ class Link:
             signal.set()
 
     def close(self, farewell: Frame | None) -> None:
-        """End the connection, after `farewell` has been answered if the broker still listens. May be repeated: all but the farewell is done
-        again, as the first call may have been interrupted.
-        """
+        """End the connection, after `farewell` has been answered if the broker still listens. May be repeated."""
         with self._lock:
             epoch, waiting = self._epoch, list(self._waiting)  # each takes itself out
             was_connected = self._state is LinkState.CONNECTED
@@ -478,7 +473,7 @@ class Link:
         except StompError as error:
             epoch.wire.close()
             raise ProviderError(error.reason) from error
-        except BaseException:  # interrupted: nobody else would close it
+        except Exception:
             epoch.wire.close()
             raise
         self.dialect = dialect

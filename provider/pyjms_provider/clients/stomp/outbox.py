@@ -2,9 +2,6 @@
 
 Who puts something in writes it, if nobody else is writing and the socket takes it at once; the rest is the I/O thread's. So
 a send costs no change of threads, and nobody holds a lock while bytes are written.
-
-A writer that is interrupted (docs/decisions/0230) leaves frames of which nobody knows how much was written: the outbox closes then,
-so that the connection ends, and is made anew.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ class OutboxClosedError(Exception):
 
 
 class Said:
-    """Whether frames are on their way for certain: who was interrupted while it said them must not say them again."""
+    """Whether frames are on their way for certain: a call that fails later must not send them again."""
 
     __slots__ = ("is_said",)
 
@@ -51,22 +48,19 @@ class Outbox:
         write: Callable[[bytes], int] | None,
         frame: Callable[[bytes], bytes] = bytes,
         patience_s: Callable[[], float | None] = lambda: 0.0,
-        on_interrupted: Callable[[], None] = lambda: None,
     ) -> None:
         """`frame` makes of a frame of STOMP what the socket carries; `patience_s`: for how many seconds of real time the calling thread
         may wait for room; None: it gets in without. `limit`: more bytes than that wait before they get in; a single piece may be
         larger.
 
         `wake` has the I/O thread call `flush`. `write` writes what it can without waiting and returns how much that was;
-        None: only the I/O thread may write (TLS: one owner, or OpenSSL's state is trampled). `on_interrupted` is called when a thread was
-        interrupted in the middle of a frame, and has to end the connection: the outbox is closed by then.
+        None: only the I/O thread may write (TLS: one owner, or OpenSSL's state is trampled).
         """
         self._limit = limit
         self._wake = wake
         self._write_here = write
         self._frame = frame
         self._patience_s = patience_s
-        self._on_interrupted = on_interrupted
         self._is_open = False
         """Whether what was put in last is a frame to which more may be added: of messages, or of acknowledgements."""
         self._gathered: list[bytes] = []
@@ -102,30 +96,24 @@ class Outbox:
 
         Raises `ResourceError` when there was none, `OutboxClosedError`.
         """
-        size, is_whole, batch = len(data), True, data
-        try:
-            if needs_room and self._size and self._size + size > self._limit:
-                self._wait_for_room(size)
-            with self._lock:
-                self._check_open()
-                is_whole = False
-                if said is not None:
-                    said.is_said = True  # from here on it gets in, or whoever is interrupted ends the connection
-                if self._is_open:
-                    self._seal()
-                if corked or self._size or self._write_here is None:
-                    self._pending.append(data)
-                    self._size += size
-                    if self._is_writing or (corked and self._size < _CORKED_MAX):
-                        is_whole = True
-                        return
-                    batch = self._begin()
-                else:  # nobody writes, as there is nothing
-                    self._size, self._is_writing = size, True
-            self._write(batch)
-        except BaseException as error:
-            self._leave(error, is_whole)
-            raise
+        size, batch = len(data), data
+        if needs_room and self._size and self._size + size > self._limit:
+            self._wait_for_room(size)
+        with self._lock:
+            self._check_open()
+            if said is not None:
+                said.is_said = True
+            if self._is_open:
+                self._seal()
+            if corked or self._size or self._write_here is None:
+                self._pending.append(data)
+                self._size += size
+                if self._is_writing or (corked and self._size < _CORKED_MAX):
+                    return
+                batch = self._begin()
+            else:  # nobody writes, as there is nothing
+                self._size, self._is_writing = size, True
+        self._write(batch)
 
     def gather(self, session: str, message: bytes, *, corked: bool = True) -> bool:
         """Have a packed message of a session sent as `put` does, if it is corked in one frame with those that come after it, up to
@@ -133,29 +121,23 @@ class Outbox:
 
         Raises as `put`.
         """
-        size, is_whole = len(message) + LENGTH.size, True
-        try:
-            if self._size and self._size + size > self._limit:
-                self._wait_for_room(size)
-            with self._lock:
-                self._check_open()
-                is_whole = False
-                is_full = self._gathered_size >= FRAME_BYTES or len(self._gathered) >= _PARTS_MAX
-                if self._is_open and (is_full or session != self._gathered_for or size > FRAME_BYTES):
-                    self._seal()  # a large message has a frame to itself, as there is a limit to frames
-                is_first = not self._size
-                self._gathered_for, self._is_open = session, True
-                self._gathered += LENGTH.pack(len(message)), message
-                self._gathered_size += size
-                self._size += size
-                if self._is_writing or (corked and self._size < _CORKED_MAX):
-                    is_whole = True
-                    return is_first
-                batch = self._begin()
-            self._write(batch)
-        except BaseException as error:
-            self._leave(error, is_whole)
-            raise
+        size = len(message) + LENGTH.size
+        if self._size and self._size + size > self._limit:
+            self._wait_for_room(size)
+        with self._lock:
+            self._check_open()
+            is_full = self._gathered_size >= FRAME_BYTES or len(self._gathered) >= _PARTS_MAX
+            if self._is_open and (is_full or session != self._gathered_for or size > FRAME_BYTES):
+                self._seal()  # a large message has a frame to itself, as there is a limit to frames
+            is_first = not self._size
+            self._gathered_for, self._is_open = session, True
+            self._gathered += LENGTH.pack(len(message)), message
+            self._gathered_size += size
+            self._size += size
+            if self._is_writing or (corked and self._size < _CORKED_MAX):
+                return is_first
+            batch = self._begin()
+        self._write(batch)
         return False
 
     def acknowledge(self, head: bytes, first: int, last: int) -> bool:
@@ -164,45 +146,25 @@ class Outbox:
 
         head: the frame's beginning, up to the ids; one object for each session. Raises as `put`.
         """
-        is_whole = True
-        try:
-            goes_on = head is self._ack_head and first == self._ack_last + 1  # asked once more with the lock held
-            if self._size + _ACK_SIZE > self._limit and not goes_on:
-                self._wait_for_room(_ACK_SIZE)
-            with self._lock:
-                if head is self._ack_head and first == self._ack_last + 1:
-                    self._ack_last = last
-                    return False
-                self._check_open()
-                is_whole = False
-                if self._is_open:
-                    self._seal()
-                is_first = not self._size
-                self._ack_head, self._ack_first, self._ack_last = head, first, last
-                self._gathered_for, self._is_open = "", True
-                self._size += _ACK_SIZE
-                is_whole = True
-                return is_first
-        except BaseException as error:
-            self._leave(error, is_whole)
-            raise
+        goes_on = head is self._ack_head and first == self._ack_last + 1  # asked once more with the lock held
+        if self._size + _ACK_SIZE > self._limit and not goes_on:
+            self._wait_for_room(_ACK_SIZE)
+        with self._lock:
+            if head is self._ack_head and first == self._ack_last + 1:
+                self._ack_last = last
+                return False
+            self._check_open()
+            if self._is_open:
+                self._seal()
+            is_first = not self._size
+            self._ack_head, self._ack_first, self._ack_last = head, first, last
+            self._gathered_for, self._is_open = "", True
+            self._size += _ACK_SIZE
+            return is_first
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise OutboxClosedError
-
-    def _leave(self, error: BaseException, is_whole: bool) -> None:
-        """Let nobody rely on what an interrupted thread did, save if that is whole, and on nothing that it was to do.
-
-        `is_whole`: what it puts in is in, or nothing of it is, and it is not the writer.
-        """
-        if isinstance(error, OSError | ResourceError | OutboxClosedError):
-            return  # nothing was begun; or the socket has ended, as whoever reads from it will find, with the reason
-        if is_whole:
-            self._wake()  # the I/O thread writes what was to be written soon
-            return
-        self.close()
-        self._on_interrupted()
 
     def _seal(self) -> None:
         """Make a frame of what is open. The lock is held."""
@@ -250,17 +212,11 @@ class Outbox:
         """Have written what was put in and nobody writes yet. Any thread."""
         if not self._size or self._is_writing:
             return
-        is_whole = True
-        try:
-            with self._lock:
-                if not self._size or self._is_writing:
-                    return
-                is_whole = False
-                batch = self._begin()
-            self._write(batch)
-        except BaseException as error:
-            self._leave(error, is_whole)
-            raise
+        with self._lock:
+            if not self._size or self._is_writing:
+                return
+            batch = self._begin()
+        self._write(batch)
 
     def flush(self, write: Callable[[bytes], int]) -> None:
         """Write what the socket takes now. Only the I/O thread, when `has_rest`."""

@@ -15,22 +15,18 @@ import selectors
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Lock, RLock, get_ident
+from threading import Lock, get_ident
 from typing import Final
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.interrupts import deferred
 
-__all__ = ["TICK_S", "InterruptedReadError", "Reading", "Watch"]
+__all__ = ["TICK_S", "Reading", "Watch"]
 
 TICK_S: Final = 0.004
 _LONGEST_POLL_MS: Final = 1e8
 _END_S: Final = 5.0
 _IN: Final = getattr(select, "POLLIN", 0)
-
-
-class InterruptedReadError(Exception):
-    """A thread was interrupted in the middle of what came, so that nobody knows how much of it was dealt with."""
 
 
 class Watch:
@@ -95,16 +91,13 @@ class Reading:
         is_shared: bool,
         wake: Callable[[], None],
         look: Callable[[bool], None],
-        on_interrupted: Callable[[], None] = lambda: None,
     ) -> None:
         """`is_shared`: whether the socket's kind allows it; `wake` has the I/O thread look at what has changed; `look` tells
-        it whether to look at the socket, at once, also while it sleeps. `on_interrupted` is called when a thread was interrupted in the
-        middle of what came, and has to end the connection.
+        it whether to look at the socket, at once, also while it sleeps.
         """
         self._wake = wake
         self._look = look
-        self._on_interrupted = on_interrupted
-        self._right = RLock()  # it knows whose it is; nobody takes it twice
+        self._right = Lock()
         self._lock = Lock()
         self._bell, self._ringer = socket.socketpair()
         self._bell.setblocking(False)
@@ -139,20 +132,13 @@ class Reading:
         """
         if signal.wait(0):
             return True
-        if self._may_read(clock):
-            ended = None
-            try:  # before the right is asked for: an interrupt may come as soon as it is had (docs/decisions/0230)
-                if self._right.acquire(blocking=False):
-                    ended = self._read_until(clock, signal, until_ms)
-                    self._give_back(is_alone)
-            except BaseException:
-                self._take_back()
-                raise
+        if self._may_read(clock) and self._right.acquire(blocking=False):
+            try:
+                ended = self._read_until(clock, signal, until_ms)
+                self._give_back(is_alone)
             finally:
-                try:  # noqa: SIM105  # `suppress` is written in Python, and may be interrupted before anything is let go
-                    self._right.release()
-                except RuntimeError:  # it was another thread's
-                    pass
+                self.reader = None
+                self._right.release()
             if ended is not None:
                 return ended
         try:
@@ -201,10 +187,6 @@ class Reading:
             self._read()
         except Exception as error:
             self.trouble = error
-        except BaseException:  # interrupted: it may have taken what nobody was given, and that must come again
-            self.trouble = InterruptedReadError("a thread was interrupted while it read")
-            self._on_interrupted()
-            raise
         if self.trouble is not None:
             self._wake()
         return self.trouble is None
@@ -227,15 +209,6 @@ class Reading:
                 self._is_lent = False
                 self._look(True)
 
-    def _take_back(self) -> None:
-        """Have the I/O thread read what an interrupted thread does not, and look at what has changed."""
-        if self.reader == get_ident():
-            self.reader = None
-        with self._lock:
-            self._is_lent = False
-            self._look(True)
-        self._wake()
-
     def _ring(self) -> None:
         """Have the reader look at its signal."""
         if (
@@ -245,7 +218,7 @@ class Reading:
                 self._ringer.send(b"x")
 
     def keep_ticking(self) -> None:
-        """Have the I/O thread look again within `TICK_S`, or soon after; who is interrupted in this has to wake it."""
+        """Have the I/O thread look again within `TICK_S`, or soon after."""
         with self._lock:
             self._uses += 1
             is_new, self.is_ticking = not self.is_ticking, True
@@ -291,7 +264,7 @@ class Reading:
 
     def forget(self) -> None:
         """Let no thread read, in a child of this process."""
-        self._right, self._lock, self._is_over = RLock(), Lock(), True
+        self._right, self._lock, self._is_over = Lock(), Lock(), True
 
 
 def _nothing() -> None:

@@ -85,11 +85,7 @@ class StompSession(ProviderSession):
     def _open_transaction(self, epoch: Epoch) -> Transaction:
         """Return the transaction; begin one in `epoch` if there is none. Raises `InterruptedLinkError`."""
         transaction = self._transaction
-        if transaction is None or transaction.has_ended:
-            if transaction is not None:  # its end was interrupted, and is not asked for again
-                transaction.leave()
-                if transaction.has_committed:
-                    self._let_go(transaction.acknowledged)
+        if transaction is None:
             name = f"{self._name}-{next(self._transaction_numbers)}"
             transaction = self._transaction = Transaction(name, epoch)
         return transaction
@@ -97,27 +93,26 @@ class StompSession(ProviderSession):
     def commit(self) -> None:
         self._check_open()
         self._check_transacted()
-        transaction = self._transaction  # as long as its end is not known: an interrupted call may be made once more
+        transaction = self._transaction
         if transaction is None:
             return
         try:
             transaction.commit()
         except InDoubtError:
             self._let_go(transaction.acknowledged)
-            self._transaction = None  # last, as below
+            self._transaction = None
             raise
         except ProviderError:
             self._transaction = None
             raise
         self._let_go(transaction.acknowledged)
-        self._transaction = None  # last: who is interrupted before calls again, and it is let go of then
+        self._transaction = None
 
     def rollback(self) -> None:
         self._check_open()
         self._check_transacted()
         transaction = self._transaction
         if transaction is not None:
-            transaction.doom("a rollback of it was interrupted")
             transaction.abort()
             self._transaction = None
 
@@ -136,15 +131,10 @@ class StompSession(ProviderSession):
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> Subscription:
         self._check_open()
         subscription = self._connection.subscribe(self, request, on_ready)
-        try:
-            with self._lock:
-                is_open = not self._closed
-                if is_open and subscription.is_open:
-                    self._subscriptions[subscription] = None
-        except BaseException:  # interrupted: nobody has it
-            self.forget(subscription)
-            subscription.give_up()
-            raise
+        with self._lock:
+            is_open = not self._closed
+            if is_open and subscription.is_open:
+                self._subscriptions[subscription] = None
         if not is_open:
             subscription.close()
             self._check_open()
@@ -200,7 +190,7 @@ class StompSession(ProviderSession):
             self._settle(live, self._connection.ack)  # which may wait for another connection
         number = self._link.epoch_number
         if any(each.epoch != number for each in held):
-            # What an interrupted call has said, or was about to: as where the answer was lost, they are settled again if they come again.
+            # What an earlier call has said whose answer was lost: they are settled again if they come again.
             self._connection.redeliveries.acknowledged(
                 each for each in held if each.epoch != number and each.settlement
             )
@@ -252,7 +242,7 @@ class StompSession(ProviderSession):
         self._forget_held([held])
 
     def _bury(self, held: HeldMessage, copy: Frame) -> None:
-        """Have a copy of a message sent that is to be kept aside, once however often a call was interrupted. In no transaction with its
+        """Have a copy of a message sent that is to be kept aside, once however often the broker did not answer. In no transaction with its
         acknowledgement: not all brokers have that in one. So where the connection is lost between the two, it comes again, and is kept twice.
         """
         burial = held.burial
@@ -278,7 +268,7 @@ class StompSession(ProviderSession):
 
     def _settle(self, held: list[HeldMessage], frame_of: Callable[[HeldMessage], Frame]) -> None:
         """Tell the broker; wait for its answer if the URL asks for that. Raises what the broker answers."""
-        fresh = [each for each in held if not each.is_settled()]  # a call that was interrupted has said the others
+        fresh = [each for each in held if not each.is_settled()]  # a call that was not answered has said the others
         frames = [frame_of(each) for each in fresh]
         epoch = self._link.current()
         live = [each for each in held if each.epoch == epoch.number]
@@ -328,7 +318,7 @@ class StompSession(ProviderSession):
         self._connection.redeliveries.seen(each for each in held if each.epoch != number)
         for subscription, messages in _by_subscription(each for each in held if each.epoch == number).items():
             subscription.give_back(messages)
-        self._forget_held(held)  # last: if this was interrupted, the session gives them back when it closes
+        self._forget_held(held)
 
     def _forget_held(self, held: Iterable[HeldMessage]) -> None:
         with self._lock:

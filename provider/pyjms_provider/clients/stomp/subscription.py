@@ -21,10 +21,9 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import AddressKind, Envelope
 from pyjms.spi.errors import ClosedError, DestinationError, ProviderError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Said
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
 from pyjms_provider.clients.stomp.held_message import HeldMessage
 from pyjms_provider.clients.stomp.subscribing import Subscribing, prefetch
-from pyjms_provider.clients.stomp.transactions import flush
 from pyjms_provider.protocols.stomp.dialects import Dialect
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import from_frame, sender_of
@@ -71,7 +70,6 @@ class Subscription(ProviderConsumer):
         self._arrived_signal = Signal()
         self._stage = _Stage.OPEN
         self._is_ending = False
-        self._ending = Said()
         self._is_made = False
         """Whether the broker has answered SUBSCRIBE in this epoch."""
         self.is_given_up = False
@@ -105,16 +103,9 @@ class Subscription(ProviderConsumer):
                 return None
             frame.headers["id"] = another_id
             frame.headers[dialect.prefetch_header] = str(prefetch(self._window, dialect))
-            wider = [*self._wider, another_id]
-            self._wider, self._window = wider, self._window * 2  # without a call between
+            self._wider.append(another_id)
+            self._window *= 2
         return frame
-
-    def not_widened(self, another_id: str) -> None:
-        """Hear that the broker has not heard of it after all: who was to say so was interrupted."""
-        with self._lock:
-            if another_id in self._wider:
-                wider = [each for each in self._wider if each != another_id]
-                self._wider, self._window = wider, self._window // 2  # without a call between
 
     @property
     def epoch(self) -> int:
@@ -127,7 +118,7 @@ class Subscription(ProviderConsumer):
         return self._stage is _Stage.OPEN
 
     def give_up(self) -> None:
-        """End it, without a wait: who asked for it has not waited for the broker to make it, or was interrupted."""
+        """End it, without a wait: the call that asked for it has not waited for the broker to make it."""
         self.is_given_up = True
         with self._lock:
             self._stage = _Stage.CLOSING  # what comes is kept until the broker has heard of the end
@@ -212,32 +203,18 @@ class Subscription(ProviderConsumer):
             if held is None:
                 self._widen_if_stuck()
                 return None
-            try:
-                envelope = self._envelope_of(held)
-                if envelope is None:
-                    continue
-                if not self._session.hold(held):
-                    return None
-                delivery = Delivery(envelope, held.count + 1, held.is_redelivered, held)
-                held.count += 1  # last, without a call: who is interrupted before has not delivered it
-                return delivery  # noqa: TRY300 - as said
-            except Exception:
-                raise  # what cannot be read now cannot be read later, and others are behind it
-            except BaseException:  # interrupted: nobody has it
-                self._put_back(held)
-                raise
+            envelope = self._envelope_of(held)
+            if envelope is None:
+                continue
+            if not self._session.hold(held):
+                return None
+            held.count += 1
+            return Delivery(envelope, held.count, held.is_redelivered, held)
         return None
 
     def poll_or_wait(self) -> Delivery | None:
         delivery = self.poll()
-        try:
-            self.set_interested(delivery is None)
-        except BaseException:  # interrupted, or who is interested failed: nobody has it
-            if delivery is not None:
-                assert isinstance(delivery.tag, HeldMessage)
-                delivery.tag.count -= 1
-                self._put_back(delivery.tag)
-            raise
+        self.set_interested(delivery is None)
         return delivery
 
     def _envelope_of(self, held: HeldMessage) -> Envelope | None:
@@ -293,10 +270,8 @@ class Subscription(ProviderConsumer):
         try:
             if not waits:
                 self._finish()
-        except ProviderError:
+        finally:
             self._session.forget(self)
-            raise
-        self._session.forget(self)  # last: if this was interrupted, the session closes it once more
 
     # What sessions use
 
@@ -341,57 +316,34 @@ class Subscription(ProviderConsumer):
             self._connection.widen(self, self._epoch)
 
     def _take(self) -> HeldMessage | None:
-        """Take the next message out without a call, after which an interrupt would find it nowhere."""
-        held: HeldMessage | None = None
-        try:
-            with self._lock:
-                if self._stage is not _Stage.OPEN:
-                    return None
-                if self._returned:
-                    held = self._returned[0]
-                    held.is_counted = True
-                    self._unsettled += 1
-                    del self._returned[0]
-                elif self._frames:
-                    epoch, frame = self._frames[0]
-                    made = HeldMessage(self, epoch, frame, self._numbers + 1)
-                    self._numbers += 1
-                    made.is_counted = True
-                    self._unsettled += 1
-                    held = made
-                    del self._frames[0]
-        except BaseException:
-            if held is not None:
-                self._put_back(held)
-            raise
+        """Take the next message out."""
+        with self._lock:
+            if self._stage is not _Stage.OPEN:
+                return None
+            if self._returned:
+                held = self._returned.pop(0)
+            elif self._frames:
+                epoch, frame = self._frames.popleft()
+                self._numbers += 1
+                held = HeldMessage(self, epoch, frame, self._numbers)
+            else:
+                return None
+            held.is_counted = True
+            self._unsettled += 1
         return held
 
     def _return(self, held: HeldMessage) -> None:
-        """Put a message in its place among those that came back, unless a call that was interrupted has done so. The lock is held."""
+        """Put a message in its place among those that came back, unless it is there. The lock is held."""
         place = bisect_left(self._returned, held.number, key=_place)
         if place == len(self._returned) or self._returned[place] is not held:
             self._returned.insert(place, held)
 
     def _count_off(self, messages: Iterable[HeldMessage]) -> None:
-        """Count messages as polled no more, each once however often a call was interrupted. The lock is held."""
+        """Count messages as polled no more, each once. The lock is held."""
         for held in messages:
             if held.is_counted and held.epoch == self._epoch:
-                held.is_counted = False  # with the next line, as there is no call between
+                held.is_counted = False
                 self._unsettled = self._unsettled - 1 if self._unsettled else 0
-
-    def _put_back(self, held: HeldMessage) -> None:
-        """Have a message again that was taken and not handed out, as its thread was interrupted."""
-        self._session.let_go_of(held)
-        if held.is_settled():
-            self.settled([held])  # discarded: the broker has heard that nobody gets it
-            return
-        with self._lock:
-            if held.epoch != self._epoch:
-                return  # it comes again
-            self._count_off([held])
-            self._unread.pop(held, None)
-            if self._stage is _Stage.OPEN:
-                self._return(held)
 
     def _leave(self, held: HeldMessage) -> None:
         """Keep aside, unsettled, a message that could not be read: it goes back with the end of the consumer."""
@@ -425,7 +377,7 @@ class Subscription(ProviderConsumer):
             return False
         if not self._is_selected(held, envelope):
             return False
-        held.envelope = envelope  # last: one that has an envelope is judged, also if its thread was interrupted
+        held.envelope = envelope
         return True
 
     def _is_selected(self, held: HeldMessage, envelope: Envelope) -> bool:
@@ -452,28 +404,20 @@ class Subscription(ProviderConsumer):
             _log.warning("a consumer could not be closed in order: %s", error.reason)
 
     def _finish(self) -> None:
-        """End the consumer at the broker: what it has not settled goes back. After an interrupt the next call does all of it again."""
-        is_mine = False
-        try:
-            with self._lock:
-                if self._is_ending or self.is_given_up or self._stage is _Stage.CLOSED:
-                    return  # another thread, which settled the last message or closed it, does it, or who makes it anew
-                is_mine = self._is_ending = True  # without a call between
-                epoch = self._epoch
-                if epoch and not self._is_made and self._connection.link.newest.number == epoch:
-                    # its UNSUBSCRIBE would overtake the SUBSCRIBE that makes it anew: it follows
-                    self.is_given_up = True
-                    return
-                returned = [each for each in self._returned if not each.is_settled()]
-            # recovered and not asked for again: the broker has them unmarked
-            self._connection.redeliveries.seen(returned)
-            self._end(epoch)
-        except ProviderError:
-            raise
-        except BaseException:
-            if is_mine:
-                self._is_ending = False
-            raise
+        """End the consumer at the broker: what it has not settled goes back."""
+        with self._lock:
+            if self._is_ending or self.is_given_up or self._stage is _Stage.CLOSED:
+                return  # another thread, which settled the last message or closed it, does it, or who makes it anew
+            self._is_ending = True
+            epoch = self._epoch
+            if epoch and not self._is_made and self._connection.link.newest.number == epoch:
+                # its UNSUBSCRIBE would overtake the SUBSCRIBE that makes it anew: it follows
+                self.is_given_up = True
+                return
+            returned = [each for each in self._returned if not each.is_settled()]
+        # recovered and not asked for again: the broker has them unmarked
+        self._connection.redeliveries.seen(returned)
+        self._end(epoch)
 
     def _end(self, number: int) -> None:
         """End it in the epoch of that number, or with it. Raises what the broker minds: it has ended all the same."""
@@ -483,25 +427,20 @@ class Subscription(ProviderConsumer):
                 self._end_in(newest)
         except InterruptedLinkError:
             _log.debug("the connection ended while consumer %s was closed", self.id)  # so did the consumer
-        except ProviderError:
+        finally:
             self._has_finished()
-            raise
-        self._has_finished()
 
     def _has_finished(self) -> None:
         self._connection.forget_subscription(self)
         with self._lock:
             self._frames.clear()
             self._returned.clear()
-            self._stage = _Stage.CLOSED  # last: nothing is done once more for one that is closed
+            self._stage = _Stage.CLOSED
 
     def _end_in(self, epoch: Epoch) -> None:
         try:
-            if self._ending.is_said:
-                flush(epoch)  # by a call that was interrupted, and a second UNSUBSCRIBE is an error
-            else:
-                frames = [Frame("UNSUBSCRIBE", {"id": each}) for each in self._wider]
-                epoch.ask_last(*frames, self.subscribing.end(), said=self._ending)
+            frames = [Frame("UNSUBSCRIBE", {"id": each}) for each in self._wider]
+            epoch.ask_last(*frames, self.subscribing.end())
         except ClosedError:
             return
         if not self._dialect.unsubscribe_returns_unsettled:
@@ -511,5 +450,5 @@ class Subscription(ProviderConsumer):
                     *self._unread,
                     *(HeldMessage(self, number, frame, 0) for number, frame in self._frames),
                 ]
-                self._returned, self._unread, self._frames = left, {}, deque()  # without a call between
+                self._returned, self._unread, self._frames = left, {}, deque()
             self._connection.hand_back(left)

@@ -36,7 +36,7 @@ class StompTemporaries:
         self._prefix = f"{_PREFIX}{connection_id}."
         self._dialect = dialect
         self._right = Lock()
-        """The right to make one: held by `with`, which a thread lets go of whatever interrupts it (decision 0104)."""
+        """The right to make one."""
         self._numbers = count(1)
         self._own: set[Address] = set()
         self._gone: set[Address] = set()
@@ -75,7 +75,7 @@ class StompTemporaries:
             naming, named, self._native_prefix = Said(), 1, ""
         elif naming.is_said:  # the broker counts what it was asked for, though the answer may have come too late
             naming, named = Said(), named + 1
-        self._epoch, self._naming, self._named = epoch.number, naming, named  # without a call between
+        self._epoch, self._naming, self._named = epoch.number, naming, named
         number = next(self._numbers)
         local, probe = f"/temp-{_KINDS[kind]}/{number}", f"{PROBE}-{number}"
         begin = Frame("SUBSCRIBE", {"id": probe, "destination": local, "ack": "auto"})
@@ -106,7 +106,7 @@ class StompTemporaries:
         """Forget one of this connection. Raises `DestinationError`."""
         self.check_own(address)
         self._gone.add(address)
-        self._own.discard(address)  # last: who is interrupted before may delete it once more
+        self._own.discard(address)
 
     def restore(self, epoch: Epoch) -> None:
         """Make in a new epoch what can be made there under the old names. Raises `InterruptedLinkError`, `ProviderError`."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledBackError
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Question, Said, lost_while_ended
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Said, UnansweredError, lost_while_ended
 from pyjms_provider.protocols.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ class Transaction:
         self.epoch = epoch
         self.acknowledged: list[HeldMessage] = []
         """What its commit settles."""
-        self._commit = Question(epoch, name)
+        self._commit = Said()
+        self._is_refused = False
+        """Whether the broker has answered COMMIT by an error."""
         self._abort = Said()
         self._failure: str | None = None
         epoch.post(Frame("BEGIN", {"transaction": name}))
@@ -46,7 +48,7 @@ class Transaction:
     @property
     def has_committed(self) -> bool:
         """Whether COMMIT was said, and not refused as far as is known: what was acknowledged in it is settled then."""
-        return self._commit.is_said and self._commit.answer.error is None
+        return self._commit.is_said and not self._is_refused
 
     @property
     def has_ended(self) -> bool:
@@ -59,18 +61,23 @@ class Transaction:
             raise RolledBackError(f"the transaction was rolled back: {self.failure}")
 
     def commit(self) -> None:
-        """Commit; what an interrupted call has said is not said again. Raises `RolledBackError`, `InDoubtError`."""
-        if not self._commit.is_said:
-            self._prepare()
+        """Commit. Raises `RolledBackError`, `InDoubtError`."""
+        if self._commit.is_said:
+            raise InDoubtError(
+                "a signal interrupted the commit of the transaction: it is not known whether that was done"
+            )
+        self._prepare()
         try:
-            self.epoch.ask_once(self._commit, Frame("COMMIT", {"transaction": self.name}))
-        except (InterruptedLinkError, ResourceError) as error:
-            if not self._commit.answer.is_there:
-                self.leave()
+            self.epoch.ask(Frame("COMMIT", {"transaction": self.name}), said=self._commit)
+        except (InterruptedLinkError, UnansweredError) as error:
+            raise lost_while_ended(error, "committed") from error
+        except ResourceError as error:
+            self._is_refused = True
             raise lost_while_ended(error, "committed") from error
         except InDoubtError:
             raise
         except ProviderError as error:
+            self._is_refused = True
             raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
 
     def _prepare(self) -> None:
@@ -85,10 +92,6 @@ class Transaction:
         except ResourceError as error:
             self.abort()
             raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
-
-    def leave(self) -> None:
-        """Wait for no answer any more: if COMMIT is refused after all, or was, the connection is told."""
-        self.epoch.leave(self._commit)
 
     def abort(self) -> None:
         """Roll back, if the broker has not done so by itself, and if its end was not said before."""

@@ -30,7 +30,7 @@ from pyjms_provider.clients.stomp.connecting import connect
 from pyjms_provider.clients.stomp.heart_beat import HeartBeat
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError, Said
-from pyjms_provider.clients.stomp.reading import TICK_S, InterruptedReadError, Reading, Watch
+from pyjms_provider.clients.stomp.reading import TICK_S, Reading, Watch
 from pyjms_provider.forks import let_go
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, Limits, encode
 from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
@@ -98,7 +98,6 @@ class Wire:
             self._channel.write if self._channel.is_shared else None,
             self._channel.frame,
             self._patience_for_room_s,
-            self._on_interrupted,
         )
         limits = Limits(header_line_max=_HEADERS_MAX, header_size_max=_HEADERS_MAX, body_max=settings.frame_bytes_max)
         self._decoder = FrameDecoder(limits)
@@ -110,7 +109,7 @@ class Wire:
         self.is_closing = False
         """Whether it ends now, or has ended: nothing is taken any more, and `on_end` is called soon or was."""
         self.was_interrupted = False
-        """Whether it ends because a thread of the application's was interrupted, and not through the network or the broker."""
+        """Whether it ends because a signal interrupted a call in its midst, and not through the network or the broker."""
         self._reason = ""
         self._io_thread = 0
         self._thread = Thread(target=self._run, name=f"pyjms-stomp-{endpoint.host}", daemon=True)
@@ -131,7 +130,6 @@ class Wire:
                 is_shared=self._channel.is_lendable,
                 wake=self._wake,
                 look=self._watch.look,
-                on_interrupted=self._on_interrupted,
             )
             # the first to go: the number of a closed socket may be another one's soon
             taken.callback(self._reading.end)
@@ -193,12 +191,8 @@ class Wire:
             self.send(*frames)
             return
         data = self._channel.frame(self._encoded(frames))
-        try:
-            self._put(data, corked=True)
-            self._reading.keep_ticking()
-        except BaseException:  # nobody would write it
-            self._wake()
-            raise
+        self._put(data, corked=True)
+        self._reading.keep_ticking()
 
     def send_message_soon(self, session: str, message: bytes, *, waits: bool) -> None:
         """Have a packed message written as `send_soon` does, in one frame with those of the same session that come after it."""
@@ -209,9 +203,6 @@ class Wire:
                 self._reading.keep_ticking()
         except (OutboxClosedError, OSError) as error:
             raise self._ended(error) from error
-        except BaseException:
-            self._wake()
-            raise
 
     def acknowledge_soon(self, head: bytes, first: int, last: int) -> None:
         """Have deliveries acknowledged as `send_soon` does that waits; see `Outbox.acknowledge`."""
@@ -220,9 +211,6 @@ class Wire:
                 self._reading.keep_ticking()
         except OutboxClosedError as error:
             raise self._ended(error) from error
-        except BaseException:
-            self._wake()
-            raise
 
     def _put(self, data: bytes, *, corked: bool = False, needs_room: bool = True, said: Said | None = None) -> None:
         try:
@@ -257,11 +245,8 @@ class Wire:
 
     def abort(self) -> None:
         """End the connection, as a thread was interrupted in the midst of a call: what of it was written is not known."""
-        self._on_interrupted()
-
-    def _on_interrupted(self) -> None:
         self.was_interrupted = True
-        self._reason = "a thread was interrupted while it read or wrote"
+        self._reason = "a signal interrupted a call that used it"
         self.close()
 
     def is_own_thread(self) -> bool:
@@ -299,7 +284,7 @@ class Wire:
             self._serve()
         except OutboxClosedError:
             pass  # another thread closes the connection just now, and a heart-beat came too late for it
-        except (OSError, StompError, WireEndedError, InterruptedReadError) as error:
+        except (OSError, StompError, WireEndedError) as error:
             self._reason = str(error) or type(error).__name__
         except Exception as error:  # the top of a thread
             _log.exception("PYJMS-STOMP the connection to %s ends because of an error of pyjms", self.endpoint)

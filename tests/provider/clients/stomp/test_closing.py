@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 
 from pyjms.spi.delivery import Delivery
@@ -14,7 +12,6 @@ from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.world import ORDERS, QUICKLY, Told, connect, connected, consume, hasten
 from tests.provider.helpers import make_envelope
-from tests.provider.interruptions import Interruption, each_interruption
 
 CLASSIC, RABBITMQ = "ActiveMQ/5.17.2", "RabbitMQ/3.10.8"
 GONE = {"UNSUBSCRIBE": "No subscription matched."}
@@ -124,23 +121,3 @@ def test_a_consumer_whose_making_is_answered_too_late_is_ended_and_what_it_got_g
         broker.unanswered.clear()
         connection.flush()
         assert connection._subscriptions == {}
-
-
-def test_a_consumer_whose_making_is_interrupted_is_ended() -> None:
-    def attempt(interruption: Interruption) -> None:
-        with suppress(KeyboardInterrupt), interruption():
-            consume(session)
-            return
-        connection.link.current()  # as an interrupt while a frame is read ends the connection, and all with it
-        for _ in range(2):  # the answer to SUBSCRIBE comes before that to the first, and UNSUBSCRIBE before the second
-            connection.flush()
-        made, ended = (broker.of_newest(each) for each in ("SUBSCRIBE", "UNSUBSCRIBE"))
-        assert {frame.headers["id"] for frame in made} <= {frame.headers["id"] for frame in ended}, interruption.where
-        assert connection._subscriptions == {}, interruption.where
-
-    with FakeBroker() as broker, connected(broker) as connection:
-        session = connection.open_session(transacted=False)
-        assert (
-            each_interruption(attempt, "stomp/connection.py", "stomp/linked.py", "stomp/session.py", "stomp/epoch.py")
-            > 20
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -32,7 +32,6 @@ from pyjms_provider.protocols.stomp.messages import to_frame
 from tests.provider.clients.stomp.fake_broker import FakeBroker
 from tests.provider.clients.stomp.world import ORDERS, QUICKLY, Events, Told, connect, connected, consume, hasten
 from tests.provider.helpers import NEWS, make_envelope, text_of
-from tests.provider.interruptions import Interruption, each_interruption
 
 CLASSIC = "ActiveMQ/5.17.2"
 ARTEMIS = "ActiveMQ-Artemis/2.30.0"
@@ -181,24 +180,6 @@ def test_where_nack_would_lose_or_requeue_it_a_copy_with_reason_and_origin_is_ke
     assert sends[0].headers["destination"].endswith("DLQ")
     assert sends[0].headers["JMS_pyjms_deadReason"] == "too often"
     assert sends[0].headers["JMS_pyjms_deadDestination"].startswith("queue://")
-
-
-def test_a_message_that_is_kept_aside_is_kept_once_however_the_call_is_interrupted() -> None:
-    def attempt(interruption: Interruption) -> None:
-        with poisoned(ARTEMIS) as (broker, connection, session, (delivery,)):
-            epoch = connection.link.current()
-            with suppress(KeyboardInterrupt), interruption():
-                session.reject(delivery, "too often")
-            try:
-                session.reject(delivery, "too often")
-            except ResourceError:
-                assert connection.link.current() is not epoch, interruption.where
-            connection.flush()
-            if connection.link.current() is epoch:
-                assert [len(broker.of("SEND")), len(broker.of("ACK"))] == [1, 1], interruption.where
-
-    names = ("session", "epoch", "wire", "outbox")
-    assert each_interruption(attempt, *(f"clients/stomp/{name}.py" for name in names)) > 10
 
 
 def test_a_copy_whose_confirmation_comes_late_is_not_sent_again() -> None:

@@ -371,7 +371,7 @@ def test_a_connection_that_an_interrupt_ends_is_made_anew_at_once_each_time() ->
         url = f"{broker.url}?reconnect_delay_ms=60000&reconnect_delay_max_ms=600000"
         connection = connect(url, events, clock=clock)
         for number in range(1, 6):
-            connection.link.current().wire._on_interrupted()
+            connection.link.current().wire.abort()
             events.wait_for(number)
             broker.wait_for("CONNECT", number + 1)
         connection.link.current()

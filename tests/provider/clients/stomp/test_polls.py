@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from threading import Thread
 from typing import Any
 
@@ -18,7 +17,6 @@ from pyjms_provider.protocols.stomp.messages import from_frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connected, consume
 from tests.provider.helpers import make_envelope
-from tests.provider.interruptions import Interruption, each_interruption
 
 PAST_MS = "1000"
 CLASSIC, RABBITMQ = "ActiveMQ/5.17.2", "RabbitMQ/3.10.8"
@@ -136,27 +134,3 @@ def test_messages_that_cannot_be_read_do_not_keep_the_broker_from_pushing_others
             consumer.poll()
         assert consumer.poll() is None
         broker.wait_for("SUBSCRIBE", 2)
-
-
-@pytest.mark.parametrize("error", ERRORS, ids=["foreseen", "not foreseen"])
-def test_a_consumer_of_a_message_that_cannot_be_read_ends_though_its_poll_was_interrupted(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail_to_read(monkeypatch, error)
-
-    def attempt(interruption: Interruption) -> None:
-        told = Told()
-        with FakeBroker() as broker, connected(broker) as connection:
-            consumer = consume(connection.open_session(transacted=False), told=told)
-            broker.deliver(consumer.id, "1", "bad")
-            told.wait()
-            with suppress(KeyboardInterrupt, ValueError), interruption():
-                consumer.poll()
-            with suppress(ValueError):
-                consumer.poll()
-            assert consumer.poll() is None
-            consumer.close()
-            connection.flush()
-            assert len(broker.of("UNSUBSCRIBE")) == 1, interruption.where
-
-    assert each_interruption(attempt, "stomp/subscription.py") > 3

@@ -139,17 +139,6 @@ def test_the_end_of_the_connection_is_told_by_its_own_thread_also_when_another_o
         assert threads.ended.wait(PATIENCE_S)
 
 
-def test_a_thread_that_is_interrupted_while_it_reads_ends_the_connection() -> None:
-    with FakeBroker() as broker, a_wire(broker) as (wire, threads):
-        threads.fault, signal = KeyboardInterrupt(), Signal()
-        pusher = when_read_for(signal, lambda: broker.push(Frame("MESSAGE", {"n": "1"})))
-        with pytest.raises(KeyboardInterrupt):
-            wait(wire, signal)
-        pusher.join()
-        assert threads.ended.wait(PATIENCE_S)
-        assert "interrupted" in threads.reason
-
-
 def test_a_wait_in_virtual_time_ends_with_that_time() -> None:
     clock = VirtualClock()
     with FakeBroker() as broker, a_wire(broker) as (wire, threads):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from threading import Condition
 
 from pyjms.spi.clock import Clock, SystemClock
-from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
-from pyjms.spi.provider import ConnectRequest, ExpiredMessage, ProviderConsumer, SubscribeRequest
+from pyjms.spi.provider import ConnectRequest, ExpiredMessage, SubscribeRequest
 from pyjms.spi.selector import compile_selector
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.clients.stomp.connection import StompConnection
@@ -19,7 +18,6 @@ from pyjms_provider.clients.stomp.provider import StompProvider
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.clients.stomp.subscription import Subscription
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
-from tests.provider.interruptions import Interruption
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
 QUICKLY = "reconnect_delay_ms=1&reconnect_delay_max_ms=20&timeout_ms=10000"
@@ -115,11 +113,3 @@ def consume(
     consumer = session.subscribe(request, told or Told())
     consumer.set_interested(True)
     return consumer
-
-
-def poll_twice(consumer: ProviderConsumer, interruption: Interruption, *, waits: bool) -> Delivery | None:
-    """Return what an interrupted poll returns, or the next one."""
-    delivery = None
-    with suppress(KeyboardInterrupt), interruption():
-        delivery = consumer.poll_or_wait() if waits else consumer.poll()
-    return delivery or consumer.poll()

@@ -47,8 +47,7 @@ class BranchQuestions:
         except ProviderError:
             self._asked.pop(about, None)
             raise
-        if about in self._asked:
-            del self._asked[about]  # with no call from here on: who is interrupted before asks again, and is told
+        self._asked.pop(about, None)
         return said
 
     def forget(self, xid: Xid) -> None:

@@ -18,7 +18,7 @@ from pyjms.spi.errors import (
     TooLargeError,
 )
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderInfo
-from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError, may_be_made
+from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError
 from pyjms_provider.clients.stomp.link import Link
 from pyjms_provider.clients.stomp.linked import LinkedConnection
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
@@ -115,17 +115,22 @@ class ProfiledConnection(LinkedConnection):
     def open_session(self, *, transacted: bool) -> ProfiledSession:
         self._check_open()
         session = ProfiledSession(self, f"s{next(self._numbers)}", transacted=transacted)
+        with self._lock:
+            self._sessions[session.name] = session  # before it is made, so that healing does not pass it over
+        is_open = may_be_open = False
         try:
-            with self._lock:
-                self._sessions[session.name] = session  # before it is made, so that healing does not pass it over
             self._open(session)
-        except BaseException as error:
-            session.give_up()  # first: who makes all anew may be about to make it, and ends it then
-            with self._lock:
-                self._sessions.pop(session.name, None)
-            if may_be_made(error):
-                self.link.newest.take_back(verbs.CloseSession(session=session.name).write())
+            is_open = True
+        except UnansweredError:
+            may_be_open = True
             raise
+        finally:
+            if not is_open:
+                session.give_up()  # first: the thread that makes all anew may be about to make it, and ends it then
+                with self._lock:
+                    self._sessions.pop(session.name, None)
+                if may_be_open:
+                    self.link.newest.take_back(verbs.CloseSession(session=session.name).write())
         return session
 
     def _open(self, session: ProfiledSession) -> None:
@@ -175,7 +180,6 @@ class ProfiledConnection(LinkedConnection):
         self._check_open()
         while True:
             epoch = self.link.current()
-            made: Frame | None = None
             try:
                 made = epoch.ask(verbs.CreateTemporary(kind=kind).write(), late=partial(self._created_late, epoch))
                 address = Created.read(made.headers).address
@@ -185,14 +189,10 @@ class ProfiledConnection(LinkedConnection):
                     return address
             except InterruptedLinkError:
                 continue
-            except BaseException:
-                if made is not None:
-                    self._created_late(epoch, made)
-                raise
             self._forget_temporary(address)  # it went with its connection, perhaps before it could be made anew
 
     def _created_late(self, epoch: Epoch, made: Frame) -> None:
-        """Delete what the broker made for somebody who has given up, or was interrupted. Any thread."""
+        """Delete what the broker made for a call that has given up. Any thread."""
         address = Created.read(made.headers).address
         self._forget_temporary(address)
         epoch.take_back(verbs.DeleteTemporary(address=address).write())
@@ -310,17 +310,19 @@ class ProfiledConnection(LinkedConnection):
 
     def subscribe(self, consumer: ProfiledConsumer) -> None:
         """Make a consumer at the broker; again if the connection is lost meanwhile. Raises `ProviderError`."""
+        self.remember(consumer)
+        is_made = False
         try:
-            self.remember(consumer)
             while not consumer.is_in(epoch := self.link.current()):
                 try:
                     epoch.ask(consumer.verb().write())
                 except InterruptedLinkError:
                     continue
                 consumer.begin(epoch)
-        except BaseException:
-            self.forget(consumer)
-            raise
+            is_made = True
+        finally:
+            if not is_made:
+                self.forget(consumer)
 
     def remember(self, receiver: ProfiledConsumer | ProfiledBrowser | Page) -> None:
         """Have messages handed to `receiver`."""

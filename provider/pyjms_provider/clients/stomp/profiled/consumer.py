@@ -16,9 +16,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError, ProviderError
+from pyjms.spi.errors import ClosedError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
-from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, Said
+from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
 from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -61,8 +61,6 @@ class ProfiledConsumer(ProviderConsumer):
         self._arrived: deque[Arrived | Frame] = deque()
         self._to_say: deque[tuple[Epoch, Frame]] = deque()
         self._is_speaking = False
-        self._said = Said()
-        """Whether the first of it is on its way: its receipt comes once, so it must be said once."""
         self._epoch: Epoch | None = None
         """Where the broker knows the consumer."""
         self._credit = 0
@@ -82,8 +80,6 @@ class ProfiledConsumer(ProviderConsumer):
         self._is_withdrawn = False
         """Whether what has come is about to go back: nothing is handed out, and no credit given, until `resume`."""
         self._is_closed = False
-        self._is_cut = False
-        """Whether the last call of `close` was interrupted: the next one does all of it again."""
 
     @property
     def is_open(self) -> bool:
@@ -135,9 +131,6 @@ class ProfiledConsumer(ProviderConsumer):
             self._epoch = None
             self._arrived.clear()
             self._credit = self._revocations = 0
-        if self._is_closed:  # who closed it was interrupted, and nothing comes for it any more
-            self._connection.forget(self)
-            self._session.forget(self)
 
     def arrived(self, epoch: Epoch, frame: Frame) -> None:
         """Put messages away, or give them back if nobody wants them any more. The I/O thread."""
@@ -190,51 +183,37 @@ class ProfiledConsumer(ProviderConsumer):
 
         With `keeps` it stays the next one. What has expired here goes back.
         """
-        found: Arrived | Frame | None = None
-        epoch: Epoch | None = None
-        try:
-            while True:
-                with self._lock:
-                    epoch = self._epoch
-                    if self._is_closed:
-                        return None
-                    may_take = epoch is not None and not self._is_withdrawn and self._connection.is_started
-                    is_found = may_take and bool(self._arrived)
-                    if is_found:
-                        found = self._arrived[0]
-                        del self._arrived[0]  # no call, after which an interrupt would find it nowhere
-                    elif waits:
-                        self._is_interested, self._is_revoked = True, False
-                    if self._credit <= self._window // 2:
-                        self._grant()
-                    if is_found and waits:
-                        self._is_interested = False
-                if self._to_say:
-                    self._speak()
-                if found is None or epoch is None:
+        while True:
+            with self._lock:
+                epoch = self._epoch
+                if self._is_closed:
                     return None
-                delivery = self._deliver(found, epoch)
-                if not (delivery.envelope.expiration_ms and self._has_expired(delivery.envelope)):
-                    if keeps:
-                        with self._lock:
-                            if self._epoch is epoch:
-                                arrived = deque((found, *self._arrived))
-                                self._arrived, found = arrived, None  # no call in between, as above
-                    return delivery
-                frame = verbs.GiveBack(
-                    session=self._session.name, ids=delivery_ids([_number_of(found)]), unseen=True
-                ).write()
-                with self._lock:
-                    if self._epoch is epoch:
-                        self._to_say += ((epoch, frame),)
-                    found = None
+                may_take = epoch is not None and not self._is_withdrawn and self._connection.is_started
+                found = self._arrived.popleft() if may_take and self._arrived else None
+                if found is None and waits:
+                    self._is_interested, self._is_revoked = True, False
+                if self._credit <= self._window // 2:
+                    self._grant()
+                if found is not None and waits:
+                    self._is_interested = False
+            if self._to_say:
                 self._speak()
-        except Exception:
-            raise  # what cannot be read now cannot be read later
-        except BaseException:
-            if found is not None:
-                self._put_back(found, epoch)
-            raise
+            if found is None or epoch is None:
+                return None
+            delivery = self._deliver(found, epoch)
+            if not (delivery.envelope.expiration_ms and self._has_expired(delivery.envelope)):
+                if keeps:
+                    with self._lock:
+                        if self._epoch is epoch:
+                            self._arrived.appendleft(found)
+                return delivery
+            frame = verbs.GiveBack(
+                session=self._session.name, ids=delivery_ids([_number_of(found)]), unseen=True
+            ).write()
+            with self._lock:
+                if self._epoch is epoch:
+                    self._to_say.append((epoch, frame))
+            self._speak()
 
     def _has_expired(self, envelope: Envelope) -> bool:
         """Whether its time is over, so that it goes back (JMS 1.1 §3.4.9): it was in time when the broker pushed it, and has waited here.
@@ -246,16 +225,6 @@ class ProfiledConsumer(ProviderConsumer):
             return False
         self._expired.append(which)
         return True
-
-    def _put_back(self, found: Arrived | Frame, epoch: Epoch | None) -> None:
-        """Have a message again that was taken and not handed out, as its thread was interrupted."""
-        with self._lock:
-            if self._epoch is not epoch:
-                return  # it comes again
-            self._arrived.appendleft(found)
-            if self._is_closed or (self._is_revoked and not self._drains):
-                self._return(keep=0)
-        self._speak()
 
     def _deliver(self, found: Arrived | Frame, epoch: Epoch) -> Delivery:
         if isinstance(found, Arrived):
@@ -295,16 +264,13 @@ class ProfiledConsumer(ProviderConsumer):
             epoch.ask(verbs.GiveBack(session=self._session.name, ids=returned, unseen=True).write())
 
     def _drain(self, epoch: Epoch) -> None:
-        is_counted = False
+        with self._lock:
+            self._drains += 1
         try:
-            with self._lock:
-                is_counted = True
-                self._drains += 1
             epoch.ask(verbs.Credit(subscription=self.name, credit=1, drain=True).write())
         finally:
             with self._lock:
-                if is_counted:
-                    self._drains -= 1
+                self._drains -= 1
                 self._credit = 0
                 if self._is_interested:
                     self._grant()
@@ -347,12 +313,11 @@ class ProfiledConsumer(ProviderConsumer):
     def resume(self, returned: Collection[int]) -> None:
         """Let the broker push again, if it is wanted; `returned`: what has gone back of what had come. May be repeated.
 
-        What has not gone back goes now, and credit is revoked now, if whoever withdrew was interrupted before: it is here until then.
+        What has not gone back goes now, and credit is revoked now, if the call that withdrew has failed: it is here until then.
         """
         with self._lock:
             if self._is_withdrawn:
-                left = deque([each for each in self._arrived if _number_of(each) not in returned])
-                self._arrived = left
+                self._arrived = deque([each for each in self._arrived if _number_of(each) not in returned])
                 self._revoke()
             self._is_withdrawn = False
             if self._is_interested:
@@ -360,35 +325,16 @@ class ProfiledConsumer(ProviderConsumer):
         self._speak()
 
     def close(self) -> None:
-        is_again = self._is_cut
-        try:
-            with self._lock:
-                if self._is_closed and not is_again:
-                    return
-                self._is_closed = True
-            self._end(is_again=is_again)
-        except ProviderError:
-            self._is_cut = False
-            raise
-        except BaseException:
-            self._is_cut = True
-            if self._is_closed:  # perhaps nobody calls again, and what the broker pushes would stay here
-                self._connection.link.newest.take_back(verbs.Unsubscribe(id=self.name).write(), self._let_go)
-            raise
-        self._is_cut = False
-
-    def _end(self, *, is_again: bool) -> None:
-        """End it at the broker; `is_again`: an interrupted call may have done so. Raises what the broker minds."""
-        refusal: ProviderError | None = None
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
         try:
             self._connection.link.newest.ask_last(verbs.Unsubscribe(id=self.name).write())
         except InterruptedLinkError as error:
             _log.debug("consumer %s ended with its connection: %s", self.name, error)
-        except ProviderError as error:
-            refusal = error
-        self._let_go()
-        if refusal is not None and not is_again:
-            raise refusal
+        finally:
+            self._let_go()
         self._wait_for_returned()
 
     def _let_go(self) -> None:
@@ -409,8 +355,7 @@ class ProfiledConsumer(ProviderConsumer):
             with suppress(InterruptedLinkError, ClosedError):  # then all of the connection, or of the session, is back
                 self._see_returned(epoch)
 
-    # Credit: the lock is held. What is said is made first, and then noted together with what it changes, without a call in between
-    # in which the main thread could be interrupted: else it would be counted and never said.
+    # Credit: the lock is held
 
     def _grant(self) -> None:
         """Say what fills the window."""
@@ -452,28 +397,22 @@ class ProfiledConsumer(ProviderConsumer):
         """Say what is to be said, unless another thread does so. Never waits for room: a `receive` ends at its own time."""
         if not self._to_say:
             return
-        said = self._said
         while True:
-            is_mine = False
+            with self._lock:
+                if self._is_speaking or not self._to_say:
+                    return
+                self._is_speaking = True
+                epoch, frame = self._to_say.popleft()
             try:
-                with self._lock:
-                    if self._is_speaking or not self._to_say:
-                        return
-                    is_mine = self._is_speaking = True
-                    said.is_said = False
-                    epoch, frame = self._to_say[0]
                 receipt = frame.headers.get("receipt")
                 if receipt is not None:
                     epoch.expect(receipt, partial(self._revoked, epoch))
-                epoch.post(frame, needs_room=False, said=said)
+                epoch.post(frame, needs_room=False)
             except InterruptedLinkError:
-                said.is_said = True  # it ended with the connection
+                pass  # what it says has ended with the connection
             finally:
-                if is_mine:
-                    with self._lock:
-                        self._is_speaking = False
-                        if said.is_said:
-                            self._to_say.popleft()
+                with self._lock:
+                    self._is_speaking = False
 
 
 def _number_of(found: Arrived | Frame) -> int:

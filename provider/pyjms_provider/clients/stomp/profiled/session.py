@@ -24,11 +24,9 @@ from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import (
     InterruptedLinkError,
-    Question,
     UnansweredError,
     lost_while_ended,
     lost_while_sent,
-    may_be_made,
 )
 from pyjms_provider.clients.stomp.profiled.branch_questions import BranchQuestions, unreachable
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
@@ -81,8 +79,8 @@ class ProfiledSession(ProviderSession):
         """Where the open transaction, or the branch, has begun: what is said of it elsewhere would be half of it."""
         self._is_doomed = False
         """Whether the transaction has acknowledged a message of a lost connection, which comes again."""
-        self._committing: Question | None = None
-        """What ends the open transaction, if whoever asked for that was interrupted."""
+        self._is_ending_unit = False
+        """Whether the broker is being asked to commit, or stage, the transaction, or a signal interrupted that call."""
         self._questions = BranchQuestions()
         self._timeout_s = 0
         self._closed = False
@@ -109,9 +107,8 @@ class ProfiledSession(ProviderSession):
         try:
             if self.transacted:
                 epoch = self._unit
-                if epoch is None or self._committing is not None:
-                    self._forget_commit()
-                    epoch = self._enter_unit(self._unit or self.connection.link.current())
+                if epoch is None:
+                    epoch = self._enter_unit(self.connection.link.current())
                 self._send_in_unit(epoch, envelope)
             else:
                 self._send(envelope)
@@ -172,80 +169,62 @@ class ProfiledSession(ProviderSession):
             self._unit = epoch
         return self._unit
 
-    def _forget_commit(self) -> None:
-        """Go on with something else than to ask again what became of an interrupted commit: if it was said, it has ended the transaction."""
-        if self._committing is not None:
-            if self._committing.is_said:
-                self._committing.epoch.leave(self._committing)  # a refusal is told to the connection
-                self._leave_unit()
-            self._committing = None
-
     def _leave_unit(self) -> None:
-        """Have no open transaction any more. Whoever is interrupted before this calls again, and it goes on from there."""
-        self._committing = self._unit = None
-        self._is_doomed = False
+        """Have no open transaction any more."""
+        self._unit = None
+        self._is_doomed = self._is_ending_unit = False
 
     def commit(self) -> None:
         self._check_transacted()
-        epoch, question = self._unit, self._committing
-        is_said = question is not None and question.is_said
-        if not is_said and (self._is_doomed or (epoch is not None and epoch.has_ended)):
-            self.rollback()
-            raise RolledBackError("the transaction was rolled back, as the connection was lost in it")
+        epoch = self._unit
+        self._check_unit(epoch)
         if epoch is None:
             return
-        verb = verbs.CommitTransaction(session=self.name)
-        question = self._question_of(epoch, verb)
         try:
-            self._ask_end(question, verb, "committed")
+            self._end_unit(epoch, verbs.CommitTransaction(session=self.name), "committed")
         except ProviderError:
             self._leave_unit()
             raise
         self._leave_unit()
 
-    def _ask_end(self, question: Question, verb: verbs.Verb, how: str) -> Frame:
-        """Return the answer to what ends the open transaction. Raises what the broker says, and `RolledBackError`, `InDoubtError`: it is over then."""
+    def _check_unit(self, epoch: Epoch | None) -> None:
+        """Raise `RolledBackError` or `InDoubtError` if the open transaction, which began in `epoch`, cannot be committed or staged."""
+        if self._is_ending_unit:
+            self._leave_unit()
+            raise InDoubtError("a signal interrupted the end of the transaction: it is not known whether that was done")
+        if self._is_doomed or (epoch is not None and epoch.has_ended):
+            self.rollback()
+            raise RolledBackError("the transaction was rolled back, as the connection was lost in it")
+
+    def _end_unit(self, epoch: Epoch, verb: verbs.Verb, how: str) -> Frame:
+        """Ask the broker to end the open transaction; return its answer. Raises the broker's error, `RolledBackError`, `InDoubtError`."""
+        self._is_ending_unit = True
         try:
-            return question.epoch.ask_once(question, verb.write())
+            answer = epoch.ask(verb.write())
         except (InterruptedLinkError, UnansweredError) as error:
             raise lost_while_ended(error, how) from error
-
-    def _question_of(self, epoch: Epoch, verb: verbs.Verb) -> Question:
-        """Return what is asked to end the transaction: the same question, if whoever asked just that was interrupted. Raises `InDoubtError` if
-        something else was asked, and is said.
-        """
-        question = self._committing
-        if question is None or not question.is_about(epoch, verb):
-            if question is not None and question.is_said:
-                self._leave_unit()
-                raise InDoubtError(
-                    "the transaction was being committed, or staged, when its thread was interrupted: it is not known whether that was done"
-                )
-            question = self._committing = Question(epoch, verb)
-        return question
+        self._is_ending_unit = False
+        return answer
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         self._check_transacted()
         epoch = self._enter_unit(self._unit or self.connection.link.current())
-        verb = stage_verb(self.name, name, keep_s)
-        question = self._question_of(epoch, verb)
-        if not question.is_said and (self._is_doomed or epoch.has_ended):
-            self.commit()  # which says why it cannot be done
+        self._check_unit(epoch)
         try:
-            staged = Counted.read(self._ask_end(question, verb, "staged").headers).messages
+            staged = Counted.read(self._end_unit(epoch, stage_verb(self.name, name, keep_s), "staged").headers).messages
         except (RolledBackError, InDoubtError):
             self._leave_unit()
             raise
-        except ProviderError:  # it is as it was
-            self._committing = None
+        except ProviderError:  # the transaction is as it was
+            self._is_ending_unit = False
             raise
         self._leave_unit()
         return staged
 
     def rollback(self) -> None:
         self._check_transacted()
-        epoch, question = self._unit, self._committing
-        if epoch is not None and not (question is not None and question.is_said):
+        epoch = self._unit
+        if epoch is not None and not self._is_ending_unit:
             self._tell(epoch, verbs.AbortTransaction(session=self.name))
         self._leave_unit()
 
@@ -260,16 +239,21 @@ class ProfiledSession(ProviderSession):
         self._check_open()
         name = f"{self.name}.{next(self._numbers)}"
         consumer = ProfiledConsumer(self, name, request, on_ready, self.connection.settings.prefetch_messages)
+        with self._lock:
+            self._consumers[consumer] = None  # before it is made, so that no connection that heals passes it over
+        is_made = may_be_made = False
         try:
-            with self._lock:
-                self._consumers[consumer] = None  # before it is made, so that no connection that heals passes it over
             self.connection.subscribe(consumer)
-        except BaseException as error:
-            consumer.give_up()  # first: who makes all anew may be about to make it, and ends it then
-            self.forget(consumer)
-            if may_be_made(error):
-                self.connection.link.newest.take_back(self.ending_of(consumer.name))
+            is_made = True
+        except UnansweredError:
+            may_be_made = True
             raise
+        finally:
+            if not is_made:
+                consumer.give_up()  # first: the thread that makes all anew may be about to make it, and ends it then
+                self.forget(consumer)
+                if may_be_made:
+                    self.connection.link.newest.take_back(self.ending_of(consumer.name))
         if self._closed:
             consumer.close()
             self._check_open()
@@ -369,7 +353,6 @@ class ProfiledSession(ProviderSession):
         """Have them settled by the commit. What was sent because of messages that come again must not be committed."""
         if are_all and not live:
             return  # a commit that is made again has nothing more to acknowledge
-        self._forget_commit()
         self._is_doomed = self._is_doomed or not are_all
         if epoch is not None and self._enter_unit(epoch) is epoch:  # else the transaction is lost: the commit tells
             self._post(epoch, verbs.Acknowledge(session=self.name, ids=_ids(live)))
@@ -408,13 +391,8 @@ class ProfiledSession(ProviderSession):
         except InterruptedLinkError:
             _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)  # all is the broker's again
         finally:
-            try:
-                for consumer in consumers:
-                    consumer.resume(returned)
-            except BaseException:  # interrupted half way, and the others would be sent nothing any more
-                for consumer in consumers:
-                    consumer.resume(returned)
-                raise
+            for consumer in consumers:
+                consumer.resume(returned)
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         self._check_open()
@@ -480,7 +458,7 @@ class ProfiledSession(ProviderSession):
             raise BranchError(
                 "the branch can only be rolled back, as the connection was lost in it", BranchFailure.ROLLED_BACK
             )
-        # It stays doomed until the broker has answered: an interrupted call may be made again.
+        # It stays doomed until the broker has answered: a call that was not answered may be made again.
         fails = fail or self._is_doomed
         mode = verbs.EndMode.FAIL if fails else verbs.EndMode.SUSPEND if suspend else verbs.EndMode.SUCCESS
         try:
@@ -591,7 +569,7 @@ class ProfiledSession(ProviderSession):
 
 
 def _were_said(deliveries: Sequence[Delivery]) -> bool:
-    """Return whether the broker was told of one of these that it is settled, by a call that was interrupted or refused. Of what is lost that is told once."""
+    """Return whether the broker was told of one of these that it is settled, by a call that was refused, or not answered. Of what is lost that is told once."""
     tags = [delivery.tag for delivery in deliveries]
     said = [tag for tag in tags if isinstance(tag, ReceivedMessage) and tag.is_said]
     for each in said:

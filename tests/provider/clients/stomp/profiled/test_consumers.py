@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyjms.spi.provider import SubscribeRequest
-from pyjms_provider.clients.stomp.epoch import Epoch, Said
+from pyjms_provider.clients.stomp.epoch import Epoch
 from pyjms_provider.clients.stomp.outbox import Outbox
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
@@ -148,8 +148,7 @@ def test_credit_is_said_in_the_order_in_which_it_was_decided() -> None:
         def expect(self, receipt: str, done: Callable[[], None]) -> None:
             answers.append(done)
 
-        def post(self, frame: Frame, *, needs_room: bool, said: Said) -> None:
-            said.is_said = True
+        def post(self, frame: Frame, *, needs_room: bool) -> None:
             if not posted:
                 entered.set()
                 assert go_on.wait(PATIENCE_S)

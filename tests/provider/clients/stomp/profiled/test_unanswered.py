@@ -1,16 +1,14 @@
-"""What a call asked for that was not answered in time, or was interrupted, is taken back: nobody has it, and it would be in the
+"""What a call asked for that was not answered in time is taken back: nobody has it, and it would be in the
 way of a second try."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from threading import Event, get_ident
 
 import pytest
 
 from pyjms.spi.errors import AccessDeniedError, BranchError, ResourceError
-from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.xid import Xid
 from pyjms_provider.clients.stomp.epoch import Epoch
 from pyjms_provider.clients.stomp.link import Link
@@ -19,12 +17,10 @@ from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.verbs import Start
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
 from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, consumer_of, linked
-from tests.provider.clients.stomp.world import ORDERS, Told, hasten
-from tests.provider.interruptions import Interruption, each_interruption
+from tests.provider.clients.stomp.world import ORDERS, hasten
 
 MADE = {"session": ("SESSION", "ENDSESSION", "session"), "consumer": ("SUBSCRIBE", "UNSUBSCRIBE", "id")}
 """By what a call makes: the commands that make and end it, and the header that names it."""
-FILES = ("profiled/connection.py", "profiled/session.py", "stomp/epoch.py")
 
 
 @pytest.fixture
@@ -41,14 +37,6 @@ def connection(peer: Peer) -> Iterator[ProfiledConnection]:
 
 def give_up_soon(connection: ProfiledConnection) -> None:
     hasten(connection.link, timeout_ms=50)
-
-
-def hear_all(connection: ProfiledConnection) -> None:
-    """Return when the broker has heard all that was said because of its answers to all that was said before: on a new connection,
-    if the interrupt came while a frame was read, which ends the connection, and all with it.
-    """
-    for _ in range(2):
-        connection.ask_again(Start())
 
 
 def hold_up(peer: Peer, command: str, *, of_connection: int = 0) -> Event:
@@ -82,28 +70,6 @@ def test_a_session_is_ended(peer: Peer, connection: ProfiledConnection) -> None:
     assert peer.wait_for("ENDSESSION").headers["session"] == peer.of("SESSION")[0].headers["session"]
 
 
-@pytest.mark.parametrize("what", MADE)
-def test_what_is_made_is_ended_if_that_is_interrupted_at_any_place(
-    peer: Peer, connection: ProfiledConnection, what: str
-) -> None:
-    make, end, header = MADE[what]
-    session = connection.open_session(transacted=False)
-    request = SubscribeRequest(address=ORDERS, selector=None, no_local=False, durable_name=None)
-
-    def attempt(interruption: Interruption) -> None:
-        with suppress(KeyboardInterrupt), interruption():
-            _ = connection.open_session(transacted=False) if what == "session" else session.subscribe(request, Told())
-            return
-        hear_all(connection)
-        made, ended = peer.of_newest(make), peer.of_newest(end)
-        names = {frame.headers[header] for frame in made} - {session.name}
-        assert names <= {frame.headers[header] for frame in ended}, interruption.where
-        assert all(frame.headers["session"] for frame in ended), interruption.where
-        assert (list(connection._sessions), session.consumers()) == ([session.name], []), interruption.where
-
-    assert each_interruption(attempt, *FILES) > 10
-
-
 def test_what_is_refused_is_not_taken_back(peer: Peer, connection: ProfiledConnection) -> None:
     session = connection.open_session(transacted=False)
     peer.denied.add(f"{session.name}.1")
@@ -122,41 +88,11 @@ def test_a_temporary_destination_is_deleted_when_its_name_comes(peer: Peer, conn
     assert peer.wait_for("DELETE").headers["destination"] == "/temp-queue/t0"
 
 
-def test_a_temporary_destination_is_deleted_whose_making_is_interrupted_when_its_name_has_come(
-    peer: Peer, connection: ProfiledConnection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    peer.destinations = iter(f"/temp-queue/t{n}" for n in range(1000))
-
-    def attempt(interruption: Interruption) -> None:
-        with suppress(KeyboardInterrupt), interruption():
-            connection.create_temporary(ORDERS.kind)
-            return
-        hear_all(connection)
-        assert connection._at_broker == connection._here == {}, interruption.where
-        assert len(peer.of_newest("DELETE")) == len(peer.of_newest("CREATE")), interruption.where
-
-    assert each_interruption(attempt, *FILES) > 10
-
-
-def test_a_branch_is_left_whose_begin_is_interrupted_at_any_place(peer: Peer, connection: ProfiledConnection) -> None:
-    session, xid = connection.open_session(transacted=True), Xid(1, b"g", b"b")
-
-    def attempt(interruption: Interruption) -> None:
-        with suppress(KeyboardInterrupt), interruption():
-            session.xa_start(xid)
-            return
-        hear_all(connection)
-        assert session._unit is None, interruption.where
-        assert len({len(peer.of_newest(each)) for each in ("BEGIN", "END", "ABORT")}) == 1, interruption.where
-
-    assert each_interruption(attempt, *FILES) > 10
-
-
 @pytest.mark.parametrize("what", MADE)
 def test_what_is_given_up_while_all_is_made_anew_is_not_left_behind(
     peer: Peer, connection: ProfiledConnection, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """Who makes all anew has it on his list, and comes to it after the call was interrupted."""
+    """Who makes all anew has it on his list, and comes to it after the call has failed."""
     make, end, header = MADE[what]
     session = connection.open_session(transacted=False)
     if what == "consumer":
@@ -167,12 +103,12 @@ def test_what_is_given_up_while_all_is_made_anew_is_not_left_behind(
     def current(link: Link) -> Epoch:
         if get_ident() == main and len(peer.of(make)) >= 2:
             peer.wait_for(make, 3)  # that of the first, which waits for its answer
-            raise KeyboardInterrupt
+            raise ResourceError("no connection")
         return real(link)
 
     monkeypatch.setattr(Link, "current", current)
     peer.cut_before = (make, 2)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(ResourceError, match="no connection"):
         _ = connection.open_session(transacted=False) if what == "session" else consumer_of(session)
     monkeypatch.undo()
     given_up.set()
