@@ -22,6 +22,7 @@ from pyjms_provider.broker import find_broker, inherited_broker, running_broker
 from pyjms_provider.core.channel.channel import ChannelClosedError
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.trace_events import Happening
+from pyjms_provider.core.queue.browsing import waiting_entries
 from pyjms_provider.core.queue.dead_letters import origin_of, revived
 from pyjms_provider.core.queue.expiry import is_expired
 from pyjms_provider.core.queue.observing import counts_of
@@ -334,7 +335,7 @@ class QueueManager:
         return self._found(queue, None if compiled is None else compiled.matches)
 
     def _found(self, queue: Queue, matches: Callable[[Envelope], bool] | None) -> Iterator[tuple[QueueEntry, Envelope]]:
-        for entry in queue.waiting_entries():
+        for entry in waiting_entries(queue):
             if is_expired(entry.reference, self._host.clock.time_ms()):
                 continue
             envelope = queue.message_of(entry.reference)

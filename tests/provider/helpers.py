@@ -13,8 +13,8 @@ from pyjms.spi.errors import ProviderError
 from pyjms.spi.selector import Selector, compile_selector
 from pyjms.types import Stored
 from pyjms_provider.core.channel.channel import NotAcceptedError, Receiver
-from pyjms_provider.core.channel.channel_state import ChannelState, Reliability
 from pyjms_provider.core.message.reference import MessageReference
+from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
 from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.queue.queue import Queue
@@ -190,10 +190,10 @@ class HookedLock:
 
     def __init__(self, queue: Queue, afterwards: Callable[[], object], releases: int = 1) -> None:
         self._queue = queue
-        self._lock = queue._lock
+        self._lock = queue.lock
         self._afterwards = afterwards
         self._left = releases
-        queue._lock = self  # type: ignore[assignment]
+        queue.lock = self  # type: ignore[assignment]
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -202,7 +202,7 @@ class HookedLock:
         self._lock.release()
         self._left -= 1
         if not self._left:
-            self._queue._lock = self._lock
+            self._queue.lock = self._lock
             self._afterwards()
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyjms_provider.core.queue.observing import held_by
-
 if TYPE_CHECKING:
     from pyjms_provider.clients.vm import VmConnection
 
@@ -69,7 +67,7 @@ def look_at(connection: VmConnection) -> ConnectionView:
                 name=receiving.receiver_id.rpartition("/")[2],
                 is_transacted=session._transacted,  # noqa: SLF001
                 is_open=unit is not None and not unit.is_empty,
-                held=sum(held_by(queue, receiving) for queue in queues),
+                held=sum(queue.held_count(receiving) for queue in queues),
                 consumers=tuple(
                     ConsumerView(
                         name=str(consumer.number),

@@ -9,14 +9,14 @@ from pyjms.spi.delivery import Delivery
 from pyjms_provider.core.queue.entry import QueueEntry
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.queue.entry import EntryQueue
 
 __all__ = ["by_queue", "entry_of"]
 
 
-def by_queue(deliveries: Iterable[Delivery]) -> dict[Queue, list[tuple[QueueEntry, int]]]:
+def by_queue(deliveries: Iterable[Delivery]) -> dict[EntryQueue, list[tuple[QueueEntry, int]]]:
     """Return entries and counts of deliveries of consumers, in their order for each queue."""
-    found: dict[Queue, list[tuple[QueueEntry, int]]] = {}
+    found: dict[EntryQueue, list[tuple[QueueEntry, int]]] = {}
     for delivery in deliveries:
         entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
         found.setdefault(entry.queue, []).append((entry, delivery.count))

@@ -25,8 +25,7 @@ from pyjms_provider.core.queue.stored_delivery import is_there
 
 if TYPE_CHECKING:
     from pyjms_provider.clients.vm import VmConnection
-    from pyjms_provider.core.queue.cursor import Cursor
-    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.queue.browsing import QueueBrowser
     from pyjms_provider.core.topic.subscription import Subscription
 
 __all__ = ["VmSession"]
@@ -112,11 +111,11 @@ class VmSession(VmTransactions):
         if self._closed:
             raise self._closed_error()
         queue = self._host.readable_queue(address, self._connection_id)
-        return self._look(queue, queue.open_browser(selector))
+        return self._look(queue.open_browser(selector))
 
-    def _look(self, queue: Queue, cursor: Cursor) -> Iterator[Delivery]:
+    def _look(self, browser: QueueBrowser) -> Iterator[Delivery]:
         while not self._closed:
-            delivery = queue.look(cursor)
+            delivery = browser.next()
             if delivery is None:
                 return
             if is_there(delivery):

@@ -27,7 +27,7 @@ from pyjms_provider.watching.series import STEP_MS, History, Past
 
 if TYPE_CHECKING:
     from pyjms_provider.broker import EmbeddedBroker
-    from pyjms_provider.core.channel.channel_state import Counts
+    from pyjms_provider.core.queue.channel_state import Counts
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
 

@@ -61,7 +61,7 @@ from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 from pyjms_provider.watching.alerts import AlertLimits
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.channel.channel_state import Counts
+    from pyjms_provider.core.queue.channel_state import Counts
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.model.attributes import Attributes
     from pyjms_provider.model.contracts import ManagedHost

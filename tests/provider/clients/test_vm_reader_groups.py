@@ -19,6 +19,7 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroups, ReservedMessage
 from pyjms.spi.selector import compile_selector
+from pyjms_provider.core.queue.browsing import waiting_entries
 from pyjms_provider.core.queue.ordering import Ordering
 from pyjms_provider.core.transaction.reader_group import Group
 from pyjms_provider.queue_manager import QueueManager
@@ -380,7 +381,7 @@ def test_deleting_messages_by_hand_leaves_those_that_are_held(reader: Reader) ->
     reader.send("a", "b")
     reader.reserve(opened, 0, 1)
     host = reader.connection.broker.virtual_host
-    assert host.office.delete(host.queue("orders").waiting_entries()) == 1
+    assert host.office.delete(waiting_entries(host.queue("orders"))) == 1
     assert reader.texts(opened, 0, 1) == ["a"]
 
 
@@ -498,10 +499,10 @@ def test_matching_messages_are_found_without_looking_at_the_others_again(reader:
     seen = compile_selector("t = 'z'")
     queue = reader.connection.broker.virtual_host.queue("orders")
     assert reader.reserve(opened, 0) == 0
-    ordering = queue._ordering
+    ordering = queue.ordering
     assert isinstance(ordering, Ordering)
     cursor = ordering._cursors[seen.text]
-    assert cursor.passed[4] == max(entry.sequence for entry in queue.waiting_entries())
+    assert cursor.passed[4] == max(entry.sequence for entry in waiting_entries(queue))
     reader.groups.release("g")
     assert not ordering._cursors
 

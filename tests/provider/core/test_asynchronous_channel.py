@@ -29,7 +29,7 @@ def state_of(world: QueueWorld, reference: MessageReference, queue: Queue | None
 
 
 def pushing_to_all(world: QueueWorld, *receivers: Receiver) -> Queue:
-    world.queue._push_to = PushTo.ALL
+    world.queue.pusher.push_to = PushTo.ALL
     for receiver in receivers:
         world.queue.add_receiver(receiver)
     return world.queue
@@ -47,8 +47,8 @@ def test_a_channel_says_what_it_is(world: QueueWorld) -> None:
     assert channel.is_transactional
     assert channel.is_storing_undeliverable
     assert channel.receiver_id == channel.name == "queue://orders"
-    assert channel._state.is_transactional
-    assert not channel._state.is_reliable, "without a persistence manager"
+    assert channel.state.is_transactional
+    assert not channel.state.is_reliable, "without a persistence manager"
 
 
 @pytest.mark.realises("JBM-8.c")
@@ -84,7 +84,7 @@ def test_a_negative_acknowledgement_makes_it_delivered(world: QueueWorld) -> Non
     world.queue.add_receiver(receiver)
     reference = world.send()
     assert state_of(world, reference) is MessageState.DELIVERED
-    entry = world.queue._state.pushed(reference.id)
+    entry = world.queue.state.pushed(reference.id)
     assert entry is not None
     assert entry.outstanding == {"r"}
     assert holders(world.store, reference) == 1
@@ -117,7 +117,7 @@ def test_a_failed_delivery_leaves_the_message_new(world: QueueWorld, receiver: S
 def test_a_new_message_has_no_acknowledgements(world: QueueWorld) -> None:
     world.queue.add_receiver(ScriptedReceiver("r", refuse))
     world.send()
-    (entry,) = world.queue._state.entries(MessageState.NEW)
+    (entry,) = world.queue.state.entries(MessageState.NEW)
     assert entry.acknowledgements is None
     assert entry.holder is None
     assert entry.transaction is None

@@ -47,7 +47,7 @@ def places(*readers: Reader) -> list[str]:
 
 
 def manager_of(world: QueueWorld) -> ConsumerManager:
-    return world.queue._manager
+    return world.queue.consumers
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from threading import Lock
 
 import pytest
 
-from pyjms_provider.core.channel.asynchronous_channel import AT_ONCE
+from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
 from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.ordering import Ordering
 from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.queue.schedule import AT_ONCE
 from tests.provider.policy_world import PolicyWorld
 
 MANY = 3 * AT_ONCE + 10
@@ -35,8 +36,8 @@ class Holds:
 
 
 def watched(queue: Queue) -> Holds:
-    holds = Holds(lambda: len(queue._ordering))
-    queue._lock = holds  # type: ignore[assignment]  # it is entered and left, as the other one
+    holds = Holds(lambda: len(queue.ordering))
+    queue.lock = holds  # type: ignore[assignment]  # it is entered and left, as the other one
     return holds
 
 
@@ -82,13 +83,13 @@ def test_what_must_not_expire_yet_is_looked_at_once_in_all_stretches(monkeypatch
     reader = world.reader()
     assert len(reader.texts(MANY)) == MANY
     looks: list[QueueEntry] = []
-    stays = Queue._stays_while_held
+    stays = DeadLetterPolicy.stays_while_held
 
-    def looking(self: Queue, entry: QueueEntry) -> bool:
+    def looking(self: DeadLetterPolicy, entry: QueueEntry) -> bool:
         looks.append(entry)
         return stays(self, entry)
 
-    monkeypatch.setattr(Queue, "_stays_while_held", looking)
+    monkeypatch.setattr(DeadLetterPolicy, "stays_while_held", looking)
     for _ in range(2):
         assert world.queue.do_what_is_due(world.clock.now_ms + 50) == world.clock.now_ms + 60
         assert len(looks) == MANY

@@ -22,7 +22,7 @@ class Watched(PolicyWorld):
         self.host.expiries.add(ONE, self.hear)
 
     def hear(self, expired: ExpiredMessage) -> None:
-        assert not self.queue._lock.locked(), "nobody is called under a lock"
+        assert not self.queue.lock.locked(), "nobody is called under a lock"
         self.told.append(expired)
 
     def ids(self) -> list[str | None]:

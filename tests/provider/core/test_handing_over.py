@@ -30,13 +30,13 @@ class Taker:
         reader.target.direct = self
 
     def may_take(self) -> bool:
-        assert self.queue._lock.locked()
+        assert self.queue.lock.locked()
         takes = self.credit > 0
         self.credit -= takes
         return takes
 
     def take(self, delivery: Delivery) -> None:
-        assert not self.queue._lock.locked()
+        assert not self.queue.lock.locked()
         self.taken.append(delivery)
 
     @property

@@ -7,6 +7,7 @@ from threading import Lock
 
 import pytest
 
+from pyjms_provider.core.queue.browsing import waiting_entries
 from tests.provider.policy_world import PolicyWorld
 
 
@@ -39,8 +40,8 @@ class Inflow:
 
 def waiting_texts(world: PolicyWorld, come: Callable[[], object]) -> list[str]:
     queue = world.queue
-    queue._lock = Inflow(come, 20)  # type: ignore[assignment]  # it is entered and left, as the other one
-    return [str(world.store.retrieve(entry.reference).body) for entry in queue.waiting_entries()]
+    queue.lock = Inflow(come, 20)  # type: ignore[assignment]  # it is entered and left, as the other one
+    return [str(world.store.retrieve(entry.reference).body) for entry in waiting_entries(queue)]
 
 
 @pytest.mark.parametrize("priority", [4, 9], ids=["of the same priority", "of a higher one"])

@@ -51,8 +51,8 @@ def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(asked: list[
     owner.session.close()
     assert len(other.texts()) == MANY + 1, "the group is anybody's"
     other.session.close()
-    assert isinstance(world.queue._ordering, Ordering)
-    assert not world.queue._ordering.passed_over._turns
+    assert isinstance(world.queue.ordering, Ordering)
+    assert not world.queue.ordering.passed_over._turns
 
 
 def test_what_others_have_taken_is_forgotten() -> None:

@@ -47,7 +47,7 @@ def test_few_messages_are_measured_exactly(policy: QueuePolicy) -> None:
     entry, size = found
     assert size == max(sizes)
     assert is_there(entry)
-    queue._remove(entry, MessageEvent.REMOVE)
+    queue.remove(entry, MessageEvent.REMOVE)
     assert not is_there(entry)
     found = largest_message(queue)
     assert found is not None

@@ -121,12 +121,12 @@ def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(monkeypatch:
     assert len(other.texts()) == MANY + 1, "the group is anybody's"
     world.queue.give_back_all(other.session)
     other.session.close()
-    assert isinstance(world.queue._ordering, Ordering)
-    assert not world.queue._ordering.passed_over._turns
+    assert isinstance(world.queue.ordering, Ordering)
+    assert not world.queue.ordering.passed_over._turns
 
 
 def test_who_must_not_keep_others_waiting_stops_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyjms_provider.core.queue.queue._EVALUATIONS", 4)
+    monkeypatch.setattr("pyjms_provider.core.queue.search.EVALUATIONS", 4)
     world, _, other, asked = grouped(MANY, monkeypatch)
     with pytest.raises(NotAtOnceError):
         world.queue.deliver_single_message(other.consumer, at_once=True)
@@ -143,6 +143,6 @@ def test_groups_that_end_leave_nothing_behind_in_a_sorted_queue() -> None:
         world.send(properties={"n": number, "JMSXGroupID": str(number), "JMSXGroupSeq": -1})
     assert len(reader.texts()) == 2 * MANY
     assert reader.pull() is None
-    assert world.queue._rules is not None
-    assert world.queue._rules._groups is not None
-    assert not world.queue._rules._groups.freed
+    assert world.queue.rules is not None
+    assert world.queue.rules._groups is not None
+    assert not world.queue.rules._groups.freed

@@ -9,10 +9,10 @@ import pytest
 
 from pyjms.spi.errors import RolledBackError
 from pyjms_provider.core.channel.channel import UnknownDeliveryError
-from pyjms_provider.core.channel.channel_state import ChannelState
 from pyjms_provider.core.channel.pushing import PushTo
 from pyjms_provider.core.message.message_state import ForbiddenTransitionError, MessageEvent, MessageState, next_state
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+from pyjms_provider.core.queue.channel_state import ChannelState
 from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.transaction.unit_state import UnitState
@@ -29,7 +29,7 @@ class FanOut(Queue):
     def __init__(self, world: QueueWorld) -> None:
         self.state = ChannelState(world.store)
         super().__init__("queue://all", world.store, self.state, world.clock)
-        self._push_to = PushTo.ALL
+        self.pusher.push_to = PushTo.ALL
 
     def only_entry(self) -> QueueEntry:
         (entry,) = [entry for state in MessageState for entry in self.state.entries(state)]

@@ -9,10 +9,10 @@ import pytest
 
 from pyjms.spi.selector import compile_selector
 from pyjms_provider.core.channel.channel import Channel, ChannelClosedError, Filter, Receiver, SelectorFilter
-from pyjms_provider.core.channel.channel_state import ChannelState, Reliability
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.message.trace import Step, tracing
+from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.ordering import Ordering
 from pyjms_provider.core.queue.queue import Queue
@@ -430,9 +430,10 @@ def test_work_goes_from_the_queue_to_the_session_and_is_pulled_the_same_way_back
 def test_a_session_goes_over_its_targets_that_have_work(world: QueueWorld) -> None:
     session = world.session()
     one = world.reader("one", session=session, interested=True)
-    two = world.reader("two", session=session, queue=world.make_queue("queue://other"), interested=True)
+    other = world.make_queue("queue://other")
+    two = world.reader("two", session=session, queue=other, interested=True)
     world.send("a")
-    world.send("b", queue=two.consumer.queue)
+    world.send("b", queue=other)
     pulled: list[object] = []
     with tracing(lambda step, who: pulled.append(who) if step is Step.TARGET_PULLED else None):
         assert [text_of(session.pull()), text_of(session.pull())] == ["a", "b"]

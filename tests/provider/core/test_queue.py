@@ -10,8 +10,8 @@ import pytest
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.core.channel.channel import ChannelClosedError, UnreliableChannelError
-from pyjms_provider.core.channel.channel_state import Reliability
 from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.channel_state import Reliability
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerTarget
 from pyjms_provider.core.queue.consumer_manager import ConsumerList
 from pyjms_provider.core.queue.entry import QueueEntry
@@ -265,7 +265,7 @@ class Looks(dict[QueueEntry, None]):
 
 def test_who_leaves_looks_once_at_the_much_that_others_hold(world: QueueWorld) -> None:
     holder = world.reader("holder")
-    looks = world.queue._state._delivered = Looks()
+    looks = world.queue.state._delivered = Looks()
     texts = [str(number) for number in range(100)]
     for text in [*texts, *"abcdefghijklmnopqrst"]:
         world.send(text)
@@ -274,20 +274,20 @@ def test_who_leaves_looks_once_at_the_much_that_others_hold(world: QueueWorld) -
         settling, closing = world.reader(), world.reader()
         delivery = pulled(settling)
         settling.session.remove_target(settling.target)
-        assert world.queue.holds_for(settling.session)
+        assert world.queue.held_count(settling.session)
         assert settling.settle(delivery)
         settling.session.close()
         delivery = pulled(closing)
         entry = entry_of(delivery)
         assert world.queue.change_holder(entry, delivery.count, closing.session, holder.session)
-        assert not world.queue.holds_for(closing.session)
+        assert not world.queue.held_count(closing.session)
         closing.session.close()
     assert looks.number == 1
-    assert list(world.queue._state._by_holder or ()) == [holder.session], "no others are kept"
+    assert list(world.queue.state._by_holder or ()) == [holder.session], "no others are kept"
     holder.session.close()
     assert looks.number == 1
     assert world.texts() == [*texts, *"bdfhjlnprt"]
-    assert not world.queue._state._by_holder
+    assert not world.queue.state._by_holder
 
 
 def test_messages_of_one_thread_keep_their_order_within_a_priority(world: QueueWorld) -> None:
@@ -375,7 +375,7 @@ def test_a_stronger_order_is_a_matter_of_an_extension(world: QueueWorld) -> None
             reference.priority = 4  # type: ignore[attr-defined]
             return super().take_over(reference, transaction, claim)  # type: ignore[arg-type]
 
-    queue = TotallyOrdered("total", world.store, world.make_queue("other")._state, world.clock)
+    queue = TotallyOrdered("total", world.store, world.make_queue("other").state, world.clock)
     reader = world.reader(queue=queue)
     for priority in [1, 9, 5]:
         world.send(str(priority), queue=queue, priority=priority)
@@ -425,7 +425,7 @@ def test_a_selector_does_not_keep_the_lock_over_a_long_backlog(world: QueueWorld
         def __exit__(self, *_: object) -> None:
             return
 
-    world.queue._lock = CountingLock()  # type: ignore[assignment]
+    world.queue.lock = CountingLock()  # type: ignore[assignment]
     assert reader.pull() is not None
     assert len(acquired) >= 2_000 // 256
 
@@ -504,7 +504,7 @@ def test_settled_messages_that_would_expire_late_do_not_pile_up(world: QueueWorl
     for _ in range(5_000):
         world.send(expiration_ms=10**12)
         reader.settle(pulled(reader))
-    assert len(world.queue._expiry) < 200
+    assert len(world.queue.times.expiry) < 200
     assert len(world.due) == 1
 
 
@@ -515,9 +515,9 @@ def test_a_browsing_consumer_passes_expired_messages_by(world: QueueWorld) -> No
     world.clock.now_ms = 1_010
     assert browser.texts() == ["long"]
     assert world.queue.count(MessageState.NEW) == 2
-    cursor = world.queue.open_browser(None)
-    assert text_of(world.queue.look(cursor)) == "long"
-    assert world.queue.look(cursor) is None
+    looking = world.queue.open_browser(None)
+    assert text_of(looking.next()) == "long"
+    assert looking.next() is None
 
 
 # Closing

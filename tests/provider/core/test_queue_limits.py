@@ -16,7 +16,7 @@ from pyjms_provider.core.channel.channel import ChannelClosedError
 from pyjms_provider.core.host.admission import Patience
 from pyjms_provider.core.host.sent_headers import DELIVER_AT
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue.policed_queue import QueueFullError
+from pyjms_provider.core.queue.limits import QueueFullError
 from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.store.paging import approximate_size
@@ -74,7 +74,7 @@ class ScriptedClock(VirtualClock):
 
 
 def wait_until_blocked(world: PolicyWorld, senders: int = 1) -> None:
-    room = world.queue._rules.room  # type: ignore[union-attr]  # the queue has limits
+    room = world.queue.rules.room  # type: ignore[union-attr]  # the queue has limits
     assert room is not None
     never = Event()
     for _ in range(10_000):

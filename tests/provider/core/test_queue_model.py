@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from pyjms.spi.delivery import Delivery
-from pyjms_provider.core.channel import channel_state
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue import consumer_manager, value_index
+from pyjms_provider.core.queue import channel_state, consumer_manager, value_index
 from pyjms_provider.core.queue.consumer_manager import ConsumerList
 from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from tests.provider.helpers import QueueWorld, Reader, entry_of, text_of
@@ -267,7 +266,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def sessions_have_what_they_hold(self) -> None:
-        state = self.world.queue._state
+        state = self.world.queue.state
         held = state.entries(MessageState.DELIVERED)
         for client in self.open_clients:
             session = client.reader.session

@@ -114,7 +114,7 @@ def test_a_message_that_was_given_back_stays_away_for_a_while_and_keeps_its_plac
         assert reader.pull() is None
         world.pass_time(1)
         assert reader.wake_ups == wake_ups + 1
-        other = world.queue._state.held_by(reader.session)
+        other = world.queue.state.held_by(reader.session)
         world.queue.give_back_all(reader.session)
         assert len(other) == 1
         world.pass_time(300)

@@ -16,6 +16,7 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.browsing import waiting_entries
 from pyjms_provider.core.queue.consumer_manager import ConsumerList
 from pyjms_provider.core.queue.entry import QueueEntry
 from tests.provider.helpers import Reader, entry_of
@@ -237,7 +238,7 @@ class Turns:
                 self.forget_groups()
 
     def forget_groups(self) -> None:
-        entries = self.world.queue.waiting_entries()
+        entries = waiting_entries(self.world.queue)
         there = {self.world.store.retrieve(each.reference).properties.get("JMSXGroupID") for each in entries}
         there |= {each.envelope.properties.get("JMSXGroupID") for each in self.held()}
         self.groups = {group: ownership for group, ownership in self.groups.items() if group in there}
@@ -306,16 +307,16 @@ class Turns:
             assert held + queue.count(MessageState.NEW) <= max(8, held)
         if self.paused:
             return
-        for entry in queue.waiting_entries():
+        for entry in waiting_entries(queue):
             wanting = [client for client in self.clients if is_interested(client) and self.would_and_may(client, entry)]
             assert not wanting or any(client.is_awake for client in wanting), f"somebody sleeps on {entry}"
 
     def next_for(self, client: Client) -> QueueEntry | None:
-        waiting = self.world.queue.waiting_entries()
+        waiting = waiting_entries(self.world.queue)
         return next((entry for entry in waiting if self.would_and_may(client, entry)), None)
 
     def would_and_may(self, client: Client, entry: QueueEntry) -> bool:
-        if entry in self.world.queue._state.delays or not self.would(client, entry):
+        if entry in self.world.queue.state.delays or not self.would(client, entry):
             return False
         ownership = self.ownership_of(entry)
         if ownership is not None:
@@ -331,8 +332,8 @@ class Turns:
     def waits_for_a_delayed_one(self, entry: QueueEntry, ownership: Ownership) -> bool:
         if self.world.queue.policy.non_blocking_redelivery:
             return False
-        place_of = self.world.queue._ordering.place_of
-        delayed = (each for each in self.world.queue._state.delays if self.ownership_of(each) is ownership)
+        place_of = self.world.queue.ordering.place_of
+        delayed = (each for each in self.world.queue.state.delays if self.ownership_of(each) is ownership)
         return any(place_of(each) < place_of(entry) for each in delayed)
 
     def would(self, client: Client, entry: QueueEntry) -> bool:
@@ -348,7 +349,7 @@ def is_interested(client: Client) -> bool:
 @pytest.mark.parametrize("name", POLICIES)
 def test_nobody_sleeps_on_a_message_that_is_his(name: str, evaluations: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor gets another one than the first that he may have; also where he lets go of the lock after each message that he looks at, or an index says which those are."""
-    monkeypatch.setattr("pyjms_provider.core.queue.queue._EVALUATIONS", evaluations)
+    monkeypatch.setattr("pyjms_provider.core.queue.search.EVALUATIONS", evaluations)
     for seed in range(100):
         monkeypatch.setattr("pyjms_provider.core.queue.value_index._FROM", 1 if seed % 2 else 1_000)
         turns = Turns(name, seed)

@@ -230,7 +230,7 @@ def test_the_type_changes_while_the_queue_is_empty_and_unused() -> None:
 
 def test_a_browser_from_before_the_queue_was_sorted_has_seen_all_that_it_had() -> None:
     world = PolicyWorld()
-    cursor = world.queue.open_browser(None)
+    browser = world.queue.open_browser(None)
     world.manager.alter("orders", type="sorted", key="due")
     world.send("1", properties={"due": 1})
-    assert world.queue.look(cursor) is None
+    assert browser.next() is None

@@ -156,8 +156,8 @@ def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(monkeypatch:
     owner.session.close()
     assert len(other.texts()) == MANY + 1, "the group is anybody's"
     other.session.close()
-    assert isinstance(world.queue._ordering, SortedOrdering)
-    assert not world.queue._ordering._turns._turns
+    assert isinstance(world.queue.ordering, SortedOrdering)
+    assert not world.queue.ordering._turns._turns
 
 
 def test_who_owns_a_group_gets_what_it_had_left_to_others() -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from pyjms.spi.envelope import Envelope
 from pyjms_provider.core.channel.channel import UnreliableChannelError
-from pyjms_provider.core.channel.channel_state import ChannelState, Reliability
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.message.reference import MessageReference
+from pyjms_provider.core.queue.browsing import waiting_entries
+from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.queue.entry import ReceiverId
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.store.store import MessageStore
@@ -139,7 +140,7 @@ def test_an_entry_leads_to_headers_payload_and_where_the_message_was_sent() -> N
     subscription = Queue("topic://news#1", store, ChannelState(store), HandClock())
     sent = make_envelope("payload", destination=NEWS, priority=7, properties={"region": "EU"})
     subscription.take_over(store.store(sent, CONNECTION))
-    (entry,) = subscription.waiting_entries()
+    (entry,) = waiting_entries(subscription)
     found = store.retrieve(entry.reference)
     assert (found.body, found.priority, dict(found.properties)) == ("payload", 7, {"region": "EU"})
     assert (entry.queue, found.destination, entry.reference.origin) == (subscription, NEWS, CONNECTION)

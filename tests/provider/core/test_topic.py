@@ -10,9 +10,9 @@ from pyjms.spi.envelope import ConnectionId, Envelope
 from pyjms.spi.selector import compile_selector
 from pyjms.types import Float, Stored
 from pyjms_provider.core.channel.channel import ChannelClosedError, UnknownDeliveryError, UnreliableChannelError
-from pyjms_provider.core.channel.channel_state import ChannelState, Reliability
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference
+from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.queue.entry import ReceiverId
 from pyjms_provider.core.topic.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.topic.topic import Topic

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyjms.spi.selector import compile_selector
-from pyjms_provider.core.channel.asynchronous_channel import AsynchronousChannel
 from pyjms_provider.core.channel.channel import Channel, ChannelClosedError, Receiver, UnknownDeliveryError
-from pyjms_provider.core.channel.channel_state import ChannelState, Reliability
 from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.topic.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.topic.topic import Topic
@@ -103,8 +102,8 @@ def test_only_asynchronous_channels_have_a_state(world: TopicWorld) -> None:
     world.topic.take_over(reference)
     assert is_empty(world.topic)
     assert world.topic.browse() == []
-    assert not isinstance(world.topic, AsynchronousChannel)
-    assert isinstance(subscription, AsynchronousChannel)
+    assert not isinstance(world.topic, Queue)
+    assert isinstance(subscription, Queue)
     assert not subscription.is_synchronous
     assert subscription.get_messages(MessageState.NEW) == [reference]
     with pytest.raises(UnknownDeliveryError, match="is a topic and holds no message"):

@@ -50,7 +50,7 @@ def test_a_message_handled_in_a_transaction_is_not_committed(world: QueueWorld) 
     unit, reader = world.unit(), world.reader(interested=True)
     reference = world.send("a", unit=unit)
     assert world.queue.get_messages(MessageState.NOT_COMMITTED) == [reference]
-    (entry,) = world.queue._state.entries(MessageState.NOT_COMMITTED)
+    (entry,) = world.queue.state.entries(MessageState.NOT_COMMITTED)
     assert entry.transaction is unit
     assert unit.unit_id == "unit"
     assert reader.wake_ups == 0
@@ -110,7 +110,7 @@ def test_a_message_is_in_one_transaction_of_a_channel_at_a_time(world: QueueWorl
     envelope = world.store.retrieve(world.send("a"))
     for unit in (first, second):
         world.queue.take_over(world.store.store(envelope, None), unit)
-    assert [entry.transaction for entry in world.queue._state.entries(MessageState.NOT_COMMITTED)] == [first, second]
+    assert [entry.transaction for entry in world.queue.state.entries(MessageState.NOT_COMMITTED)] == [first, second]
     first.rollback()
     second.commit(0)
     assert world.texts() == ["a", "a"]

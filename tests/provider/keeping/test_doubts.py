@@ -18,7 +18,7 @@ from pyjms_provider.core.journal.in_doubt_writes import RETRY_MS, Doubts
 from pyjms_provider.core.journal.journal import Changes, JoinedTransaction
 from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.restorable_queue import RestorableQueue
+from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.store.paging import PagingMessageStore
 from pyjms_provider.core.store.store import NotInMemoryError
 from pyjms_provider.queue_manager import QueueManager
@@ -353,15 +353,15 @@ def test_a_doubt_that_cannot_be_settled_keeps_nothing_from_others(
     site.send("bill", to=BILLS)
     for address in (ORDERS, BILLS):
         acknowledge_in_doubt(site, "before write", address).close()
-    reinstate = RestorableQueue.reinstate
+    reinstate = Queue.reinstate
 
-    def fail_once(queue: RestorableQueue, entry: QueueEntry) -> None:
+    def fail_once(queue: Queue, entry: QueueEntry) -> None:
         if queue.name == str(ORDERS):
             raise ArithmeticError("a fault of the broker's")
         reinstate(queue, entry)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RestorableQueue, "reinstate", fail_once)
+        patch.setattr(Queue, "reinstate", fail_once)
         come_again(site)
     assert "PYJMS-BROKER-18" in caplog.text
     assert site.drain(BILLS) == [("bill", 2)]

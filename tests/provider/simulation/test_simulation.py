@@ -19,8 +19,8 @@ from pyjms_provider.core.journal.in_doubt_writes import Doubts
 from pyjms_provider.core.journal.journal import Changes, Journal
 from pyjms_provider.core.journal.queue_journal import KeptQueue
 from pyjms_provider.core.journal.storage_manager import Keeper
-from pyjms_provider.core.queue import ordering, restorable_queue
-from pyjms_provider.core.queue.burying_queue import BuryingQueue
+from pyjms_provider.core.queue import ordering, recovery
+from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
 from pyjms_provider.core.queue.limits import Room
 from pyjms_provider.core.transaction.branches import Branches
 from pyjms_provider.core.transaction.branches_in_doubt import BranchesInDoubt
@@ -176,7 +176,7 @@ def test_an_id_that_is_not_held_for_a_branch_in_doubt_is_found(monkeypatch: pyte
 
 
 def test_a_message_that_comes_again_too_early_after_a_restart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restorable_queue, "redelivery_delay_ms", lambda *_: 0)
+    monkeypatch.setattr(recovery, "redelivery_delay_ms", lambda *_: 0)
     assert "too early" in _seeds_until_found()
 
 
@@ -196,7 +196,7 @@ def test_a_queue_that_refuses_too_much_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_expired_message_that_is_dropped_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BuryingQueue, "_sets_expired_aside", False)
+    monkeypatch.setattr(DeadLetterPolicy, "moves_expired", False)
     assert "lost" in _seeds_until_found()
 
 

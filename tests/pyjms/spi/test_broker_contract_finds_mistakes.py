@@ -55,12 +55,12 @@ def one_at_a_time(manager: ConsumerManager, *about: Any) -> Consumer | None:
 
 def review_one_at_a_time(queue: Queue, consumer: Consumer) -> Sequence[Consumer]:
     """Nobody is told while another one is, and nobody hands a wake-up on."""
-    manager = queue._manager
+    manager = queue.consumers
     if not consumer.wants_work:
         manager.end_interest(consumer)
         return ()
     manager.begin_interest(consumer)
-    if manager.members(ConsumerList.NOTIFIED) or not queue._ordering.may_have(consumer.cursor):
+    if manager.members(ConsumerList.NOTIFIED) or not queue.ordering.may_have(consumer.cursor):
         return ()
     manager.notify(consumer)
     return (consumer,)

@@ -94,7 +94,7 @@ class Channel(Receiver):
 
     def __init__(self, name: str, store: MessageStore) -> None:
         self._name = name
-        self._store = store
+        self.store = store
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name}>"
@@ -140,11 +140,11 @@ class Channel(Receiver):
         self, reference: MessageReference, transaction: UnitOfWork | None = None, redelivered: bool = False
     ) -> bool:
         """Take the message, with a hold of the channel's own; see `take_over`."""
-        self._store.acquire(reference, 1)
+        self.store.acquire(reference, 1)
         try:
             return self.take_over(reference, transaction)
         except ProviderError:
-            self._store.release(reference)
+            self.store.release(reference)
             raise
 
     @abstractmethod

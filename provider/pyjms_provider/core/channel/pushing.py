@@ -9,26 +9,21 @@ No lock is held while a receiver is called.
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from pyjms_provider.core.channel.asynchronous_channel import AsynchronousChannel
 from pyjms_provider.core.channel.channel import NotAcceptedError, Receiver, UnknownDeliveryError
 from pyjms_provider.core.message.message_state import MessageState
 
 if TYPE_CHECKING:
-    from pyjms.spi.clock import Clock
-    from pyjms_provider.core.channel.channel_state import ChannelState
-    from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from collections.abc import Iterable
+
     from pyjms_provider.core.message.reference import ReferenceId
-    from pyjms_provider.core.queue.consumer import Consumer
+    from pyjms_provider.core.queue.contracts import QueueCore
     from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
-    from pyjms_provider.core.store.store import MessageStore
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["PushTo", "PushingChannel"]
+__all__ = ["PushTo", "Pusher"]
 
 _log = logging.getLogger(__name__)
 
@@ -40,76 +35,75 @@ class PushTo(Enum):
     ALL = "to all receivers that accept it"
 
 
-class PushingChannel(AsynchronousChannel):
-    """The part of a channel that knows receivers."""
+class Pusher:
+    """Pushes the messages of one channel to its receivers."""
 
-    def __init__(
-        self,
-        name: str,
-        store: MessageStore,
-        state: ChannelState,
-        clock: Clock,
-        *,
-        on_due: Callable[[AsynchronousChannel, int], None] | None,
-        kept: KeptQueue | None,
-    ) -> None:
-        """Make a channel without receivers. The arguments are those of `AsynchronousChannel`."""
-        super().__init__(name, store, state, clock, on_due=on_due, kept=kept)
-        self._push_to = PushTo.FIRST
-        self._receivers: tuple[Receiver, ...] = ()
+    __slots__ = ("_channel", "push_to", "receivers")
 
-    def add_receiver(self, receiver: Receiver) -> None:
-        """Connect a receiver: messages are pushed to it from now on, older ones with the next `deliver`."""
-        with self._lock:
-            self._receivers = (*self._receivers, receiver)
+    def __init__(self, channel: QueueCore) -> None:
+        """Make one without receivers."""
+        self._channel = channel
+        self.push_to = PushTo.FIRST
+        self.receivers: tuple[Receiver, ...] = ()
 
-    def remove_receiver(self, receiver: Receiver) -> None:
-        """Disconnect a receiver; what it owes stays, and it may still ask for redelivery (§7.5)."""
-        with self._lock:
-            self._receivers = tuple(other for other in self._receivers if other is not receiver)
+    def add(self, receiver: Receiver) -> None:
+        """Connect a receiver."""
+        with self._channel.lock:
+            self.receivers = (*self.receivers, receiver)
+            self._channel.has_receivers = True
 
-    # Messages are pushed
+    def remove(self, receiver: Receiver) -> None:
+        """Disconnect a receiver; what it owes stays."""
+        with self._channel.lock:
+            self.receivers = tuple(other for other in self.receivers if other is not receiver)
+            self._channel.has_receivers = bool(self.receivers)
 
     def deliver(self) -> bool:
-        with self._lock:
-            waiting = list(self._ordering)
+        """Do as `Channel.deliver`."""
+        with self._channel.lock:
+            waiting = list(self._channel.ordering)
         for entry in waiting:
-            self._push(entry)
-        return not self.has_messages(MessageState.NEW)
+            self.push(entry)
+        with self._channel.lock:
+            return not self._channel.state.count(MessageState.NEW)
 
     def redeliver(self, receiver: Receiver) -> None:
-        receiver_id = receiver.receiver_id
-        with self._lock:
-            owed = self._state.owed_by(receiver_id)
+        """Do as `Channel.redeliver`."""
+        receiver_id, channel = receiver.receiver_id, self._channel
+        with channel.lock:
+            owed = channel.state.owed_by(receiver_id)
         for entry in owed:
-            with self._lock:
-                begun = self._state.begin_push_again(entry, receiver_id)
+            with channel.lock:
+                begun = channel.state.begin_push_again(entry, receiver_id)
             if begun:
                 # A refusal leaves all as it was: the receiver owes what it owed (§8.1.2).
-                self._end_push(entry, receiver_id, self._offer(receiver, entry) or False)
+                is_positive = self._offer(receiver, entry) or False
+                with channel.lock:
+                    channel.state.update(entry, receiver_id, is_positive)
+                    self._end_push(entry, handled=True)
 
-    def _push(self, entry: QueueEntry) -> None:
+    def push(self, entry: QueueEntry) -> None:
         """Offer an available message to the receivers (§5.2.3, §5.3.2)."""
-        with self._lock:
-            if self._remove_if_expired(entry) or self._state.begin_push(entry) is None:
+        channel = self._channel
+        with channel.lock:
+            if channel.remove_if_expired(entry) or channel.state.begin_push(entry) is None:
                 return
-            receivers = self._receivers
+            receivers = self.receivers
         handled = False
         for receiver in receivers:
             answer = self._offer(receiver, entry)
             if answer is None:
                 continue
             handled = True
-            with self._lock:
-                self._state.update(entry, receiver.receiver_id, answer)
-                if self._push_to is PushTo.FIRST:
-                    # In turn: who took this message is asked last for the next.
-                    self._receivers = (*(other for other in self._receivers if other is not receiver), receiver)
-            if self._push_to is PushTo.FIRST:
+            with channel.lock:
+                channel.state.update(entry, receiver.receiver_id, answer)
+                if self.push_to is PushTo.FIRST:
+                    # In turn: the receiver that took this message is asked last for the next.
+                    self.receivers = (*(other for other in self.receivers if other is not receiver), receiver)
+            if self.push_to is PushTo.FIRST:
                 break
-        with self._lock:
-            if self._state.end_push(entry, handled=handled):
-                self._forget(entry)
+        with channel.lock:
+            self._end_push(entry, handled=handled)
 
     def _offer(self, receiver: Receiver, entry: QueueEntry) -> bool | None:
         """Return the receiver's acknowledgement, or None if there is none: it does not accept, or is broken."""
@@ -121,57 +115,40 @@ class PushingChannel(AsynchronousChannel):
             return None
         except Exception:
             # §5.2: a receiver that raises anything else is broken; the message must not be lost with it.
-            _log.exception("%s: receiver %s is broken; the message is kept", self._name, receiver.receiver_id)
+            _log.exception("%s: receiver %s is broken; the message is kept", self._channel.name, receiver.receiver_id)
             return None
 
-    def _end_push(self, entry: QueueEntry, receiver_id: ReceiverId, positive: bool) -> None:
-        with self._lock:
-            self._state.update(entry, receiver_id, positive)
-            if self._state.end_push(entry, handled=True):
-                self._forget(entry)
-
-    def _push_or_choose(self, entry: QueueEntry) -> None:
-        """Push a message that has just become available; when nobody takes it, wake a consumer that may."""
-        self._push(entry)
-        with self._lock:
-            woken = self._choose(entry) if entry.state is MessageState.NEW else ()
-        for consumer in woken:
-            consumer.notify_work()
+    def _end_push(self, entry: QueueEntry, *, handled: bool) -> None:
+        """End a delivery. The lock is held."""
+        if self._channel.state.end_push(entry, handled=handled):
+            self._channel.forget(entry)
 
     def acknowledge(
         self, message_id: ReferenceId, receiver_id: ReceiverId, transaction: UnitOfWork | None = None
     ) -> None:
-        with self._lock:
-            entry = self._state.pushed(message_id)
+        """Do as `Channel.acknowledge`."""
+        channel = self._channel
+        with channel.lock:
+            entry = channel.state.pushed(message_id)
             if entry is None:
                 # §5.3.4: without a message that is being delivered there is nothing that could be acknowledged.
                 raise UnknownDeliveryError(
-                    f"{self._name} is not delivering message {message_id}, so {receiver_id} cannot acknowledge it; "
+                    f"{channel.name} is not delivering message {message_id}, so {receiver_id} cannot acknowledge it; "
                     f"it may have been acknowledged before, or have expired"
                 )
             if transaction is None:
-                if self._state.update_later(entry, receiver_id):
-                    self._forget(entry)
+                if channel.state.update_later(entry, receiver_id):
+                    channel.forget(entry)
                 return
             if entry.state is MessageState.DELIVERED:
-                self._state.record_acknowledgement(entry, transaction)
+                channel.state.record_acknowledgement(entry, transaction)
         transaction.add_acknowledgement(entry, receiver_id)
 
     def apply_acknowledgements(self, acknowledged: Iterable[tuple[QueueEntry, ReceiverId]]) -> None:
         """Apply acknowledgements of pushed messages whose unit of work commits (§6.2.1)."""
-        with self._lock:
+        channel = self._channel
+        with channel.lock:
             for entry, receiver_id in acknowledged:
                 entry.transaction = None
-                if self._state.update_later(entry, receiver_id):
-                    self._forget(entry)
-
-    def close(self) -> None:
-        super().close()
-        with self._lock:
-            self._receivers = ()
-
-    # With the lock held
-
-    @abstractmethod
-    def _choose(self, entry: QueueEntry) -> Sequence[Consumer]:
-        """Return the consumers to wake, after the lock is released, for a message that is available now."""
+                if channel.state.update_later(entry, receiver_id):
+                    channel.forget(entry)

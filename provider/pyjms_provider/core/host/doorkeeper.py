@@ -19,8 +19,7 @@ from pyjms.spi.words import counted
 from pyjms_provider.core.host.admission import Admission, DuplicateClaim, Patience
 from pyjms_provider.core.host.sent_headers import deliver_at_ms, with_overrides
 from pyjms_provider.core.queue.duplicates import DUPLICATE_ID, DuplicateWindow, Sighting, duplicate_id
-from pyjms_provider.core.queue.limits import RoomRequest
-from pyjms_provider.core.queue.policed_queue import QueueFullError
+from pyjms_provider.core.queue.limits import QueueFullError, RoomRequest
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.store.paging import approximate_size

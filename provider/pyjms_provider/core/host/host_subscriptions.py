@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from pyjms.spi.envelope import Address
     from pyjms.spi.selector import Selector
-    from pyjms_provider.core.channel.channel_state import ChannelState
     from pyjms_provider.core.host.virtual_host import VirtualHost
     from pyjms_provider.core.journal.journal import QueueRecord
     from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from pyjms_provider.core.queue.channel_state import ChannelState
     from pyjms_provider.core.timed import HasTimes
 
 __all__ = ["HostSubscriptions"]
@@ -47,7 +47,7 @@ class HostSubscriptions:
         make_state: Callable[[], ChannelState],
         on_due: Callable[[HasTimes, int], None] | None,
     ) -> None:
-        """`lock`: the host's; `make_state`: of each subscription; `on_due` as in `AsynchronousChannel`."""
+        """`lock`: the host's; `make_state`: of each subscription; `on_due` as in `Queue`."""
         self._host = host
         self._lock = lock
         self._make_state = make_state

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.journal.queue_journal import KeptQueue
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.consumer import ConsumerSession
-    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry
     from pyjms_provider.core.queue.queue import Queue
 
 __all__ = ["DeadLetterOffice"]
@@ -272,7 +272,7 @@ class DeadLetterOffice:
         """Tell the message's story, where stories are told."""
 
 
-def _log_failure(queue: Queue, error: ProviderError) -> None:
+def _log_failure(queue: EntryQueue, error: ProviderError) -> None:
     _log.error(
         "PYJMS-BROKER-20 a message of %r could not be set aside: %s", _printable(queue.name), _printable(error.reason)
     )

@@ -14,6 +14,7 @@ from pyjms_provider.core.journal.recovered_runs import RecoveredRun, RecoveredRu
 from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.core.queue.kept_selectors import kept_selector, unreadable_selector
 from pyjms_provider.core.queue.policy import PolicyError, QueuePolicy
+from pyjms_provider.core.queue.recovery import dead_letter_exhausted, restore_message, restore_run
 from pyjms_provider.core.transaction.branches_in_doubt import BranchesInDoubt
 from pyjms_provider.core.transaction.pipelines import FoundPipelines
 
@@ -78,7 +79,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         was_seen = was_seen and not is_held  # that delivery is counted by its branch, or its group
         store.adopt(reference)
         delivery_count = entry.delivery_count + was_seen if reserved_count is None else reserved_count
-        restored = queue.restore(reference, delivery_count, is_held=is_held)
+        restored = restore_message(queue, reference, delivery_count, is_held=is_held)
         if restored is None:
             continue
         in_doubt.found(entry.queue, restored)
@@ -91,7 +92,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
     in_doubt.restore(host, journal, queues, store)
     pipelines.restore(host, journal, queues, store)
     for queue in queues.values():
-        queue.bury_spent()
+        dead_letter_exhausted(queue)
     subscriptions = sum(record.subscription is not None for record in recovery.queues)
     return Restored(
         len(recovery.queues) - subscriptions, subscriptions, plain.count + messages, len(seen.counts), len(in_doubt)
@@ -135,7 +136,7 @@ class _PlainMessages:
             and number not in self._held
             and run.ids[0] > self._marks.get((number, run.priority), 0)
         )
-        if not is_plain or not self._queues[number].restore_run(run):
+        if not is_plain or not restore_run(self._queues[number], run):
             return False
         self._store.adopt_run(len(run.ids))
         self.count += len(run.ids)

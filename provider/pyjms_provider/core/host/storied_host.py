@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import AddressKind
-from pyjms_provider.core.channel.channel_state import ChannelState
 from pyjms_provider.core.host.doorkeeper import Doorkeeper
 from pyjms_provider.core.host.message_mover import DeadLetterOffice
 from pyjms_provider.core.host.storied_state import StoriedEndsState, StoriedState
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.message.trace_events import ACTING, Happening
-from pyjms_provider.core.queue.policed_queue import QueueFullError
+from pyjms_provider.core.queue.channel_state import ChannelState
+from pyjms_provider.core.queue.limits import QueueFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pyjms_provider.core.channel.channel_state import ChannelState, Reliability
 from pyjms_provider.core.message.message_state import MessageEvent
 from pyjms_provider.core.message.trace_events import ACTING, Happening
+from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.store.paging import PagingMessageStore
 from pyjms_provider.core.store.store import NotInMemoryError
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.message.trace_events import StoryBuffer
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
-    from pyjms_provider.core.queue.entry import Acknowledgements, QueueEntry
-    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.queue.entry import Acknowledgements, EntryQueue, QueueEntry
     from pyjms_provider.core.store.store import MessageStore, PersistenceManager
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
@@ -80,15 +79,15 @@ class StoriedState(StoriedEndsState):
 
     __slots__ = ()
 
-    def add(self, queue: Queue, reference: MessageReference) -> QueueEntry:
+    def add(self, queue: EntryQueue, reference: MessageReference) -> QueueEntry:
         self._tell_beginning(Happening.ACCEPTED, queue, reference, None)
         return super().add(queue, reference)
 
-    def make(self, queue: Queue, reference: MessageReference) -> QueueEntry:
+    def make(self, queue: EntryQueue, reference: MessageReference) -> QueueEntry:
         self._tell_beginning(Happening.ACCEPTED, queue, reference, None)
         return super().make(queue, reference)
 
-    def add_in_transaction(self, queue: Queue, reference: MessageReference, unit: UnitOfWork) -> QueueEntry:
+    def add_in_transaction(self, queue: EntryQueue, reference: MessageReference, unit: UnitOfWork) -> QueueEntry:
         self._tell_beginning(Happening.SENT, queue, reference, unit.unit_id)
         return super().add_in_transaction(queue, reference, unit)
 
@@ -111,7 +110,7 @@ class StoriedState(StoriedEndsState):
         return count
 
     def add_delivered(
-        self, queue: Queue, reference: MessageReference, session: ConsumerSession, consumer: Consumer
+        self, queue: EntryQueue, reference: MessageReference, session: ConsumerSession, consumer: Consumer
     ) -> QueueEntry:
         self._tell_beginning(Happening.ACCEPTED, queue, reference, None)
         entry = super().add_delivered(queue, reference, session, consumer)
@@ -148,7 +147,7 @@ class StoriedState(StoriedEndsState):
         return begun
 
     def _tell_beginning(
-        self, happening: Happening, queue: Queue, reference: MessageReference, transaction: str | None
+        self, happening: Happening, queue: EntryQueue, reference: MessageReference, transaction: str | None
     ) -> None:
         stories = self._stories
         try:

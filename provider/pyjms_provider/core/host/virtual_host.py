@@ -19,7 +19,6 @@ from pyjms.spi.errors import (
     ProviderError,
 )
 from pyjms_provider.core.channel.channel import Channel, ChannelClosedError
-from pyjms_provider.core.channel.channel_state import ChannelState
 from pyjms_provider.core.host.admission import Admission, Patience
 from pyjms_provider.core.host.doorkeeper import Doorkeeper
 from pyjms_provider.core.host.expiry_watch import ExpiryWatch
@@ -30,6 +29,7 @@ from pyjms_provider.core.host.names import check_name
 from pyjms_provider.core.host.sent_headers import DELIVER_AT
 from pyjms_provider.core.host.temporaries import TemporaryDestinations, TemporaryEndedError
 from pyjms_provider.core.journal.durable_ddl import alter_when_written, end_when_written, make_when_written
+from pyjms_provider.core.queue.channel_state import ChannelState
 from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
 from pyjms_provider.core.queue.memory_window import check_disk
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
@@ -72,7 +72,7 @@ class VirtualHost:
         on_due: Callable[[HasTimes, int], None] | None = None,
         keeper: Keeper | None = None,
     ) -> None:
-        """Make an empty host. `on_due` as in `AsynchronousChannel`; `keeper`: how it survives, None: not at all.
+        """Make an empty host. `on_due` as in `Queue`; `keeper`: how it survives, None: not at all.
 
         Raises `PolicyError` for a policy that asks for a disk where there is none.
         """

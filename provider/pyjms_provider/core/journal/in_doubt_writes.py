@@ -135,7 +135,7 @@ class Doubts:
     """
 
     def __init__(self, journal: Journal, clock: Clock, on_due: Callable[[HasTimes, int], None] | None) -> None:
-        """`on_due` asks for a call of `do_what_is_due`, as in `AsynchronousChannel`."""
+        """`on_due` asks for a call of `do_what_is_due`, as in `Queue`."""
         self._journal = journal
         self._clock = clock
         self._on_due = on_due

@@ -52,8 +52,8 @@ def whereabouts(
     wanted = set(message_ids)
     found: dict[str, list[Whereabouts]] = {}
     for channel in channels:
-        with channel._lock:  # noqa: SLF001 - a view of the queue's own, which would make its module too long
-            entries = [entry for state in _STATES for entry in channel._state.entries(state)]  # noqa: SLF001
+        with channel.lock:
+            entries = [entry for state in _STATES for entry in channel.state.entries(state)]
         for entry in entries:
             message_id, is_in_memory = _id_of(host, entry)
             message_id = message_id or numbers.get(entry.reference.id)

@@ -18,14 +18,29 @@ from typing import TYPE_CHECKING, Protocol
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.core.queue.consumer_manager import ConsumerList, PriorityGroup
-from pyjms_provider.core.queue.entry import ReceiverId
+from pyjms_provider.core.queue.entry import EntryQueue, ReceiverId
 
 if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.queue.cursor import Cursor
-    from pyjms_provider.core.queue.queue import Queue
 
 __all__ = ["Consumer", "ConsumerSession", "ConsumerTarget", "DirectTaker"]
+
+
+class ConsumedQueue(EntryQueue, Protocol):
+    """The queue of a consumer, as the consumer sees it."""
+
+    def add_consumer(self, consumer: Consumer) -> None: ...
+
+    def remove_consumer(self, consumer: Consumer) -> None: ...
+
+    def set_notify_work_desired(self, consumer: Consumer, desired: bool) -> None: ...
+
+    def review_interest(self, consumer: Consumer) -> None: ...
+
+    def deliver_single_message(
+        self, consumer: Consumer, *, or_wait: bool = False, at_once: bool = False
+    ) -> Delivery | None: ...
 
 
 class Consumer:
@@ -48,7 +63,7 @@ class Consumer:
 
     def __init__(
         self,
-        queue: Queue,
+        queue: ConsumedQueue,
         target: ConsumerTarget,
         *,
         selector: Selector | None = None,
@@ -158,7 +173,7 @@ class ConsumerSession:
         self.is_closed = False
         self._lock = Lock()
         self._targets: dict[ConsumerTarget, None] = {}
-        self._queues: dict[Queue, dict[Consumer, None]] = {}
+        self._queues: dict[EntryQueue, dict[Consumer, None]] = {}
         """Where it consumes, or holds messages, and its consumers there."""
         self._consumer_count = 0
 
@@ -189,12 +204,12 @@ class ConsumerSession:
             with self._lock:
                 others = self._queues.get(consumer.queue, {})
                 others.pop(consumer, None)
-            if not others and not consumer.queue.holds_for(self):
+            if not others and not consumer.queue.held_count(self):
                 with self._lock:
                     if not self._queues.get(consumer.queue):  # none has come meanwhile
                         self._queues.pop(consumer.queue, None)
 
-    def take_queue(self, queue: Queue) -> None:
+    def take_queue(self, queue: EntryQueue) -> None:
         """Note a queue whose messages this session took over from another one. Raises `ClosedError`."""
         with self._lock:
             self._check_open()

@@ -17,19 +17,31 @@ provider (JMS 1.1 §3.5.10) say why it is there:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Self
 
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.types import Long
+from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 
 if TYPE_CHECKING:
     from pyjms.types import Stored
+    from pyjms_provider.core.queue.contracts import QueueCore
     from pyjms_provider.core.queue.entry import QueueEntry
 
-__all__ = ["DEAD_DESTINATION", "DEAD_PREFIX", "DeadEntry", "DeadKind", "dead_letter", "origin_of", "revived"]
+__all__ = [
+    "DEAD_DESTINATION",
+    "DEAD_PREFIX",
+    "DeadEntry",
+    "DeadKind",
+    "DeadLetterPolicy",
+    "dead_letter",
+    "origin_of",
+    "revived",
+]
 
 DEAD_PREFIX: Final = "JMS_pyjms_dead"
 DEAD_DESTINATION: Final = f"{DEAD_PREFIX}Destination"
@@ -128,3 +140,95 @@ def revived(envelope: Envelope, origin: Address) -> Envelope:
     """Return a dead letter as it goes back: as it was sent, without a time to live, which has passed meanwhile."""
     properties = {name: value for name, value in envelope.properties.items() if not name.startswith(DEAD_PREFIX)}
     return replace(envelope, destination=origin, properties=properties)
+
+
+class DeadLetterPolicy:
+    """Which messages of one queue become dead letters, and those that are to be moved.
+
+    Under the lock such a message leaves the queue; `flush` moves it once the lock is released, as that may wait for I/O.
+    """
+
+    __slots__ = ("_on_dead", "_pending", "_queue")
+
+    def __init__(self, queue: QueueCore, on_dead: Callable[[deque[DeadEntry]], None] | None) -> None:
+        """`on_dead` moves messages that have left the queue, and takes each out of what it is given when it answers for it.
+
+        It is called without a lock, and may wait for I/O. None: expired messages are dropped, and others come back however often.
+        """
+        self._queue = queue
+        self._on_dead = on_dead
+        self._pending: deque[DeadEntry] = deque()
+
+    @property
+    def moves_expired(self) -> bool:
+        """Whether expired messages go to another queue."""
+        return self._on_dead is not None and self._queue.policy.expiry_queue not in {None, self._own_name}
+
+    @property
+    def leaves_expired(self) -> bool:
+        """Whether the timer alone removes expired messages that nobody holds, as that takes its time."""
+        return self.moves_expired or self._is_watched
+
+    @property
+    def _is_watched(self) -> bool:
+        watch = self._queue.watch
+        return watch is not None and watch.is_on
+
+    @property
+    def _own_name(self) -> str:
+        return self._queue.name.partition("://")[2]
+
+    def exceeded_redeliveries(self, delivery_count: int, *, failed: bool) -> bool:
+        """Return whether a message that was delivered so often, and `failed` the last time, is not to come again.
+
+        A dead letter always is: its queue is the last one that it comes to.
+        """
+        policy = self._queue.policy
+        too_often = 0 < policy.max_deliveries <= delivery_count or (
+            failed and 0 < policy.max_failures <= delivery_count
+        )
+        return too_often and self._on_dead is not None and policy.dead_letter != self._own_name
+
+    def stays_while_held(self, entry: QueueEntry) -> bool:
+        """Return whether an expired message must not be taken from the client that has it: it may be consumed yet, else it is moved when it is released."""
+        return entry.holder is not None and self.moves_expired
+
+    def remove_as_expired(self, entry: QueueEntry) -> bool:
+        """Remove a message that has expired; return False, having done nothing, if nobody wants to have it, or to hear of it. The lock is held."""
+        unit = entry.transaction if entry.state is MessageState.NOT_COMMITTED else None
+        is_kept = entry.state is not MessageState.NOT_COMMITTED and self.moves_expired
+        # What rolls its transaction back never was there.
+        if not is_kept and not (self._is_watched and not (unit is not None and unit.expired_rolls_back)):
+            return False
+        self._remove(entry, DeadKind.EXPIRED, MessageEvent.EXPIRE, None, is_kept=is_kept)
+        return True
+
+    def remove_as_exhausted(self, entry: QueueEntry, reason: str | None) -> None:
+        """Remove a message that was delivered too often; `reason` as in `DeadEntry.leaving`. The lock is held."""
+        self._remove(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, reason, is_kept=True)
+
+    def _remove(
+        self, entry: QueueEntry, kind: DeadKind, event: MessageEvent, reason: str | None, *, is_kept: bool
+    ) -> None:
+        queue = self._queue
+        now_ms = queue.clock.time_ms()
+        dead = DeadEntry.leaving(entry, kind, reason, queue.subscription_name, now_ms, is_kept=is_kept)
+        queue.state.remove(entry, event)
+        if queue.rules is not None:
+            queue.rules.gone(entry)
+        self._pending.append(dead)
+
+    def flush(self) -> None:
+        """Have the messages moved that have left. The lock is not held."""
+        if not self._pending or self._on_dead is None:
+            return
+        with self._queue.lock:
+            dead, self._pending = self._pending, deque()
+        try:
+            self._on_dead(dead)
+        except Exception:  # nobody answers for those that are left: they are tried again
+            if dead:
+                with self._queue.lock:
+                    self._pending.extendleft(reversed(dead))
+                self._queue.schedule(self._queue.clock.time_ms())
+            raise

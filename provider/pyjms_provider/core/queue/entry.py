@@ -2,19 +2,96 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NewType
+from typing import TYPE_CHECKING, NewType, Protocol
 
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from threading import Lock
+
+    from pyjms.spi.envelope import Envelope
+    from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from pyjms_provider.core.message.trace_events import Happening
     from pyjms_provider.core.queue.consumer import ConsumerSession
-    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.queue.policy import QueuePolicy
+    from pyjms_provider.core.store.store import MessageStore
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["Acknowledgements", "QueueEntry", "ReceiverId"]
+__all__ = ["Acknowledgements", "EntryQueue", "QueueEntry", "ReceiverId"]
 
 ReceiverId = NewType("ReceiverId", str)
+
+
+class EntryQueue(Protocol):
+    """The queue of an entry, as those see it who have the entry."""
+
+    kept: KeptQueue | None
+    policy: QueuePolicy
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def lock(self) -> Lock: ...
+
+    @property
+    def store(self) -> MessageStore: ...
+
+    @property
+    def subscription_name(self) -> str | None: ...
+
+    def message_of(self, reference: MessageReference) -> Envelope | None: ...
+
+    def rollback(self, entry: QueueEntry) -> None: ...
+
+    def commit(self, entries: Iterable[QueueEntry]) -> None: ...
+
+    def settle(self, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool: ...
+
+    def settle_in(
+        self, unit: UnitOfWork, deliveries: Sequence[tuple[QueueEntry, int]], session: ConsumerSession
+    ) -> bool: ...
+
+    def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None: ...
+
+    def wake_freed(self) -> None: ...
+
+    def give_back(
+        self,
+        deliveries: Iterable[tuple[QueueEntry, int]],
+        session: ConsumerSession,
+        reason: str | None = None,
+        *,
+        unseen: bool = False,
+    ) -> None: ...
+
+    def change_holder(
+        self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession
+    ) -> bool: ...
+
+    def hold(self, entry: QueueEntry, unit: UnitOfWork, holder: ConsumerSession) -> None: ...
+
+    def drop_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None: ...
+
+    def reinstate(self, entry: QueueEntry) -> None: ...
+
+    def take_out(self, entry: QueueEntry, taken: list[QueueEntry], cause: Happening | None = None) -> bool: ...
+
+    def take_out_held(
+        self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, taken: list[QueueEntry]
+    ) -> bool: ...
+
+    def let_go_of_expired(self, entry: QueueEntry) -> None: ...
+
+    def held_count(self, session: ConsumerSession) -> int: ...
+
+    def apply_acknowledgements(self, acknowledged: Iterable[tuple[QueueEntry, ReceiverId]]) -> None: ...
+
+    def do_what_is_due(self, now_ms: int) -> int | None: ...
+
+    def give_back_all(self, session: ConsumerSession) -> None: ...
 
 
 class Acknowledgements:
@@ -48,7 +125,7 @@ class QueueEntry:
         "transaction",
     )
 
-    def __init__(self, queue: Queue, reference: MessageReference, state: MessageState) -> None:
+    def __init__(self, queue: EntryQueue, reference: MessageReference, state: MessageState) -> None:
         self.queue = queue
         self.reference = reference
         self.state = state

@@ -8,8 +8,15 @@ way would ever let it pass.
 from __future__ import annotations
 
 from pyjms.spi.clock import Signal
+from pyjms.spi.errors import ResourceError
 
-__all__ = ["Room", "RoomRequest"]
+__all__ = ["QueueFullError", "Room", "RoomRequest"]
+
+
+class QueueFullError(ResourceError):
+    """The queue holds as much as its policy allows."""
+
+    code = "PYJMS-QUEUE-FULL"
 
 
 class RoomRequest:

@@ -27,8 +27,8 @@ def about_bytes(queue: Queue, depth: int, looked_at: int = _SAMPLE) -> int:
 
     `depth`: how many messages there are; `looked_at`: at so many of those that wait, and of those that are held.
     """
-    with queue._lock:  # noqa: SLF001 - the queue's own view, which would make its module too long
-        state = queue._state  # noqa: SLF001
+    with queue.lock:
+        state = queue.state
         sample = [*state.ordering.first(looked_at), *state.first_held(looked_at)]
     sizes = [size for entry in sample if (size := _size(queue, entry))]
     return round(sum(sizes) / len(sizes) * depth) if sizes else 0
@@ -39,8 +39,8 @@ def oldest_timestamp_ms(queue: Queue) -> int | None:
 
     By the sender's JMSTimestamp (JMS 1.1 §3.4.4). May wait for a disk. Raises `ResourceError`.
     """
-    with queue._lock:  # noqa: SLF001
-        state = queue._state  # noqa: SLF001
+    with queue.lock:
+        state = queue.state
         entries = [*state.ordering.oldest(), *state.first_held(1)]
     found = (queue.message_of(entry.reference) for entry in entries)
     return min((each.timestamp_ms for each in found if each is not None and each.timestamp_ms), default=None)
@@ -51,16 +51,16 @@ def most_deliveries(queue: Queue, looked_at: int = _SAMPLE) -> int:
 
     A message that was given back stands at its old place, so a poison message is among them. Waits for no disk.
     """
-    with queue._lock:  # noqa: SLF001
-        state = queue._state  # noqa: SLF001
+    with queue.lock:
+        state = queue.state
         entries = [*state.ordering.first(looked_at), *state.first_held(looked_at)]
     return max((entry.delivery_count for entry in entries), default=0)
 
 
 def largest_message(queue: Queue) -> tuple[QueueEntry, int] | None:
     """Return the largest message, with about its bytes, among those that came last and those that leave first."""
-    with queue._lock:  # noqa: SLF001
-        ordering = queue._state.ordering  # noqa: SLF001
+    with queue.lock:
+        ordering = queue.ordering
         entries = [*ordering.newest(_LOOKED_THROUGH), *ordering.first(_LOOKED_THROUGH)]
     sizes = ((_size(queue, entry), number) for number, entry in enumerate(entries))
     size, number = max(sizes, default=(0, 0))
@@ -76,6 +76,6 @@ def _size(queue: Queue, entry: QueueEntry) -> int:
     if entry.reference.size:
         return entry.reference.size
     try:
-        return approximate_size(queue._store.retrieve(entry.reference))  # noqa: SLF001
+        return approximate_size(queue.store.retrieve(entry.reference))
     except (KeyError, NotInMemoryError):  # it has gone meanwhile, or lies on the disk
         return 0

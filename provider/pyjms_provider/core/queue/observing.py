@@ -8,23 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.channel.channel_state import Counts
-    from pyjms_provider.core.queue.consumer import ConsumerSession
+    from pyjms_provider.core.queue.channel_state import Counts
     from pyjms_provider.core.queue.queue import Queue
 
-__all__ = ["counts_of", "held_by", "traffic_of"]
+__all__ = ["counts_of", "traffic_of"]
 
 
 def counts_of(queue: Queue) -> Counts:
     """Count all messages of one queue in one step: quickly when it is empty, as most are where there are thousands."""
-    with queue._lock:  # noqa: SLF001
-        return queue._state.counts()  # noqa: SLF001
-
-
-def held_by(queue: Queue, session: ConsumerSession) -> int:
-    """Return how many messages of a queue a session has received and not settled."""
-    with queue._lock:  # noqa: SLF001
-        return len(queue._state.held_by(session))  # noqa: SLF001
+    with queue.lock:
+        return queue.state.counts()
 
 
 def traffic_of(queue: Queue) -> tuple[int, int, int]:

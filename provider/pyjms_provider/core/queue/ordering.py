@@ -39,7 +39,7 @@ from pyjms_provider.core.queue.priority_level import SPARE, Lane
 from pyjms_provider.core.queue.value_index import ValueIndex, ValueIndexes
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.queue.entry import EntryQueue
     from pyjms_provider.core.queue.sorted_turns import Place
     from pyjms_provider.core.queue.value_index import Asked
 
@@ -135,7 +135,7 @@ class Ordering:
                     answer.append(entry.reference)
         return answer
 
-    def append_run(self, queue: Queue, priority: int, ids: Sequence[int], sizes: Sequence[int]) -> bool:
+    def append_run(self, queue: EntryQueue, priority: int, ids: Sequence[int], sizes: Sequence[int]) -> bool:
         """Give messages of `queue` the last places of their priority, dormant, as `RecoveredRun` has them.
 
         Return False, having done nothing, if they must come one by one.

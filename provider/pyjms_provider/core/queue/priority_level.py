@@ -13,7 +13,7 @@ from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.entry import QueueEntry
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.queue.entry import EntryQueue
 
 __all__ = ["SPARE", "Lane"]
 
@@ -34,7 +34,7 @@ class Lane:
         self.sequences: list[int] = []
         self.head = 0
         self.live = 0
-        self.queue: Queue | None = None
+        self.queue: EntryQueue | None = None
         """Whose messages they are; known once there have been dormant ones."""
 
     def at(self, index: int) -> QueueEntry | None:

@@ -1,56 +1,168 @@
-"""A queue: the asynchronous channel whose messages are pulled by consumers (Broker-J, consumer-queue interactions).
+"""A queue: messages come in, wait in order, and are pulled by consumers (Broker-J, consumer-queue interactions).
 
 The three calls between queue and consumers are `Queue.set_notify_work_desired`, `Consumer.notify_work` and `Queue.deliver_single_message`. All are
-safe from any thread; the queue's lock is held for a few steps, never while a consumer is called (decision 0104).
+safe from any thread; the queue's lock is held for a few steps, never while a consumer is called (decision 0104) or I/O is done.
 
-Here messages come in and are pulled. The other parts of a queue do not know this one: `SettlingQueue`, where pulled messages end or come back;
-`RestorableQueue`, which speaks of a journal; and beneath both `PolicedQueue`, what the policy asks for, upon `BuryingQueue`, which sets messages aside, and `PagedQueue`, where they are.
+What has a state of its own is a collaborator: `ChannelState` has the entries, `ConsumerManager` the consumers, `QueueRules` what the policy asks for (capacity,
+groups, last values), `Pager` what is on the disk, `DeadLetterPolicy` what leaves for a dead letter queue, `Pusher` the receivers of JBoss Messaging Core, `QueueJournal` the journal's record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError
-from pyjms_provider.core.channel.channel import ChannelClosedError, UnreliableChannelError
+from pyjms.spi.errors import ClosedError, ResourceError
+from pyjms_provider.core.channel.channel import Channel, ChannelClosedError, UnreliableChannelError
+from pyjms_provider.core.channel.pushing import Pusher
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
-from pyjms_provider.core.queue.consumer_manager import ConsumerList
-from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor, Unfinished
+from pyjms_provider.core.message.trace_events import Happening
+from pyjms_provider.core.queue.altering import change_rules, is_another_kind
+from pyjms_provider.core.queue.browsing import QueueBrowser, browse
+from pyjms_provider.core.queue.consumer_manager import ConsumerList, ConsumerManager
+from pyjms_provider.core.queue.cursor import UNFINISHED, Unfinished
+from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
+from pyjms_provider.core.queue.delays import redelivery_delay_ms
 from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.expiry import is_expired
+from pyjms_provider.core.queue.memory_window import check_disk
 from pyjms_provider.core.queue.ordering import Ordering
-from pyjms_provider.core.queue.restorable_queue import RestorableQueue
-from pyjms_provider.core.queue.settling_queue import SettlingQueue
-from pyjms_provider.core.store.store import NotAtOnceError, NotInMemoryError
+from pyjms_provider.core.queue.pager import Pager
+from pyjms_provider.core.queue.policy import Overflow, QueuePolicy, QueueType
+from pyjms_provider.core.queue.queue_rules import QueueRules, needs_rules
+from pyjms_provider.core.queue.queue_types import make_order
+from pyjms_provider.core.queue.recovery import reinstate, took
+from pyjms_provider.core.queue.schedule import Schedule
+from pyjms_provider.core.queue.search import Search
+from pyjms_provider.core.store.store import NotInMemoryError
 
 if TYPE_CHECKING:
+    from collections import deque
     from typing import Literal
 
+    from pyjms.spi.clock import Clock, Signal
+    from pyjms.spi.envelope import Envelope
     from pyjms.spi.selector import Selector
+    from pyjms_provider.core.channel.channel import Filter, Receiver
+    from pyjms_provider.core.journal.queue_journal import KeptQueue
     from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-    from pyjms_provider.core.queue.consumer import Consumer
+    from pyjms_provider.core.queue.channel_state import ChannelState
+    from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
+    from pyjms_provider.core.queue.contracts import ExpiryListener
+    from pyjms_provider.core.queue.dead_letters import DeadEntry
+    from pyjms_provider.core.queue.entry import ReceiverId
     from pyjms_provider.core.queue.limits import RoomRequest
-    from pyjms_provider.core.queue.sorted_turns import Place
+    from pyjms_provider.core.store.store import MessageStore
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["Queue"]
+__all__ = ["WITHOUT_LIMITS", "Queue"]
 
-_EVALUATIONS = 256  # selector evaluations in one stretch, so that a long backlog does not keep the lock
-_STRETCHES_AT_ONCE = 16  # some milliseconds: a change of threads is little beside it
-_LOADS_OF_ONE = 16  # so often a message is loaded in one pull
-
+WITHOUT_LIMITS: Final = QueuePolicy(max_deliveries=0, max_failures=0)
+"""The policy of a queue that stands by itself, without a host that keeps dead letters."""
 
 # Looking up a member of an enumeration costs more than a global name.
+_NEW = MessageState.NEW
+_NOT_COMMITTED = MessageState.NOT_COMMITTED
+_DELIVERED = MessageState.DELIVERED
+_ABSENT = MessageState.ABSENT
+_STATES: Final = (_NEW, _NOT_COMMITTED, _DELIVERED)
 _REMOVED = ConsumerList.REMOVED
 _NOTIFIED = ConsumerList.NOTIFIED
-_NOT_COMMITTED = MessageState.NOT_COMMITTED
 
 
-class Queue(RestorableQueue, SettlingQueue):
-    """An asynchronous channel with consumers."""
+class Queue(Channel):
+    """The messages of one destination, or of one subscription."""
+
+    def __init__(
+        self,
+        name: str,
+        store: MessageStore,
+        state: ChannelState,
+        clock: Clock,
+        *,
+        on_due: Callable[[Queue, int], None] | None = None,
+        kept: KeptQueue | None = None,
+        policy: QueuePolicy = WITHOUT_LIMITS,
+        on_dead: Callable[[deque[DeadEntry]], None] | None = None,
+    ) -> None:
+        """Make an empty queue. Raises `PolicyError` for a policy that asks for a disk where there is none.
+
+        `on_due(queue, at_ms)` asks for a call of `do_what_is_due` at that wall-clock time; it is called without a lock. None: expired messages are found only
+        when their turn comes. `kept`: its record in a journal; None: it has none. `on_dead`: see `DeadLetterPolicy`.
+        """
+        super().__init__(name, store)
+        self.lock = Lock()
+        self.state = state
+        self.ordering = state.ordering
+        """The available messages in their order; replaced by `alter`."""
+        self.clock: Final = clock
+        self.rules: QueueRules | None = None
+        """What the policy asks for on the way of each message; None: nothing."""
+        self.kept = kept
+        self.was_kept: KeptQueue | None = None
+        """How it was kept, once it has ended: messages that were being written then are to be forgotten."""
+        self.watch: ExpiryListener | None = None
+        """Who is told of what expires here; set before the queue is used."""
+        self.policy = policy
+        """Replaced by `alter`; may be read at any time."""
+        self.back_off_ms = 0
+        """How long a message stays away before its third delivery, where the policy has no delay; set by the host."""
+        self.asks_doorkeeper = False
+        """Whether the policy says something of each message that comes."""
+        self._all_in_memory = store.keeps_all_in_memory
+        check_disk(policy, has_disk=not self._all_in_memory)
+        self._refuses_reliable = state.refuses_reliable
+        self._on_due = on_due
+        self._closed = False
+        self.consumers: Final = ConsumerManager()
+        self.pager: Final = Pager(self)
+        self.dead_letters: Final = DeadLetterPolicy(self, on_dead)
+        self.times: Final = Schedule(self)
+        self._expiry = self.times.expiry
+        self.has_receivers = False
+        """Whether messages are pushed to receivers: the one question that a pulled queue asks about them."""
+        self._pusher: Pusher | None = None
+        self._obey(policy, QueueType.STANDARD)
+
+    # What it is
+
+    @property
+    def is_synchronous(self) -> bool:
+        return False
+
+    @property
+    def is_reliable(self) -> bool:
+        return self.state.is_reliable
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.state.is_transactional
+
+    @property
+    def is_storing_undeliverable(self) -> bool:
+        return True
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def accept(self, reference: MessageReference) -> bool:
+        """Return whether the message would be taken: the channel is open and need not refuse it (§2.1)."""
+        return not self._closed and not (reference.reliable and self._refuses_reliable)
+
+    @property
+    def subscription_name(self) -> str | None:
+        """What names the channel between a topic and one subscriber; None: this is a queue."""
+        return None
+
+    @property
+    def last_place(self) -> int:
+        """The last place in the order that a message has been given."""
+        return self.ordering.last_place
 
     # Messages come in
 
@@ -69,33 +181,33 @@ class Queue(RestorableQueue, SettlingQueue):
         due_ms: int | None = None
         woken: Sequence[Consumer] = ()
         handed: tuple[Consumer, Delivery] | None = None
-        with self._lock:
+        with self.lock:
             if self._closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
             if transaction is not None:
-                entry = self._state.add_in_transaction(self, reference, transaction)
-                if self._rules is not None:
+                entry = self.state.add_in_transaction(self, reference, transaction)
+                if self.rules is not None:
                     try:
-                        self._rules.accept(entry, self._store.retrieve, claim)
+                        self.rules.accept(entry, self.store.retrieve, claim)
                     except NotInMemoryError:
-                        self._state.remove(entry, MessageEvent.ROLLBACK)
+                        self.state.remove(entry, MessageEvent.ROLLBACK)
                         raise
-            elif self._rules is not None or reference.deliver_at_ms:
-                entry = self._state.make(self, reference)
-                if self._rules is not None:
-                    self._rules.accept(entry, self._store.retrieve, claim)
-                woken = self._place(entry)
-                due_ms = self._state.delays.next_ms
-            elif self._manager.interested_count and (handed := self._hand_over(reference)) is not None:
+            elif self.rules is not None or reference.deliver_at_ms:
+                entry = self.state.make(self, reference)
+                if self.rules is not None:
+                    self.rules.accept(entry, self.store.retrieve, claim)
+                woken = self.place(entry)
+                due_ms = self.state.delays.next_ms
+            elif self.consumers.interested_count and (handed := self._hand_over(reference)) is not None:
                 entry = handed[1].tag  # type: ignore[assignment]  # as `entry_of` in `clients`, without a call
             else:
-                entry = self._state.add(self, reference)
-                if (self._manager.interested_count or self._manager.non_acquiring_count) and not self._receivers:
-                    woken = self._choose(entry)
+                entry = self.state.add(self, reference)
+                if (self.consumers.interested_count or self.consumers.non_acquiring_count) and not self.has_receivers:
+                    woken = self.choose(entry)
             if not self._all_in_memory:
-                self._store.publish(reference)
-                if self._rules is not None and transaction is None:
-                    self._shelve(reference, is_coming=True)
+                self.store.publish(reference)
+                if self.rules is not None and transaction is None:
+                    self.pager.page_out(reference, is_coming=True)
             if reference.expiration_ms and self._expiry.add(entry):
                 due_ms = reference.expiration_ms if due_ms is None else min(due_ms, reference.expiration_ms)
         if due_ms is not None and self._on_due is not None:
@@ -103,8 +215,8 @@ class Queue(RestorableQueue, SettlingQueue):
         if transaction is not None:
             if not transaction.add_sent(entry):
                 self.rollback(entry)  # the unit has been rolled back meanwhile
-        elif self._receivers:
-            self._push_or_choose(entry)
+        elif self.has_receivers:
+            self.push_or_choose(entry)
         if handed is not None:
             handed[0].hand_over(handed[1])
         for consumer in woken:
@@ -116,53 +228,58 @@ class Queue(RestorableQueue, SettlingQueue):
         woken: list[Consumer] = []
         pushable: list[QueueEntry] = []
         late: list[QueueEntry] = []
-        with self._lock:
+        with self.lock:
             for entry in entries:
                 if entry.state is not _NOT_COMMITTED:  # it expired while it was written, or the queue was closed
                     self.note_refused(entry.reference)
                     continue
                 woken.extend(self._commit_one(entry))
-                if entry.reference.expiration_ms and is_expired(entry.reference, self._clock.time_ms()):
+                if entry.reference.expiration_ms and is_expired(entry.reference, self.clock.time_ms()):
                     late.append(entry)
-                if self._receivers:
+                if self.has_receivers:
                     pushable.append(entry)
-        if self._state.delays:
-            self._ask_for_delayed()
+        self.times.ask_for_delayed()
         if late and self._on_due is not None:  # the housekeeper was here while they were being written
             self._on_due(self, late[0].reference.expiration_ms)
         for entry in pushable:
-            self._push_or_choose(entry)
+            self.push_or_choose(entry)
         for consumer in woken:
             consumer.notify_work()
 
     def _commit_one(self, entry: QueueEntry) -> Sequence[Consumer]:
         """Make a NOT_COMMITTED message available; return whom to wake for it. The lock is held."""
         woken: Sequence[Consumer] = ()
-        self._state.commit(entry)
-        if self._rules is not None or entry.reference.deliver_at_ms:
-            woken = self._place(entry)
+        self.state.commit(entry)
+        if self.rules is not None or entry.reference.deliver_at_ms:
+            woken = self.place(entry)
         else:
-            self._ordering.append(entry)
-            if (self._manager.interested_count or self._manager.non_acquiring_count) and not self._receivers:
-                woken = self._choose(entry)
+            self.ordering.append(entry)
+            if (self.consumers.interested_count or self.consumers.non_acquiring_count) and not self.has_receivers:
+                woken = self.choose(entry)
         if not self._all_in_memory:
             if entry.reference.journaled:
-                self._store.drop_copy(entry.reference)
-            if self._rules is not None:
-                self._shelve(entry.reference)
+                self.store.drop_copy(entry.reference)
+            if self.rules is not None:
+                self.pager.page_out(entry.reference)
         return woken
 
     def rollback(self, entry: QueueEntry) -> None:
         """Remove a message if it is NOT_COMMITTED (§5.1.3)."""
-        with self._lock:
-            if entry.state is MessageState.NOT_COMMITTED:
-                self._remove(entry, MessageEvent.ROLLBACK)
+        with self.lock:
+            if entry.state is _NOT_COMMITTED:
+                self.remove(entry, MessageEvent.ROLLBACK)
+
+    def note_refused(self, reference: MessageReference) -> None:
+        """Have the journal forget a message that was written for this channel, which has not taken it. Does not wait."""
+        kept = self.kept or self.was_kept
+        if kept is not None:
+            kept.note_removed(reference)
 
     # Consumers come and go
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Attach a consumer; it is not interested yet. Raises `ChannelClosedError`, `ClosedError`."""
-        with self._lock:
+        with self.lock:
             if self._closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
             if consumer.session.is_closed:
@@ -170,34 +287,49 @@ class Queue(RestorableQueue, SettlingQueue):
             selector = consumer.selector
             consumer.acquires = consumer.acquires and not self.policy.non_destructive
             if not consumer.acquires:
-                consumer.cursor = self._ordering.new_cursor(self._matcher(selector))
+                consumer.cursor = self.ordering.new_cursor(self.pager.matcher(selector))
             elif selector is not None:
-                matches = self._matcher(selector)
+                matches = self.pager.matcher(selector)
                 assert matches is not None
-                consumer.cursor = self._ordering.open_cursor(selector.text, matches, self._asked(selector))
-            self._manager.add(consumer)
-            if self._rules is not None:
-                self._rules.came(consumer)
+                consumer.cursor = self.ordering.open_cursor(selector.text, matches, self.pager.equalities_of(selector))
+            self.consumers.add(consumer)
+            if self.rules is not None:
+                self.rules.came(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer; what it pulled stays with its session. May be repeated."""
-        with self._lock:
+        with self.lock:
             woken = self._detach(consumer)
         for other in woken:
             other.notify_work()
 
+    def _detach(self, consumer: Consumer) -> Sequence[Consumer]:
+        """Let go of a consumer, if that is not done; return whom to wake."""
+        if consumer.place is _REMOVED:
+            return ()
+        weighs = False
+        if self.rules is not None:
+            self.rules.left(consumer)
+            weighs = self.rules.weighs
+        self.ordering.forget_turn(consumer)
+        was_notified = self.consumers.remove(consumer)
+        if consumer.acquires and consumer.cursor is not None and consumer.selector is not None:
+            self.ordering.close_cursor(consumer.selector.text)
+            consumer.cursor = None
+        return self._successors() if was_notified or weighs else ()
+
     def keep_cursor(self, selector: Selector | None) -> Callable[[], None]:
         """Remember what a selector has seen while consumers with it come and go, until the answer is called."""
-        matches = self._matcher(selector)
+        matches = self.pager.matcher(selector)
         if selector is None or matches is None:
             return lambda: None
         text = selector.text
-        with self._lock:
-            ordering = self._ordering
-            ordering.open_cursor(text, matches, self._asked(selector))
+        with self.lock:
+            ordering = self.ordering
+            ordering.open_cursor(text, matches, self.pager.equalities_of(selector))
 
         def let_go() -> None:
-            with self._lock:
+            with self.lock:
                 ordering.close_cursor(text)
 
         return let_go
@@ -207,7 +339,7 @@ class Queue(RestorableQueue, SettlingQueue):
 
         When interest begins and there may be work, it is woken. When interest ends, the wake-up is handed on.
         """
-        with self._lock:
+        with self.lock:
             consumer.wants_wake_ups = desired
             woken = self._review(consumer)
         for other in woken:
@@ -215,10 +347,22 @@ class Queue(RestorableQueue, SettlingQueue):
 
     def review_interest(self, consumer: Consumer) -> None:
         """Look anew whether `consumer` wants to be woken, after its connection was started or stopped; else as `set_notify_work_desired`."""
-        with self._lock:
+        with self.lock:
             woken = self._review(consumer)
         for other in woken:
             other.notify_work()
+
+    def _review(self, consumer: Consumer) -> Sequence[Consumer]:
+        manager = self.consumers
+        if consumer.place is _REMOVED:
+            return ()
+        if not (consumer.wants_wake_ups and consumer.session.is_delivering):
+            return self._successors() if manager.end_interest(consumer) else ()
+        manager.begin_interest(consumer)
+        if consumer.place is _NOTIFIED or not self.ordering.may_have(consumer.cursor):
+            return ()
+        manager.notify(consumer)
+        return (consumer,)
 
     # Messages are pulled
 
@@ -235,18 +379,18 @@ class Queue(RestorableQueue, SettlingQueue):
         delivery: Delivery | None = None
         woken: Sequence[Consumer] = ()
         found: QueueEntry | Literal[Unfinished.UNFINISHED] | None
-        search: _Search | None = None
+        search: Search | None = None
         while True:
-            with self._lock:
+            with self.lock:
                 session = consumer.session
                 if consumer.place is _REMOVED or not session.is_delivering:
                     consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
                     return None
-                if consumer.cursor is None and not self._manager.weighs:
-                    found = self._ordering.take_first()
+                if consumer.cursor is None and not self.consumers.weighs:
+                    found = self.ordering.take_first()
                 else:
-                    search = search or _Search(self._load, at_once=at_once)
-                    found = self._take_on(consumer, search)
+                    search = search or Search(self, consumer, at_once=at_once)
+                    found = search.take()
                 if found is None:
                     woken = self._found_nothing(consumer, or_wait, search)
                     break
@@ -254,11 +398,11 @@ class Queue(RestorableQueue, SettlingQueue):
                     found.reference.expiration_ms and self._drop_if_expired(found, consumer)
                 ):
                     tag = found if consumer.acquires else None
-                    count = found.delivery_count + 1 if tag is None else self._state.deliver(tag, session, consumer)
+                    count = found.delivery_count + 1 if tag is None else self.state.deliver(tag, session, consumer)
                     if self._all_in_memory:
-                        delivery = Delivery(self._store.retrieve(found.reference), count, count > 1, tag)
+                        delivery = Delivery(self.store.retrieve(found.reference), count, count > 1, tag)
                     else:
-                        delivery = self._make_delivery(found.reference, count, tag)
+                        delivery = self.pager.make_delivery(found.reference, count, tag)
                     if search is not None or (or_wait and consumer.wants_wake_ups):
                         woken = self._note_delivered(consumer, found, delivery, or_wait)
                     break
@@ -268,247 +412,600 @@ class Queue(RestorableQueue, SettlingQueue):
             other.notify_work()
         return delivery
 
-    def open_browser(self, selector: Selector | None) -> Cursor:
-        """Return the place of a browser that has seen nothing yet, for `look`, and will see nothing that comes from now on.
-
-        It needs no closing.
-        """
-        with self._lock:
-            cursor = self._ordering.new_cursor(self._matcher(selector))
-            cursor.last = self._ordering.last_place
-        return cursor
-
-    def look(self, cursor: Cursor) -> Delivery | None:
-        """Return the next message for a browser, which stays in the queue; None at the end (JMS 1.1 §5.9)."""
-        while True:
-            try:
-                with self._lock:
-                    found = self._ordering.look(cursor, _EVALUATIONS)
-                    if found is None:
-                        return None
-                    if found is not UNFINISHED and not is_expired(found.reference, self._clock.time_ms()):
-                        return self._make_delivery(found.reference, found.delivery_count + 1, None)
-            except NotInMemoryError as elsewhere:
-                self._load(elsewhere.reference)
-
-    # The end
-
-    def close(self) -> None:
-        super().close()
-        with self._lock:
-            for consumer in list(self._manager):
-                self._manager.remove(consumer)
-            room = None if self._rules is None else self._rules.room
-            signals = [] if room is None else room.all_signals()
-        for signal in signals:
-            signal.set()
-
-    # With the lock held
-
     def _hand_over(self, reference: MessageReference) -> tuple[Consumer, Delivery] | None:
         """Give a message that has just come to the consumer whose turn it is, if that waits for it where it comes in.
 
         Nobody is woken then. None: something is in the way, and the message takes all steps. The lock is held.
         """
-        consumer = self._manager.next_in_turn()
-        if consumer is None or consumer.target.direct is None or consumer.cursor is not None or self._ordering:
+        consumer = self.consumers.next_in_turn()
+        if consumer is None or consumer.target.direct is None or consumer.cursor is not None or self.ordering:
             return None
-        if self._receivers or not consumer.session.is_delivering:
+        if self.has_receivers or not consumer.session.is_delivering:
             return None
-        if reference.expiration_ms and is_expired(reference, self._clock.time_ms()):
+        if reference.expiration_ms and is_expired(reference, self.clock.time_ms()):
             return None
         if reference.journaled and self.kept is not None and not self.kept.knows(reference, 1):
             return None
         try:
-            envelope = self._store.retrieve(reference)
+            envelope = self.store.retrieve(reference)
         except NotInMemoryError:
             return None
         if not consumer.target.direct.may_take():
             return None
-        entry = self._state.add_delivered(self, reference, consumer.session, consumer)
-        self._manager.had_turn(consumer)
+        entry = self.state.add_delivered(self, reference, consumer.session, consumer)
+        self.consumers.had_turn(consumer)
         return consumer, Delivery(envelope, 1, False, entry)
-
-    def _choose(self, entry: QueueEntry) -> Sequence[Consumer]:
-        manager = self._manager
-        if self._rules is not None:
-            return self._rules.choose(entry, manager, self._ordering)
-        if not manager.interested_count:
-            return manager.non_acquiring() if manager.non_acquiring_count else ()
-        chosen = manager.choose(entry, self._ordering.note_mismatch)
-        looking = manager.non_acquiring() if manager.non_acquiring_count else []
-        return looking if chosen is None else [chosen, *looking]
-
-    def _successors(self) -> Sequence[Consumer]:
-        if not self._manager.interested_count or not self._ordering:
-            return ()
-        if self._rules is not None:
-            return self._rules.successors(self._manager, self._ordering)
-        return self._manager.choose_successors(self._ordering.may_have)
-
-    def _detach(self, consumer: Consumer) -> Sequence[Consumer]:
-        """Let go of a consumer, if that is not done; return whom to wake."""
-        if consumer.place is _REMOVED:
-            return ()
-        weighs = False
-        if self._rules is not None:
-            self._rules.left(consumer)
-            weighs = self._rules.weighs
-        self._ordering.forget_turn(consumer)
-        was_notified = self._manager.remove(consumer)
-        if consumer.acquires and consumer.cursor is not None and consumer.selector is not None:
-            self._ordering.close_cursor(consumer.selector.text)
-            consumer.cursor = None
-        return self._successors() if was_notified or weighs else ()
-
-    def _review(self, consumer: Consumer) -> Sequence[Consumer]:
-        manager = self._manager
-        if consumer.place is _REMOVED:
-            return ()
-        if not (consumer.wants_wake_ups and consumer.session.is_delivering):
-            return self._successors() if manager.end_interest(consumer) else ()
-        manager.begin_interest(consumer)
-        if consumer.place is ConsumerList.NOTIFIED or not self._ordering.may_have(consumer.cursor):
-            return ()
-        manager.notify(consumer)
-        return (consumer,)
 
     def _note_delivered(
         self, consumer: Consumer, entry: QueueEntry, delivery: Delivery, or_wait: bool
     ) -> Sequence[Consumer]:
         """Note who has got a message, and that it waits no longer; return whom to wake besides."""
-        woken = () if self._rules is None else self._note_taken(consumer, entry, delivery)
+        woken = () if self.rules is None else self._note_taken(consumer, entry, delivery)
         return [*woken, *self._end_wait(consumer)] if or_wait and consumer.wants_wake_ups else woken
 
     def _note_taken(self, consumer: Consumer, entry: QueueEntry, delivery: Delivery) -> Sequence[Consumer]:
         """Note whose message a pull has found; return whom to wake besides. The lock is held."""
-        assert self._rules is not None
+        assert self.rules is not None
         if consumer.acquires:
-            return self._rules.delivered(consumer, entry, self._manager, self._ordering)
+            return self.rules.delivered(consumer, entry, self.consumers, self.ordering)
         if self.policy.non_destructive:
             # Settled and given back like any other, and nothing comes of it.
-            delivery.tag = QueueEntry(self, entry.reference, MessageState.ABSENT)  # type: ignore[misc]
+            delivery.tag = QueueEntry(self, entry.reference, _ABSENT)  # type: ignore[misc]
         return ()
 
     def _end_wait(self, consumer: Consumer) -> Sequence[Consumer]:
         """Note that a consumer has got what it waited for; return whom to wake in its place."""
         consumer.wants_wake_ups = False
-        return self._successors() if self._manager.end_interest(consumer) else ()
+        return self._successors() if self.consumers.end_interest(consumer) else ()
 
-    def _found_nothing(self, consumer: Consumer, or_wait: bool, search: _Search | None) -> Sequence[Consumer]:
+    def _found_nothing(self, consumer: Consumer, or_wait: bool, search: Search | None) -> Sequence[Consumer]:
         """Return whom to wake because a woken consumer found nothing while messages remain for others."""
         woken: Sequence[Consumer] = ()
         gave_up = search is not None and search.is_in_vain
         if consumer.place is _NOTIFIED:
-            manager = self._manager
-            if manager.interested_count and self._ordering:
-                if self._rules is None or not self._rules.weighs:
-                    woken = manager.choose_after_vain(consumer, self._ordering.may_have, gave_up=gave_up)
-                elif not self._rules.has_groups:  # else each may be woken in vain, and wake the next
+            manager = self.consumers
+            if manager.interested_count and self.ordering:
+                if self.rules is None or not self.rules.weighs:
+                    woken = manager.choose_after_vain(consumer, self.ordering.may_have, gave_up=gave_up)
+                elif not self.rules.has_groups:  # else each may be woken in vain, and wake the next
                     woken = self._successors()
             manager.pulled_nothing(consumer)
         if or_wait and not consumer.wants_wake_ups:
             consumer.wants_wake_ups = True
-            self._manager.begin_interest(consumer)
+            self.consumers.begin_interest(consumer)
         return woken
-
-    def _take_on(self, consumer: Consumer, search: _Search) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Do as `_take`; what is not in memory is left to `search`, which goes on without the lock."""
-        if search.is_in_vain:
-            return None
-        try:
-            return self._take(consumer)
-        except NotInMemoryError as elsewhere:
-            search.elsewhere = elsewhere
-            return UNFINISHED
-
-    def _take(self, consumer: Consumer) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the next message for a consumer that has a selector, only looks, or has rivals of higher priority."""
-        rules = self._rules
-        if rules is not None and rules.holds_back(consumer):
-            return None
-        cursor = consumer.cursor
-        if not consumer.acquires:
-            assert cursor is not None
-            return self._ordering.look(cursor, _EVALUATIONS)
-        if rules is not None and (barrier := rules.barrier) is not None:
-            return self._take_before(barrier, cursor)
-        rivals = [] if rules is not None and rules.is_exclusive else self._manager.rivals(consumer)
-        if rules is not None and rules.has_groups:
-            return self._take_permitted(consumer, rivals, partial(rules.may_take, consumer, rivals, self._ordering))
-        if None in rivals:
-            return None  # one of higher priority wants whatever there is
-        if rivals:
-            is_wanted = self._ordering.is_wanted
-            return self._take_permitted(
-                consumer, rivals, lambda entry: not any(each is None or is_wanted(each, entry) for each in rivals)
-            )
-        if cursor is None:
-            return self._ordering.take_first()
-        return self._ordering.take_matching(cursor, None, _EVALUATIONS)
-
-    def _take_before(self, barrier: Place, cursor: Cursor | None) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the next message for the active consumer of an exclusive queue, if it comes before that place."""
-        order = self._ordering
-        if not any(order.place_of(each) < barrier for each in order.first(1)):
-            return None
-        if cursor is None:
-            return order.take_first()
-        return order.take_matching(cursor, lambda entry: order.place_of(entry) < barrier, _EVALUATIONS)
-
-    def _take_permitted(
-        self, consumer: Consumer, rivals: Sequence[Cursor | None], permits: Callable[[QueueEntry], bool]
-    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the next message that a consumer may take; what it may not is somebody else's."""
-        order, cursor = self._ordering, consumer.cursor
-        if self._rules is not None:
-            self._rules.tell_freed(order.look_again)
-        if cursor is None:
-            return order.take_permitted(consumer, rivals, permits, _EVALUATIONS)
-        # Only where nobody is woken because another one has found nothing: the next one might be woken in vain, too.
-        if self._rules is not None and self._rules.has_groups and isinstance(order, Ordering):
-            return order.take_in_turn(consumer, cursor, rivals, permits, _EVALUATIONS)
-        return order.take_matching(cursor, permits, _EVALUATIONS)
 
     def _drop_if_expired(self, entry: QueueEntry, consumer: Consumer) -> bool:
         """Return whether a message that was taken has expired, and is out of the queue."""
-        if not is_expired(entry.reference, self._clock.time_ms()):
+        if not is_expired(entry.reference, self.clock.time_ms()):
             return False
         if not consumer.acquires:
             return True  # the one that looks merely passes it by
-        if self._leaves_expired:
-            self._state.delays.add(entry, 0)  # not here, as a pull never waits: the housekeeper comes for it
+        if self.dead_letters.leaves_expired:
+            self.state.delays.add(entry, 0)  # not here, as a pull never waits: the housekeeper comes for it
         else:
-            self._remove(entry, MessageEvent.EXPIRE)
+            self.remove(entry, MessageEvent.EXPIRE)
         return True
 
+    # Delivered messages are settled. Each call names the session and the count of its delivery, and does nothing if that delivery is no longer the session's
 
-class _Search:
-    """What one pull has spent on finding a message by a selector, or the one whose turn it is."""
+    def settle(self, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
+        """Take a pulled message out for good; return False if that delivery is no longer the session's."""
+        with self.lock:
+            # As `_is_held`, which a call would double the price of.
+            if entry.state is not _DELIVERED or entry.holder is not session or entry.delivery_count != delivery_count:
+                return False
+            reference, rules = entry.reference, self.rules
+            self.state.settle(entry)
+            if reference.expiration_ms:
+                self._expiry.forget_one()
+            if rules is not None:
+                rules.gone(entry)
+        self.store.release(reference)
+        if rules is not None:
+            self.wake_freed()
+        return True
 
-    __slots__ = ("_at_once", "_load", "_loads", "_stretches", "elsewhere", "is_in_vain")
+    def take_out_held(
+        self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, taken: list[QueueEntry]
+    ) -> bool:
+        """Take a pulled message out, for one who puts it elsewhere; return False if that delivery is no longer the session's.
 
-    def __init__(self, load: Callable[[MessageReference], None], *, at_once: bool) -> None:
-        self._load = load
-        self._at_once = at_once
-        self._stretches = 0
-        self._loads: dict[ReferenceId, int] = {}
-        self.elsewhere: NotInMemoryError | None = None
-        """The message that a selector asks for, and that must be loaded first."""
-        self.is_in_vain = False
-        """Whether what must be looked at together does not fit into memory: a message has left that each time before it was looked at."""
+        Else as `take_out`.
+        """
+        with self.lock:
+            if not _is_held(entry, delivery_count, session):
+                return False
+            taken.append(entry)
+            self.state.settle(entry)
+            self._note_out(entry)
+        self.wake_freed()
+        return True
 
-    def go_on(self) -> None:
-        """Have more looked at. Raises `NotAtOnceError` if the pull must not wait, and that would take a while; `ResourceError`."""
-        elsewhere, self.elsewhere = self.elsewhere, None
-        if elsewhere is None:
-            self._stretches += 1
-            if self._at_once and self._stretches == _STRETCHES_AT_ONCE:
-                raise NotAtOnceError
-        elif self._at_once:
-            raise elsewhere
+    def settle_in(
+        self, unit: UnitOfWork, deliveries: Sequence[tuple[QueueEntry, int]], session: ConsumerSession
+    ) -> bool:
+        """Have pulled messages settled when `unit` commits; return False if one of them is no longer the session's (§6.2.1)."""
+        with self.lock:
+            held = [each for each in deliveries if _is_held(*each, session)]
+            record = self.state.record_acknowledgement
+            for entry, _ in held:
+                record(entry, unit)
+        unit.add_settled(held)
+        return len(held) == len(deliveries)
+
+    def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
+        """Take pulled messages out whose acknowledgements have been committed, and written. The caller then calls `wake_freed`, without a lock."""
+        with self.lock:
+            released: list[MessageReference] = []
+            rules = self.rules
+            for entry, delivery_count in settled:
+                # As `_is_held`.
+                if entry.state is _DELIVERED and entry.holder is session and entry.delivery_count == delivery_count:
+                    released.append(entry.reference)
+                    self.state.settle(entry)
+                    entry.transaction = None
+                    if entry.reference.expiration_ms:
+                        self._expiry.forget_one()
+                    if rules is not None:
+                        rules.gone(entry)
+            self.store.release_all(released)
+
+    def change_holder(
+        self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession
+    ) -> bool:
+        """Let `heir` settle a delivery in place of `session`; return False if it is no longer the session's."""
+        with self.lock:
+            if heir.is_closed or not _is_held(entry, delivery_count, session):
+                return False
+            self.state.change_holder(entry, heir)
+            return True
+
+    def held_count(self, session: ConsumerSession) -> int:
+        """Return how many unsettled messages of this queue `session` has."""
+        with self.lock:
+            return len(self.state.held_by(session))
+
+    def hold(self, entry: QueueEntry, unit: UnitOfWork, holder: ConsumerSession) -> None:
+        """Let `holder` have received, in `unit`, a message that was restored; before the channel is used."""
+        with self.lock:
+            entry.delivery_count -= 1  # it was counted when the branch was prepared
+            count = self.state.deliver(entry, holder)
+            self.state.record_acknowledgement(entry, unit)
+            if self.rules is not None:
+                self.rules.restored(entry, holder)
+            self._supersede(entry)  # which did not become available, and may be the older one when it is given back
+        unit.add_settled([(entry, count)])
+
+    def drop_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
+        """Forget an acknowledgement, of a pushed or pulled message, whose unit of work rolls back (§6.2.1)."""
+        with self.lock:
+            if entry.transaction is unit and entry.state is _DELIVERED:
+                self.state.drop_acknowledgement(entry)
+
+    # Delivered messages are released
+
+    def give_back(
+        self,
+        deliveries: Iterable[tuple[QueueEntry, int]],
+        session: ConsumerSession,
+        reason: str | None = None,
+        *,
+        unseen: bool = False,
+    ) -> None:
+        """Make messages available again, in their old places, if the deliveries are still the session's.
+
+        At once, or after the redelivery delay; one that was delivered too often is set aside instead. `reason`: why the
+        client failed to process it, if it says so. `unseen`: the client never saw them, so these deliveries never were.
+        """
+        with self.lock:
+            # Once each: a unit of work has those twice that were acknowledged twice.
+            held = dict.fromkeys(entry for entry, count in deliveries if _is_held(entry, count, session))
+            woken = self._cancel(list(held), reason, unseen=unseen)
+        self._after_giving_back(woken)
+
+    def give_back_all(self, session: ConsumerSession) -> None:
+        """Make all messages available again that `session` pulled and has not settled."""
+        with self.lock:
+            woken = self._cancel(self.state.held_by(session), None)
+        self._after_giving_back(woken)
+
+    def _after_giving_back(self, woken: Sequence[Consumer]) -> None:
+        self.times.ask_for_delayed()
+        self.dead_letters.flush()
+        for consumer in woken:
+            consumer.notify_work()
+        self.wake_freed()
+
+    def _cancel(self, entries: list[QueueEntry], reason: str | None, *, unseen: bool = False) -> Sequence[Consumer]:
+        now_ms = self.clock.time_ms()
+        returned: list[QueueEntry] = []
+        for entry in entries:
+            if entry.transaction is not None and entry.transaction.is_committing:
+                continue  # what is being written now decides
+            if unseen:
+                entry.delivery_count -= 1
+            if self._closed:
+                self.remove(entry, MessageEvent.REMOVE, Happening.CLOSED)
+            elif is_expired(entry.reference, now_ms):
+                self._expiry.forget_one()
+                self.expire(entry)
+            elif self.rules is not None and self.rules.is_superseded(entry):
+                self.remove(entry, MessageEvent.REMOVE, Happening.SUPERSEDED)
+            elif not unseen and self.dead_letters.exceeded_redeliveries(
+                entry.delivery_count, failed=reason is not None
+            ):
+                self.dead_letters.remove_as_exhausted(entry, reason)
+                if entry.reference.expiration_ms:
+                    self._expiry.forget_one()
+            else:
+                returned.append(entry)
+        if self.kept is not None:
+            # Without a count no client has had it, and nothing was written of that delivery.
+            self.kept.note_returned([entry for entry in returned if entry.delivery_count] if unseen else returned)
+        policy = self.policy
+        # A listener that raises gets the message again at once: few attempts are left, and those behind it would overtake it.
+        back_off_ms = self.back_off_ms if reason is None else 0
+        if (policy.redelivery_delay_ms or back_off_ms) and not unseen:
+            self.times.follow_clock()
+
+            def due_ms(entry: QueueEntry) -> int:
+                delay_ms = redelivery_delay_ms(policy, entry.delivery_count, back_off_ms)
+                return now_ms + delay_ms if delay_ms else 0
+
+            self.state.cancel(returned, due_ms)
         else:
-            wanted = elsewhere.reference
-            self._load(wanted)
-            self._loads[wanted.id] = self._loads.get(wanted.id, 0) + 1
-            self.is_in_vain = self._loads[wanted.id] > _LOADS_OF_ONE
+            self.state.cancel(returned)
+        delayed = [entry for entry in returned if entry in self.state.delays] if self.state.delays else []
+        if self.rules is not None:  # all of them are in their places before the next owner is chosen
+            self.rules.delayed(delayed, self.ordering)
+            self.rules.released(returned)
+        if delayed:
+            returned = [entry for entry in returned if entry not in self.state.delays]
+        woken: list[Consumer] = []
+        for entry in returned:
+            if not self.consumers.interested_count:
+                break
+            woken.extend(self.choose(entry))
+        return woken
+
+    def reinstate(self, entry: QueueEntry) -> None:
+        """Take back a message that was settled, and whose removal could not be written; it comes again, flagged."""
+        reinstate(self, entry)
+
+    # Times: what expires, and what is delayed
+
+    def schedule(self, at_ms: int | None) -> None:
+        """Ask the timer to come at that time; None: not at all. No lock is held."""
+        if at_ms is not None and self._on_due is not None:
+            self._on_due(self, at_ms)
+
+    def do_what_is_due(self, now_ms: int) -> int | None:
+        """Remove what has expired, make available what is due; return when to come again, None: when asked."""
+        return self.times.run_due(now_ms)
+
+    def let_go_of_expired(self, entry: QueueEntry) -> None:
+        """Let go of a message that was taken out as it had expired, and then told of."""
+        with self.lock:
+            self._release(entry)
+
+    # Policy and capacity
+
+    def _obey(self, policy: QueuePolicy, made_for: QueueType | None) -> None:
+        """Make rules and order for `policy`, unless the order was made for its type. There are no messages or consumers."""
+        rules = QueueRules(policy) if needs_rules(policy) else None
+        order = self.ordering if policy.type is made_for else make_order(policy, rules)
+        self.rules, self.ordering, self.state.ordering, self.policy = rules, order, order, policy
+        self._note_policy()
+
+    def _note_policy(self) -> None:
+        """Work out what is asked on the way of each message."""
+        self.consumers.set_always_weighs(self.rules is not None and self.rules.weighs)
+        if isinstance(self.ordering, Ordering):
+            self.ordering.may_sleep = self.rules is None
+        may_refuse = self.policy.is_limited and self.policy.overflow in {Overflow.REJECT, Overflow.BLOCK}
+        self.asks_doorkeeper = self.policy.changes_messages or may_refuse
+
+    def alter(self, policy: QueuePolicy, *, only_check: bool = False) -> None:
+        """Obey another policy from now on; with `only_check` merely raise what that would raise now.
+
+        Raises `DestinationInUseError` for another type, or another way to serve consumers, while the queue has messages
+        or consumers; `PolicyError` as the constructor. May wait for a disk.
+        """
+        check_disk(policy, has_disk=not self._all_in_memory)
+        woken: Sequence[Consumer] = ()
+        signals: Sequence[Signal] = ()
+        with self.lock:
+            changes_kind = is_another_kind(self, policy)
+            if only_check:
+                return
+            if self.rules is not None and self.rules.room is not None:
+                signals = self.rules.room.all_signals()
+            if changes_kind:
+                self._obey(policy, None)
+            else:
+                resumes = self.policy.paused and not policy.paused
+                change_rules(self, policy)
+                self._note_policy()
+                self._drop_surplus()
+                woken = self._successors()
+                if resumes and policy.non_destructive:  # who only looks succeeds nobody, and waited with the others
+                    woken = [*woken, *self.consumers.non_acquiring()]
+        for signal in signals:
+            signal.set()
+        for consumer in woken:
+            consumer.notify_work()
+        with suppress(ResourceError):  # the policy has changed; who sends next is told that there is no room
+            self.store.relieve()
+
+    def claim_room(self, waiting: RoomRequest, *, or_wait: bool = False) -> bool:
+        """Hold room for a sender's message, until `unclaim_room`; return False when there is none now.
+
+        With `or_wait` the sender's signal is then raised when its turn has come and there is room, or the queue or its
+        policy changes; where it waits already, it keeps its place. Raises `ChannelClosedError`.
+        """
+        with self.lock:
+            if self._closed:
+                raise ChannelClosedError(f"{self._name} no longer exists")
+            room = None if self.rules is None else self.rules.room
+            if room is None or self.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
+                return True
+            is_claimed = room.claim(waiting)
+            if or_wait and not is_claimed:  # in one step, as the room may be another one in the next
+                room.wait(waiting)
+            return is_claimed
+
+    def unclaim_room(self, waiting: RoomRequest) -> None:
+        """End a claim, as the message has come in, or does not come."""
+        with self.lock:
+            if self.rules is not None and self.rules.room is not None:
+                self.rules.room.unclaim(waiting)
+                self.rules.wake_sender()
+
+    def stop_waiting(self, waiting: RoomRequest) -> None:
+        """Let go of a sender that waits no longer. May be repeated."""
+        with self.lock:
+            if self.rules is not None and self.rules.room is not None:
+                self.rules.room.stop_waiting(waiting)
+                self.rules.wake_sender()
+
+    # Looking
+
+    def has_messages(self, state: MessageState) -> bool:
+        return self.count(state) > 0
+
+    def count(self, state: MessageState) -> int:
+        """Return how many messages are in `state`."""
+        with self.lock:
+            return self.state.count(state)
+
+    def get_messages(self, state: MessageState) -> list[MessageReference]:
+        with self.lock:
+            return [entry.reference for entry in self.state.entries(state)]
+
+    def browse(self, message_filter: Filter | None = None) -> list[Envelope]:
+        return browse(self, message_filter)
+
+    def open_browser(self, selector: Selector | None) -> QueueBrowser:
+        """Return a browser that will see nothing that comes from now on. It needs no closing."""
+        return QueueBrowser(self, selector)
+
+    @property
+    def consumer_count(self) -> int:
+        """How many consumers are attached."""
+        with self.lock:
+            return len(self.consumers)
+
+    @property
+    def delayed_count(self) -> int:
+        """How many messages wait for their time."""
+        with self.lock:
+            return len(self.state.delays)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the messages take, as far as anybody needed to know."""
+        with self.lock:
+            return self.state.size
+
+    def message_of(self, reference: MessageReference) -> Envelope | None:
+        """Return a message of this queue; None if it has gone, or is damaged. Waits for a disk. Raises `ResourceError`."""
+        return self.store.fetch(reference)  # whoever receives one that cannot be read passes over it
+
+    def took(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
+        """Return whether a message that came a moment ago was taken."""
+        return took(self, reference, transaction)
+
+    # Receivers, to which messages are pushed (JBoss Messaging Core)
+
+    @property
+    def pusher(self) -> Pusher:
+        """What pushes messages to receivers; made when it is needed."""
+        if self._pusher is None:
+            self._pusher = Pusher(self)
+        return self._pusher
+
+    def add_receiver(self, receiver: Receiver) -> None:
+        """Connect a receiver: messages are pushed to it from now on, older ones with the next `deliver`."""
+        self.pusher.add(receiver)
+
+    def remove_receiver(self, receiver: Receiver) -> None:
+        """Disconnect a receiver; what it owes stays, and it may still ask for redelivery (§7.5)."""
+        self.pusher.remove(receiver)
+
+    def deliver(self) -> bool:
+        return self.pusher.deliver()
+
+    def redeliver(self, receiver: Receiver) -> None:
+        self.pusher.redeliver(receiver)
+
+    def acknowledge(
+        self, message_id: ReferenceId, receiver_id: ReceiverId, transaction: UnitOfWork | None = None
+    ) -> None:
+        self.pusher.acknowledge(message_id, receiver_id, transaction)
+
+    def apply_acknowledgements(self, acknowledged: Iterable[tuple[QueueEntry, ReceiverId]]) -> None:
+        """Apply acknowledgements of pushed messages whose unit of work commits (§6.2.1)."""
+        self.pusher.apply_acknowledgements(acknowledged)
+
+    # The end
+
+    def close(self) -> None:
+        """Let go of all messages, save those that a client has pulled: they go when they are settled or given back."""
+        with self.lock:
+            if self._closed:
+                return
+            self._closed = True
+            for entry in self.state.clear_available():
+                self.forget(entry)
+            for state in _STATES:
+                for entry in self.state.entries(state):
+                    if entry.holder is None:
+                        self.remove(entry, MessageEvent.REMOVE, Happening.CLOSED)
+            for consumer in list(self.consumers):
+                self.consumers.remove(consumer)
+            room = None if self.rules is None else self.rules.room
+            signals = [] if room is None else room.all_signals()
+        for signal in signals:
+            signal.set()
+
+    def take_out(self, entry: QueueEntry, taken: list[QueueEntry], cause: Happening | None = None) -> bool:
+        """Take a message out that nobody holds, for one who puts it elsewhere, or deletes it; return False if it is held, or has gone.
+
+        The store and the journal do not know of it. Then it is in `taken`. `cause`: what becomes of it, if nobody else tells of that.
+        """
+        with self.lock:
+            if entry.state is not _NEW or entry.acknowledgements is not None:
+                return False
+            taken.append(entry)
+            self.state.remove(entry, MessageEvent.REMOVE, cause)
+            self._note_out(entry)
+        self.wake_freed()
+        return True
+
+    def _note_out(self, entry: QueueEntry) -> None:
+        """Note that a message is out which others know nothing of. The lock is held."""
+        if entry.reference.expiration_ms:
+            self._expiry.forget_one()
+        if self.rules is not None:
+            self.rules.gone(entry)
+
+    # With the lock held: messages become available
+
+    def place(self, entry: QueueEntry) -> Sequence[Consumer]:
+        """Make a NEW message available, now or when it is due; return whom to wake. The lock is held."""
+        due_ms = entry.reference.deliver_at_ms
+        if due_ms > self.clock.time_ms():
+            self.state.delays.add(entry, due_ms)
+            self._drop_surplus()
+            return self._wake_freed()
+        self.state.place(entry)
+        return self.announce(entry)
+
+    def announce(self, entry: QueueEntry) -> Sequence[Consumer]:
+        """Drop what a message that has become available displaces; return whom to wake for it. The lock is held."""
+        if self.rules is None:
+            return () if self.has_receivers else self.choose(entry)
+        freed = self.displace(entry)
+        if entry.state is _ABSENT or self.has_receivers:
+            return freed
+        return [*freed, *self.choose(entry)]
+
+    def displace(self, entry: QueueEntry) -> Sequence[Consumer]:
+        """Remove what a message that has come displaces: the older one of its key, what is too much for a ring; return whom to wake for what is free now."""
+        self._supersede(entry)
+        self._drop_surplus()
+        return self._wake_freed()
+
+    def _supersede(self, entry: QueueEntry) -> None:
+        """Drop the older one of a last-value queue's two messages, unless somebody holds it."""
+        older = None if self.rules is None else self.rules.arrived(entry)
+        if older is not None and older.state is _NEW:
+            self.remove(older, MessageEvent.REMOVE, Happening.SUPERSEDED)
+
+    def push_or_choose(self, entry: QueueEntry) -> None:
+        """Push a message that has just become available to receivers; when nobody takes it, wake a consumer that may. The lock is not held."""
+        self.pusher.push(entry)
+        with self.lock:
+            woken = self.choose(entry) if entry.state is _NEW else ()
+        for consumer in woken:
+            consumer.notify_work()
+
+    def _drop_surplus(self) -> None:
+        """Drop what is too much for a ring. The lock is held."""
+        while self.rules is not None and (surplus := self.rules.surplus(self.ordering, self.state.delays)) is not None:
+            self.remove(surplus, MessageEvent.REMOVE, Happening.OVERFLOWED)
+
+    def choose(self, entry: QueueEntry) -> Sequence[Consumer]:
+        manager = self.consumers
+        if self.rules is not None:
+            return self.rules.choose(entry, manager, self.ordering)
+        if not manager.interested_count:
+            return manager.non_acquiring() if manager.non_acquiring_count else ()
+        chosen = manager.choose(entry, self.ordering.note_mismatch)
+        looking = manager.non_acquiring() if manager.non_acquiring_count else []
+        return looking if chosen is None else [chosen, *looking]
+
+    def _successors(self) -> Sequence[Consumer]:
+        if not self.consumers.interested_count or not self.ordering:
+            return ()
+        if self.rules is not None:
+            return self.rules.successors(self.consumers, self.ordering)
+        return self.consumers.choose_successors(self.ordering.may_have)
+
+    def wake_freed(self) -> None:
+        """Wake consumers for messages that only now anybody may take: an ownership has ended, or a delayed message has left. The lock is not held."""
+        if self.rules is None or not self.rules.has_freed:
+            return
+        with self.lock:
+            woken = self._wake_freed()
+        for consumer in woken:
+            consumer.notify_work()
+
+    def _wake_freed(self) -> Sequence[Consumer]:
+        """Do the same with the lock held; return whom to wake."""
+        rules = self.rules
+        return () if rules is None or not rules.has_freed else rules.freed_for(self.consumers, self.ordering)
+
+    # With the lock held: messages leave
+
+    def expire(self, entry: QueueEntry) -> None:
+        """Remove a message that has expired, and is no longer in the index of those that will."""
+        if not self.dead_letters.remove_as_expired(entry):
+            self.state.remove(entry, MessageEvent.EXPIRE)
+            self._let_go(entry)
+
+    def remove_if_expired(self, entry: QueueEntry) -> bool:
+        if not entry.reference.expiration_ms or not is_expired(entry.reference, self.clock.time_ms()):
+            return False
+        if entry.state is not _ABSENT:
+            self.remove(entry, MessageEvent.EXPIRE)
+        return True
+
+    def remove(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None = None) -> None:
+        self.state.remove(entry, event, cause)
+        self.forget(entry)
+
+    def forget(self, entry: QueueEntry) -> None:
+        """Let go of the message of an entry that has just become ABSENT."""
+        if entry.reference.expiration_ms:
+            self._expiry.forget_one()
+        self._let_go(entry)
+
+    def _let_go(self, entry: QueueEntry) -> None:
+        if self.rules is not None:
+            self.rules.gone(entry)
+        self._release(entry)
+
+    def _release(self, entry: QueueEntry) -> None:
+        """Have the journal and the store let go of a message that has left."""
+        if self.kept is not None:
+            self.kept.note_removed(entry.reference)
+        elif self.was_kept is not None:
+            self.was_kept.note_late(entry)
+        self.store.release(entry.reference)
+
+
+def _is_held(entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
+    """Return whether this very delivery is unsettled, and the session's. The queue's lock is held."""
+    return entry.state is _DELIVERED and entry.holder is session and entry.delivery_count == delivery_count

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from pyjms.spi.selector import is_same_text
-from pyjms_provider.core.queue.policed_queue import WITHOUT_LIMITS
-from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.queue.queue import WITHOUT_LIMITS, Queue
 
 if TYPE_CHECKING:
     from collections import deque
@@ -17,10 +16,9 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, ConnectionId
     from pyjms.spi.provider import SubscribeRequest
     from pyjms.spi.selector import Selector
-    from pyjms_provider.core.channel.asynchronous_channel import AsynchronousChannel
-    from pyjms_provider.core.channel.channel_state import ChannelState
     from pyjms_provider.core.journal.queue_journal import KeptQueue
     from pyjms_provider.core.message.reference import MessageReference
+    from pyjms_provider.core.queue.channel_state import ChannelState
     from pyjms_provider.core.queue.dead_letters import DeadEntry
     from pyjms_provider.core.queue.policy import QueuePolicy
     from pyjms_provider.core.store.store import MessageStore
@@ -65,7 +63,7 @@ class Subscription(Queue):
         selector: Selector | None,
         subscriber: ConnectionId,
         is_durable: bool,
-        on_due: Callable[[AsynchronousChannel, int], None] | None = None,
+        on_due: Callable[[Queue, int], None] | None = None,
         kept: KeptQueue | None = None,
         policy: QueuePolicy = WITHOUT_LIMITS,
         on_dead: Callable[[deque[DeadEntry]], None] | None = None,
@@ -84,7 +82,7 @@ class Subscription(Queue):
         return (
             super().accept(reference)
             and not self.leaves_out(reference)
-            and (self.selector is None or self.selector.matches(self._store.retrieve(reference)))
+            and (self.selector is None or self.selector.matches(self.store.retrieve(reference)))
         )
 
     @property

@@ -138,7 +138,7 @@ class Topic(Channel):
         self, reference: MessageReference, wanting: Sequence[Subscription], transaction: UnitOfWork | None = None
     ) -> bool:
         """Do the same for the subscriptions that `wanting` has found."""
-        store, passed, acknowledged = self._store, 0, True
+        store, passed, acknowledged = self.store, 0, True
         store.acquire(reference, len(wanting))
         try:
             for subscription in wanting:
@@ -170,7 +170,7 @@ class Topic(Channel):
         wanting: list[Subscription] = []
         addressees = self._grouped()
         groups = addressees.everybody
-        for group in addressees.wanting(self._store.retrieve(reference)) if groups is None else groups:
+        for group in addressees.wanting(self.store.retrieve(reference)) if groups is None else groups:
             wanting.extend(
                 subscription
                 for subscription in group

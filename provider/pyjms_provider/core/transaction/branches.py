@@ -22,6 +22,7 @@ from pyjms.spi.errors import BranchError, CapabilityError, InDoubtError, Provide
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.core.journal.in_doubt_writes import is_doubt
 from pyjms_provider.core.journal.journal import BranchOutcome, Changes
+from pyjms_provider.core.queue.recovery import restore_message
 from pyjms_provider.core.transaction.branch import Branch, BranchReport
 from pyjms_provider.core.transaction.branch_state import BranchEvent, BranchState, next_branch_state
 
@@ -78,7 +79,7 @@ class Branches:
 
         `journal` None: there can be no branches. `doubts`: of its host. `timeout_ms`: after which a branch that is not prepared is rolled back,
         unless its session has set another time; 0: never. `on_due` asks for a call of `do_what_is_due`, as in
-        `AsynchronousChannel`.
+        `Queue`.
         """
         self._store = store
         self._clock = clock
@@ -418,7 +419,7 @@ class Branches:
         """Know a branch again that is in doubt; before the queues are used. `received` are in their queues."""
         branch = Branch(xid, expired_rolls_back=self._expired_rolls_back)
         for queue, reference in sent:
-            queue.restore(reference, 0, branch.unit)
+            restore_message(queue, reference, 0, branch.unit)
         for entry in received:
             branch.holder.take_queue(entry.queue)
             entry.queue.hold(entry, branch.unit, branch.holder)

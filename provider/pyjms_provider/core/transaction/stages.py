@@ -23,6 +23,7 @@ from pyjms_provider.core.journal.journal import Changes, PipelineChanges, StageR
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.consumer import ConsumerSession
 from pyjms_provider.core.queue.entry import ReceiverId
+from pyjms_provider.core.queue.recovery import restore_message
 from pyjms_provider.core.queue.turn import WritingTurn
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 
@@ -71,7 +72,7 @@ class StageTable:
     """All staged units and markers of one host. Safe to use from any thread."""
 
     def __init__(self, host: VirtualHost, on_due: Callable[[HasTimes, int], None] | None) -> None:
-        """`on_due` asks for a call of `do_what_is_due`, as in `AsynchronousChannel`."""
+        """`on_due` asks for a call of `do_what_is_due`, as in `Queue`."""
         self._host = host
         self._on_due = on_due
         self._lock = Lock()
@@ -339,7 +340,7 @@ class StageTable:
         holder = ConsumerSession(ReceiverId(_text(name)), is_delivering=False)
         unit = UnitOfWork(UnitId(_text(name)), holder)
         for queue, reference in sent:
-            queue.restore(reference, 0, unit)
+            restore_message(queue, reference, 0, unit)
         unit.restore_prepared()
         sink = self._sinks.setdefault(name.sink, _Sink())
         if sink.has_promoted(name.epoch):  # it came too late, and the broker died at that moment

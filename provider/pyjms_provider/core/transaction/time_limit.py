@@ -38,7 +38,7 @@ class TimeLimit:
     """The open transactions of one host. Safe to use from any thread."""
 
     def __init__(self, clock: Clock, timeout_ms: int, on_due: Callable[[TimeLimit, int], None] | None) -> None:
-        """`timeout_ms` 0: there is no limit. `on_due` asks for a call of `do_what_is_due`, as in `AsynchronousChannel`."""
+        """`timeout_ms` 0: there is no limit. `on_due` asks for a call of `do_what_is_due`, as in `Queue`."""
         self.timeout_ms = timeout_ms
         self._clock = clock
         self._on_due = on_due

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pyjms_provider.core.journal.journal import Changes, NewMessage, PipelineChanges, PreparedBranch
 from pyjms_provider.core.journal.queue_journal import removals_of
+from pyjms_provider.core.queue.recovery import uncommitted_messages
 
 if TYPE_CHECKING:
     from pyjms.spi.xid import Xid
     from pyjms_provider.core.journal.journal import QueueNumber, StageRecord
     from pyjms_provider.core.journal.queue_journal import KeptQueue
     from pyjms_provider.core.message.reference import MessageReference
-    from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry
 
 __all__ = ["UnitChanges", "by_queue", "changes_of", "entries_by_queue", "prepared_changes", "staged_changes"]
 
@@ -48,7 +48,7 @@ def changes_of(
         if kept is None:
             continue
         alone = (kept.number,)
-        for reference, envelope in queue.uncommitted_messages(entries, with_transient=with_transient):
+        for reference, envelope in uncommitted_messages(queue, entries, with_transient=with_transient):
             queues: tuple[QueueNumber, ...] = alone
             if reference in messages:
                 queues = (*messages[reference].queues, kept.number)
@@ -91,10 +91,10 @@ def staged_changes(
     return written
 
 
-def entries_by_queue(entries: Iterable[QueueEntry]) -> dict[Queue, list[QueueEntry]]:
+def entries_by_queue(entries: Iterable[QueueEntry]) -> dict[EntryQueue, list[QueueEntry]]:
     """Return messages by their queues, both in the order given."""
-    answer: dict[Queue, list[QueueEntry]] = {}
-    last: Queue | None = None
+    answer: dict[EntryQueue, list[QueueEntry]] = {}
+    last: EntryQueue | None = None
     found: list[QueueEntry] = []
     for entry in entries:  # most are of one queue
         if entry.queue is not last:
@@ -104,10 +104,10 @@ def entries_by_queue(entries: Iterable[QueueEntry]) -> dict[Queue, list[QueueEnt
     return answer
 
 
-def by_queue(items: Iterable[tuple[QueueEntry, _T]]) -> dict[Queue, list[tuple[QueueEntry, _T]]]:
+def by_queue(items: Iterable[tuple[QueueEntry, _T]]) -> dict[EntryQueue, list[tuple[QueueEntry, _T]]]:
     """Return messages, each with something, by their queues, both in the order given."""
-    answer: dict[Queue, list[tuple[QueueEntry, _T]]] = {}
-    last: Queue | None = None
+    answer: dict[EntryQueue, list[tuple[QueueEntry, _T]]] = {}
+    last: EntryQueue | None = None
     found: list[tuple[QueueEntry, _T]] = []
     for item in items:
         if item[0].queue is not last:

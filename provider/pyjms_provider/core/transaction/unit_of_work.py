@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.host.admission import DuplicateClaim
     from pyjms_provider.core.journal.journal import DuplicateMark, Journal, StageRecord, Witness
     from pyjms_provider.core.queue.consumer import ConsumerSession
-    from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
+    from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry, ReceiverId
     from pyjms_provider.core.queue.queue import Queue
 
 __all__ = ["UnitId", "UnitOfWork"]
@@ -65,7 +65,7 @@ class UnitOfWork:
         self._sent: list[QueueEntry] = []
         self._settled: list[tuple[QueueEntry, int]] = []
         self._acknowledged: list[tuple[QueueEntry, ReceiverId]] = []
-        self._settled_in: Sequence[Queue] = ()
+        self._settled_in: Sequence[EntryQueue] = ()
         """Where its commit has settled messages, until consumers there have been woken."""
         self._duplicates: list[DuplicateClaim] = []
         self._in_doubt: UnitChanges | None = None
@@ -305,7 +305,7 @@ class UnitOfWork:
         with self._lock:
             return list(self._sent)
 
-    def queues(self) -> set[Queue]:
+    def queues(self) -> set[EntryQueue]:
         """Return where the messages are that it sends, or has received."""
         with self._lock:
             entries = (*self._sent, *(entry for entry, _ in (*self._settled, *self._acknowledged)))

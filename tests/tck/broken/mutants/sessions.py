@@ -434,7 +434,7 @@ MUTANTS = (
     mutant(
         "4.5.2-h",
         "a message whose listener throws comes for ever",
-        body("pyjms_provider.core.queue.burying_queue:BuryingQueue.is_spent", "return False"),
+        body("pyjms_provider.core.queue.dead_letters:DeadLetterPolicy.exceeded_redeliveries", "return False"),
         value("pyjms.runtime.dispatch:MAXIMUM_ATTEMPTS", 1_000_000),
     ),
     # restarts

@@ -24,8 +24,8 @@ from pyjms.spi.property_names import SET_BY_PROVIDERS
 from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.host.sent_headers import DELIVER_AT
 from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
+from pyjms_provider.core.queue.limits import QueueFullError
 from pyjms_provider.core.queue.plain_selectors import plain_selector
-from pyjms_provider.core.queue.policed_queue import QueueFullError
 from pyjms_provider.core.queue.stored_delivery import LARGE, without_content
 from pyjms_provider.protocols.stomp.codec import FRAME_END, PROFILE_HEADER, encode_head
 from pyjms_provider.protocols.stomp.dialects import PYJMS

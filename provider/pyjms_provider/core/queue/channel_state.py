@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.journal.recovered_runs import RecoveredRun
     from pyjms_provider.core.message.trace_events import Happening
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
-    from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.queue.entry import EntryQueue
     from pyjms_provider.core.queue.queue_types import MessageOrder
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
@@ -202,19 +202,19 @@ class ChannelState:
 
     # Coming and going
 
-    def add(self, queue: Queue, reference: MessageReference) -> QueueEntry:
+    def add(self, queue: EntryQueue, reference: MessageReference) -> QueueEntry:
         """Accept a message: it is NEW and available."""
         self.accepted += 1
         entry = QueueEntry(queue, reference, _ACCEPTED)
         self.ordering.append(entry)
         return entry
 
-    def make(self, queue: Queue, reference: MessageReference) -> QueueEntry:
+    def make(self, queue: EntryQueue, reference: MessageReference) -> QueueEntry:
         """Accept a message: it is NEW, and has no place in the order yet; see `place` and `delays`."""
         self.accepted += 1
         return QueueEntry(queue, reference, _ACCEPTED)
 
-    def restore_run(self, queue: Queue, run: RecoveredRun) -> bool:
+    def restore_run(self, queue: EntryQueue, run: RecoveredRun) -> bool:
         """Take in messages that are NEW and available; return False, having done nothing, if they must come one by one."""
         order = self.ordering
         if not isinstance(order, Ordering) or not order.append_run(queue, run.priority, run.ids, run.sizes):
@@ -240,7 +240,7 @@ class ChannelState:
         if returned:
             self.ordering.restore(returned)
 
-    def add_in_transaction(self, queue: Queue, reference: MessageReference, unit: UnitOfWork) -> QueueEntry:
+    def add_in_transaction(self, queue: EntryQueue, reference: MessageReference, unit: UnitOfWork) -> QueueEntry:
         """Accept a message in a transaction: it is NOT_COMMITTED, and has no place in the order yet (§5.1)."""
         self.accepted += 1
         entry = QueueEntry(queue, reference, _UNCOMMITTED)
@@ -303,7 +303,7 @@ class ChannelState:
         return count
 
     def add_delivered(
-        self, queue: Queue, reference: MessageReference, session: ConsumerSession, consumer: Consumer
+        self, queue: EntryQueue, reference: MessageReference, session: ConsumerSession, consumer: Consumer
     ) -> QueueEntry:
         """Accept a message and hand it to `session` in one step: nothing is before it, and `consumer` waits for it."""
         self.accepted += 1

@@ -1,0 +1,145 @@
+"""What a queue's collaborators may know of it: its lock, its parts, and the steps that it takes with the lock held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from pyjms_provider.core.queue.entry import EntryQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyjms.spi.clock import Clock
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.selector import Selector
+    from pyjms_provider.core.message.message_state import MessageEvent
+    from pyjms_provider.core.message.reference import MessageReference
+    from pyjms_provider.core.message.trace_events import Happening
+    from pyjms_provider.core.queue.channel_state import ChannelState
+    from pyjms_provider.core.queue.consumer import Consumer
+    from pyjms_provider.core.queue.consumer_manager import ConsumerManager
+    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.queue.expiry import ExpiryIndex
+    from pyjms_provider.core.queue.queue_rules import QueueRules
+    from pyjms_provider.core.queue.queue_types import MessageOrder
+
+__all__ = ["ExpiryListener", "QueueCore"]
+
+
+class ExpiryListener(Protocol):
+    """Hears of messages that expire."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody wants to hear of them now."""
+        ...
+
+
+class Paging(Protocol):
+    """What pages a queue's messages: `Pager`."""
+
+    def page_out(self, reference: MessageReference, *, is_coming: bool = False) -> None: ...
+
+    def page_in(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]: ...
+
+    def load(self, reference: MessageReference) -> None: ...
+
+    def matcher(self, selector: Selector | None) -> Callable[[QueueEntry], bool] | None: ...
+
+    def make_delivery(self, reference: MessageReference, count: int, tag: QueueEntry | None) -> Delivery: ...
+
+
+class DeadLetters(Protocol):
+    """What moves a queue's dead letters: `DeadLetterPolicy`."""
+
+    @property
+    def leaves_expired(self) -> bool: ...
+
+    def exceeded_redeliveries(self, delivery_count: int, *, failed: bool) -> bool: ...
+
+    def stays_while_held(self, entry: QueueEntry) -> bool: ...
+
+    def remove_as_exhausted(self, entry: QueueEntry, reason: str | None) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class Times(Protocol):
+    """What does in a queue what is due: `Schedule`."""
+
+    expiry: ExpiryIndex
+
+    def ask_for_delayed(self) -> None: ...
+
+    def follow_clock(self) -> None: ...
+
+
+class QueueCore(EntryQueue, Protocol):
+    """A queue as its collaborators see it. The lock is held where a method says so."""
+
+    watch: ExpiryListener | None
+    rules: QueueRules | None
+    ordering: MessageOrder
+    back_off_ms: int
+    has_receivers: bool
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def state(self) -> ChannelState: ...
+
+    @property
+    def consumers(self) -> ConsumerManager: ...
+
+    @property
+    def pager(self) -> Paging: ...
+
+    @property
+    def times(self) -> Times: ...
+
+    @property
+    def dead_letters(self) -> DeadLetters: ...
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def schedule(self, at_ms: int | None) -> None:
+        """Ask the timer to come at that time; None: not at all. No lock is held."""
+        ...
+
+    def choose(self, entry: QueueEntry) -> Sequence[Consumer]:
+        """Return whom to wake for a message that is available. The lock is held."""
+        ...
+
+    def push_or_choose(self, entry: QueueEntry) -> None:
+        """Offer a message that has just become available to receivers, then to consumers. No lock is held."""
+        ...
+
+    def announce(self, entry: QueueEntry) -> Sequence[Consumer]:
+        """Drop what a message that has become available displaces; return whom to wake for it. The lock is held."""
+        ...
+
+    def place(self, entry: QueueEntry) -> Sequence[Consumer]:
+        """Make a NEW message available, now or when it is due; return whom to wake. The lock is held."""
+        ...
+
+    def displace(self, entry: QueueEntry) -> Sequence[Consumer]:
+        """Remove what a message that has come displaces; return whom to wake for what is free now. The lock is held."""
+        ...
+
+    def expire(self, entry: QueueEntry) -> None:
+        """Remove a message that has expired, and is no longer in the index of those that will. The lock is held."""
+        ...
+
+    def remove(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None = None) -> None:
+        """Take a message out, and have the journal and the store let go of it. The lock is held."""
+        ...
+
+    def forget(self, entry: QueueEntry) -> None:
+        """Let go of the message of an entry that has just become ABSENT. The lock is held."""
+        ...
+
+    def remove_if_expired(self, entry: QueueEntry) -> bool:
+        """Return whether a message has expired, and is out. The lock is held."""
+        ...

@@ -1,0 +1,172 @@
+"""The messages of one queue that need not be in memory: what is paged out, and what is paged in when it is wanted.
+
+Nothing is read while the lock is held. A step that needs a message which is not in memory raises `NotInMemoryError`, lets go of the
+lock, has the message loaded, and is taken again; a consumer gets a delivery that fetches its message when the client asks for it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import GoneError, ResourceError
+from pyjms.spi.selector.equalities import key_of_literals, key_of_message
+from pyjms_provider.core.message.message_state import MessageEvent, MessageState
+from pyjms_provider.core.message.trace_events import Happening
+from pyjms_provider.core.queue.stored_delivery import StoredDelivery
+from pyjms_provider.core.queue.value_index import Asked
+from pyjms_provider.core.store.store import NotInMemoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyjms.spi.envelope import Envelope
+    from pyjms.spi.selector import Selector
+    from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from pyjms_provider.core.message.reference import MessageReference
+    from pyjms_provider.core.queue.contracts import QueueCore
+    from pyjms_provider.core.queue.entry import QueueEntry
+
+__all__ = ["Pager"]
+
+_READ_AHEAD: Final = 64
+"""So many messages are brought back into memory together with one that is wanted."""
+_GONE: Final = (
+    "the message cannot be had: it was given back as its session was closed, or it was damaged and set aside; "
+    "the broker's log tells"
+)
+
+
+class Pager:
+    """Pages the messages of one queue out and in."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, queue: QueueCore) -> None:
+        self._queue = queue
+
+    # Messages leave memory, and come back
+
+    def page_out(self, reference: MessageReference, *, is_coming: bool = False) -> None:
+        """Let a message that is in the queue leave memory, if the policy limits how many stay there. The lock is held.
+
+        `is_coming`: other queues may be yet to take it.
+        """
+        rules = self._queue.rules
+        window = None if rules is None else rules.shelf
+        if window is not None and window.came(reference):
+            self._queue.store.leave([reference], are_coming=is_coming)
+
+    def page_in(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
+        """Bring messages into memory, in place of others if the policy limits how many stay there; at least the first one is read.
+
+        Returns those that cannot be read. Waits for a disk. Raises `ResourceError`.
+        """
+        queue = self._queue
+        with queue.lock:
+            window = None if queue.rules is None else queue.rules.shelf
+            wanted = references if window is None else window.at_once(references)
+        unreadable = queue.store.load(wanted)
+        if window is not None:
+            with queue.lock:
+                queue.store.leave(window.read(wanted))
+            with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
+                queue.store.relieve(of_all=False)  # what was read is wanted now
+        return unreadable
+
+    def load(self, reference: MessageReference) -> None:
+        """Bring a message into memory, and those that come after it here. Waits for a disk. Raises `ResourceError`."""
+        queue = self._queue
+        with queue.lock:
+            following = queue.ordering.following(reference, _READ_AHEAD)
+        with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
+            queue.store.relieve()  # before, as what is loaded now is wanted next
+        for unreadable in self.page_in([reference, *following]):
+            self._remove_unreadable(unreadable)
+
+    def _remove_unreadable(self, reference: MessageReference) -> None:
+        """Remove a message that cannot be read; the journal has reported and kept what there is of it."""
+        queue = self._queue
+        with queue.lock:
+            for entry in (*queue.state.awake(), *queue.state.entries(MessageState.DELIVERED)):
+                if entry.reference is reference:
+                    queue.remove(entry, MessageEvent.REMOVE, Happening.UNREADABLE)
+        queue.wake_freed()
+
+    # Selectors
+
+    def matcher(self, selector: Selector | None) -> Callable[[QueueEntry], bool] | None:
+        """Return what evaluates a selector: it raises `NotInMemoryError` for a message that is not in memory."""
+        if selector is None:
+            return None
+        matches = selector.matches
+        retrieve = self._queue.store.retrieve
+        return lambda entry: matches(retrieve(entry.reference))
+
+    def equalities_of(self, selector: Selector) -> Asked | None:
+        """Return what a selector asks for, if it names values that messages must have."""
+        equalities = selector.equalities
+        if not equalities:
+            return None
+        names = tuple(name for name, _ in equalities)
+        retrieve = self._queue.store.retrieve
+        return Asked(names, key_of_literals(equalities), lambda entry: key_of_message(retrieve(entry.reference), names))
+
+    # Deliveries
+
+    def make_delivery(self, reference: MessageReference, count: int, tag: QueueEntry | None) -> Delivery:
+        """Return a delivery whose message may have to be fetched without the lock, which is held."""
+        kept = self._queue.kept
+        if kept is None or (kept.may_show(reference) if tag is None else kept.knows(reference, count)):
+            try:
+                return Delivery(self._queue.store.retrieve(reference), count, count > 1, tag)
+            except NotInMemoryError:
+                pass  # `suppress` would cost three calls for each message
+        fetch = partial(self._show, reference, kept) if tag is None else partial(self._fetch, reference, kept, count)
+        return StoredDelivery(fetch, partial(self._undeliver, tag, count), count, count > 1, tag)
+
+    def _fetch(self, reference: MessageReference, kept: KeptQueue | None, count: int) -> Envelope:
+        """Return the message of a delivery, noted in the journal if `kept` must know of it. Raises `ProviderError`."""
+        if kept is not None and not kept.knows(reference, count):
+            kept.mark(reference, count)
+        return self._message(reference)
+
+    def _show(self, reference: MessageReference, kept: KeptQueue | None) -> Envelope:
+        """Return a message that stays in the queue, for a browser. Raises `ProviderError`."""
+        if kept is not None and not kept.may_show(reference):
+            kept.confirm()
+        return self._message(reference)
+
+    def _message(self, reference: MessageReference) -> Envelope:
+        store = self._queue.store
+        try:
+            return store.retrieve(reference)
+        except NotInMemoryError:
+            self.load(reference)  # with those behind it
+        except KeyError:
+            pass  # as for any other that has gone
+        envelope = store.fetch(reference)  # others may have needed the room already
+        if envelope is None:
+            raise GoneError(_GONE)
+        return envelope
+
+    def _undeliver(self, entry: QueueEntry | None, count: int) -> None:
+        """Make a message available again whose fetch failed: that was no delivery, so it does not count. None: it was only shown."""
+        if entry is None:
+            return
+        queue = self._queue
+        with queue.lock:
+            if entry.state is not MessageState.DELIVERED or entry.delivery_count != count or queue.is_closed:
+                return
+            if queue.rules is not None and queue.rules.is_superseded(entry):
+                queue.remove(entry, MessageEvent.REMOVE, Happening.SUPERSEDED)
+                return
+            entry.delivery_count -= 1
+            if entry.delivery_count and queue.kept is not None:
+                queue.kept.note_returned([entry])  # this delivery may have been written down
+            queue.state.cancel([entry])
+            woken = queue.choose(entry)
+        for consumer in woken:
+            consumer.notify_work()

@@ -1,0 +1,195 @@
+"""What passes between a queue and the journal: messages that are found again, whose removal could not be written, and that are to be written.
+
+Recovery happens before anybody uses the queue, `reinstate` at any time. Either way the message is given its place as if it
+had been there all the time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyjms_provider.core.message.message_state import MessageEvent, MessageState
+from pyjms_provider.core.queue.delays import redelivery_delay_ms
+from pyjms_provider.core.queue.expiry import is_expired
+from pyjms_provider.core.store.store import NotInMemoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyjms.spi.envelope import Envelope
+    from pyjms_provider.core.journal.recovered_runs import RecoveredRun
+    from pyjms_provider.core.message.reference import MessageReference
+    from pyjms_provider.core.queue.consumer import Consumer
+    from pyjms_provider.core.queue.contracts import QueueCore
+    from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry
+    from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
+
+__all__ = ["dead_letter_exhausted", "reinstate", "restore_message", "restore_run", "took", "uncommitted_messages"]
+
+_RETRY_MS: Final = 1000
+"""How long an expired message waits that could not be moved."""
+_NEWEST: Final = 1000
+"""More do not come between a message that was handed over and the look whether it has arrived."""
+
+
+def restore_message(
+    queue: QueueCore,
+    reference: MessageReference,
+    delivery_count: int,
+    unit: UnitOfWork | None = None,
+    *,
+    is_held: bool = False,
+) -> QueueEntry | None:
+    """Take in a message that the journal has kept, or that `unit`, in doubt, has sent; before the queue is used.
+
+    Returns None, and lets go of it, if the rules ask for a message that cannot be read: the journal has quarantined it.
+    Raises `ResourceError`. `is_held`: `Queue.hold` follows. A message that a client had before stays away for the delay that it had then, from now
+    on: when it was given back is not known.
+    """
+    read = _reader_for(queue, reference)
+    if read is None:
+        queue.store.release(reference)
+        return None
+    with queue.lock:
+        if unit is None:
+            entry = queue.state.make(queue, reference)
+        else:
+            entry = queue.state.add_in_transaction(queue, reference, unit)
+        entry.delivery_count = delivery_count
+        if queue.rules is not None:
+            queue.rules.accept(entry, read)
+            queue.pager.page_out(reference)
+        if unit is None:
+            _place_again(queue, entry, is_held=is_held)
+        expires_next = bool(reference.expiration_ms) and queue.times.expiry.add(entry)
+    if expires_next:
+        queue.schedule(reference.expiration_ms)
+    queue.times.ask_for_delayed()
+    if unit is not None:
+        unit.add_sent(entry)
+    return entry
+
+
+def restore_run(queue: QueueCore, run: RecoveredRun) -> bool:
+    """Take in messages that the journal has kept; return False, having done nothing, if they must come one by one."""
+    with queue.lock:
+        return queue.rules is None and queue.state.restore_run(queue, run)
+
+
+def dead_letter_exhausted(queue: QueueCore) -> None:
+    """Move what was delivered too often before the broker started, as it may be what ended the last one."""
+    with queue.lock:
+        for entry in queue.state.awake():
+            if entry.delivery_count and queue.dead_letters.exceeded_redeliveries(entry.delivery_count, failed=False):
+                queue.dead_letters.remove_as_exhausted(entry, None)
+                if entry.reference.expiration_ms:
+                    queue.times.expiry.forget_one()
+    queue.dead_letters.flush()
+
+
+def reinstate(queue: QueueCore, entry: QueueEntry) -> None:
+    """Take back a message that was settled, and whose removal could not be written; it comes again, flagged, when it is its time.
+
+    One that has expired is tried again later, by the timer; one that cannot be read any more has been quarantined.
+    """
+    reference = entry.reference
+    read = _reader_for(queue, reference)
+    with queue.lock:
+        if read is None or queue.is_closed:
+            queue.store.release(reference)
+            return
+        if queue.rules is not None:
+            queue.rules.accept(entry, read)
+            queue.pager.page_out(reference)
+        queue.state.reinstate(entry)
+        if queue.kept is not None:
+            queue.kept.note_returned([entry])
+        now_ms = queue.clock.time_ms()
+        is_late = queue.dead_letters.leaves_expired and is_expired(reference, now_ms)
+        if is_late:
+            queue.times.follow_clock()
+            queue.state.delays.add(entry, now_ms + _RETRY_MS)
+            queue.times.expiry.put_back([entry])
+        expires_next = not is_late and reference.expiration_ms > 0 and queue.times.expiry.add(entry)
+        woken = () if is_late else _place_again(queue, entry)
+    queue.times.ask_for_delayed()
+    if expires_next:
+        queue.schedule(reference.expiration_ms)
+    for consumer in woken:
+        consumer.notify_work()
+
+
+def _place_again(queue: QueueCore, entry: QueueEntry, *, is_held: bool = False) -> Sequence[Consumer]:
+    """Make a message available that was restored, or taken back, now or later; return whom to wake. The lock is held."""
+    count = entry.delivery_count
+    delay_ms = redelivery_delay_ms(queue.policy, count, queue.back_off_ms) if count else 0
+    if is_held or delay_ms:
+        queue.state.place(entry)  # for the place that it will come back to
+        queue.ordering.discard(entry)
+    if is_held:
+        return ()
+    if not delay_ms:
+        return queue.place(entry)
+    queue.times.follow_clock()
+    queue.state.delays.add(entry, max(entry.reference.deliver_at_ms, queue.clock.time_ms() + delay_ms))
+    if queue.rules is not None:
+        queue.rules.delayed([entry], queue.ordering)
+    return queue.displace(entry)  # now, as a newer one may come and go before it is due
+
+
+def _reader_for(queue: QueueCore, reference: MessageReference) -> Callable[[MessageReference], Envelope] | None:
+    """Return what the rules read a message with, without waiting; None: it cannot be read.
+
+    Waits for a disk if they ask for it. Raises `ResourceError`.
+    """
+    rules = queue.rules
+    is_measured = bool(queue.policy.max_bytes) and not reference.size
+    if rules is None or not (rules.reads_messages or is_measured):
+        return queue.store.retrieve
+    envelope = queue.store.fetch(reference)
+    return None if envelope is None else lambda _: envelope
+
+
+def uncommitted_messages(
+    queue: EntryQueue, entries: Iterable[QueueEntry], *, with_transient: bool
+) -> Sequence[tuple[MessageReference, Envelope | None]]:
+    """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; not those that have expired, or if the queue was closed.
+
+    Without their envelopes those that were paged out.
+    """
+    found: list[tuple[MessageReference, Envelope | None]] = []
+    with queue.lock:
+        retrieve = queue.store.retrieve
+        for entry in entries:
+            if entry.state is MessageState.NOT_COMMITTED and (with_transient or entry.reference.reliable):
+                try:
+                    found.append((entry.reference, retrieve(entry.reference)))
+                except NotInMemoryError:
+                    found.append((entry.reference, None))
+    return found
+
+
+def took(queue: QueueCore, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
+    """Return whether a message that came a moment ago was taken. What is here in `transaction`, and not in that, is there afterwards."""
+    if not reference.holders:  # it has gone already
+        return True
+    if transaction is not None:
+        return _took_in(queue, transaction, reference)
+    with queue.lock:
+        held = queue.state.entries(MessageState.DELIVERED)
+        places = (queue.ordering.newest(_NEWEST), queue.state.delays, held)
+        is_pushed = queue.state.pushed(reference.id) is not None
+        return is_pushed or any(entry.reference.id == reference.id for entries in places for entry in entries)
+
+
+def _took_in(queue: QueueCore, transaction: UnitOfWork, reference: MessageReference) -> bool:
+    with queue.lock:
+        waiting = queue.state.entries(MessageState.NOT_COMMITTED)
+        entry = next((each for each in waiting if each.reference is reference), None)
+    if entry is None:
+        return False
+    if entry not in transaction.sent() and not transaction.add_sent(entry):
+        with queue.lock:  # it has been rolled back meanwhile
+            if entry.state is MessageState.NOT_COMMITTED:
+                queue.remove(entry, MessageEvent.ROLLBACK)
+    return True

@@ -1,0 +1,113 @@
+"""What the timer does in one queue: it removes what has expired, and makes available what is due."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.expiry import ExpiryIndex
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.queue.consumer import Consumer
+    from pyjms_provider.core.queue.contracts import QueueCore
+    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
+
+__all__ = ["AT_ONCE", "Schedule"]
+
+AT_ONCE: Final = 256
+"""So many messages become available, or expire, before the lock is let go of: about a millisecond."""
+
+
+class Schedule:
+    """The messages of one queue that expire, or are delayed."""
+
+    __slots__ = ("_queue", "expiry")
+
+    def __init__(self, queue: QueueCore) -> None:
+        self._queue = queue
+        self.expiry = ExpiryIndex()
+
+    def run_due(self, now_ms: int) -> int | None:
+        """Remove what has expired, make available what is due; return when to come again, None: when asked."""
+        queue = self._queue
+        expiry_ms = self._purge_expired(now_ms)
+        if queue.state.delays:
+            with queue.lock:
+                self.follow_clock()
+        queue.dead_letters.flush()
+        while self._place_some_due(now_ms):
+            pass
+        queue.wake_freed()  # what has expired may have been outstanding, or delayed
+        with queue.lock:
+            delays_ms = queue.state.delays.next_ms
+        return min((at_ms for at_ms in (expiry_ms, delays_ms) if at_ms is not None), default=None)
+
+    def ask_for_delayed(self) -> None:
+        """Have the timer come when the next delayed message is due."""
+        queue = self._queue
+        if queue.state.delays:
+            with queue.lock:
+                next_ms = queue.state.delays.next_ms
+            queue.schedule(next_ms)
+
+    def follow_clock(self) -> None:
+        """Have delayed redeliveries stay away for no less and no more, though the clock was set. The lock is held."""
+        clock = self._queue.clock
+        self._queue.state.delays.follow(clock.time_ms() - clock.monotonic_ms())
+
+    def _purge_expired(self, now_ms: int) -> int | None:
+        """Remove what has expired at `now_ms`; return when something expires next, None: nothing does.
+
+        What a prepared branch has sent or received stays until its coordinator has decided, however late it is; and what
+        is being committed, until that is written.
+        """
+        with self._queue.lock:
+            self.expiry.look_again()
+        while self._purge_some(now_ms):
+            pass
+        with self._queue.lock:
+            return self.expiry.due_ms
+
+    def _purge_some(self, now_ms: int) -> bool:
+        """Remove so many of them as keep the lock for a moment only; return whether there may be more."""
+        queue = self._queue
+        doomed: list[UnitOfWork] = []
+        staying: list[QueueEntry] = []
+        with queue.lock:
+            expired = self.expiry.take_expired(now_ms, AT_ONCE)
+            for entry in expired:
+                unit = entry.transaction
+                if (unit is not None and (unit.is_prepared or unit.is_committing)) or (
+                    queue.dead_letters.stays_while_held(entry)
+                ):
+                    staying.append(entry)
+                    continue
+                if entry.state is MessageState.NOT_COMMITTED and unit is not None and unit.expired_rolls_back:
+                    doomed.append(unit)
+                queue.expire(entry)
+            self.expiry.put_back(staying)
+        for unit in doomed:
+            unit.expire()  # §5.1.3: the expiry of one message rolls its transaction back
+        return len(expired) == AT_ONCE
+
+    def _place_some_due(self, now_ms: int) -> bool:
+        """Make so many delayed messages available that are due as keep the lock for a moment only; return whether there may be more."""
+        queue = self._queue
+        woken: list[Consumer] = []
+        with queue.lock:
+            due = queue.state.delays.take_due(now_ms, AT_ONCE)
+            queue.state.place_all(due)
+            if queue.rules is not None:
+                for entry in due:
+                    woken += queue.rules.due(entry, queue.consumers)
+            for entry in due:
+                if entry.state is MessageState.NEW:  # else another one of them supersedes it
+                    woken += queue.announce(entry)
+            pushable = due if queue.has_receivers else []
+        queue.dead_letters.flush()
+        for entry in pushable:
+            queue.push_or_choose(entry)
+        for consumer in woken:
+            consumer.notify_work()
+        return len(due) == AT_ONCE

@@ -1,0 +1,118 @@
+"""How one pull finds its message, where the first one will not do: by a selector, or because others have rights to it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pyjms_provider.core.queue.cursor import UNFINISHED, Unfinished
+from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.store.store import NotAtOnceError, NotInMemoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Literal
+
+    from pyjms_provider.core.message.reference import ReferenceId
+    from pyjms_provider.core.queue.consumer import Consumer
+    from pyjms_provider.core.queue.contracts import QueueCore
+    from pyjms_provider.core.queue.cursor import Cursor
+    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.queue.sorted_turns import Place
+
+__all__ = ["EVALUATIONS", "Search"]
+
+EVALUATIONS: Final = 256
+"""Selector evaluations in one stretch, so that a long backlog does not keep the lock."""
+_STRETCHES_AT_ONCE: Final = 16  # some milliseconds: a change of threads is little beside it
+_LOADS_OF_ONE: Final = 16  # so often a message is loaded in one pull
+
+
+class Search:
+    """The search of one pull, and what it has spent."""
+
+    __slots__ = ("_at_once", "_consumer", "_loads", "_not_in_memory", "_queue", "_stretches", "is_in_vain")
+
+    def __init__(self, queue: QueueCore, consumer: Consumer, *, at_once: bool) -> None:
+        """`at_once`: whether the pull must not wait for a disk."""
+        self._queue = queue
+        self._consumer = consumer
+        self._at_once = at_once
+        self._stretches = 0
+        self._loads: dict[ReferenceId, int] = {}
+        self._not_in_memory: NotInMemoryError | None = None
+        """The message that a selector asks for, and that must be loaded first."""
+        self.is_in_vain = False
+        """Whether what must be looked at together does not fit into memory: a message has left that each time before it was looked at."""
+
+    def take(self) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the next message for the consumer out of the order; `UNFINISHED`: call `go_on` without the lock, which is held here."""
+        if self.is_in_vain:
+            return None
+        try:
+            return self._take()
+        except NotInMemoryError as error:
+            self._not_in_memory = error
+            return UNFINISHED
+
+    def go_on(self) -> None:
+        """Load what is not in memory. Raises `NotAtOnceError` if the pull must not wait, and that would take a while; `ResourceError`."""
+        error, self._not_in_memory = self._not_in_memory, None
+        if error is None:
+            self._stretches += 1
+            if self._at_once and self._stretches == _STRETCHES_AT_ONCE:
+                raise NotAtOnceError
+        elif self._at_once:
+            raise error
+        else:
+            wanted = error.reference
+            self._queue.pager.load(wanted)
+            self._loads[wanted.id] = self._loads.get(wanted.id, 0) + 1
+            self.is_in_vain = self._loads[wanted.id] > _LOADS_OF_ONE
+
+    def _take(self) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        queue, consumer = self._queue, self._consumer
+        rules, order, cursor = queue.rules, queue.ordering, consumer.cursor
+        if rules is not None and rules.holds_back(consumer):
+            return None
+        if not consumer.acquires:
+            assert cursor is not None
+            return order.look(cursor, EVALUATIONS)
+        if rules is not None and (barrier := rules.barrier) is not None:
+            return self._take_before(barrier)
+        rivals = [] if rules is not None and rules.is_exclusive else queue.consumers.rivals(consumer)
+        if rules is not None and rules.has_groups:
+            return self._take_permitted(rivals, partial(rules.may_take, consumer, rivals, order))
+        if None in rivals:
+            return None  # one of higher priority wants whatever there is
+        if rivals:
+            is_wanted = order.is_wanted
+            return self._take_permitted(
+                rivals, lambda entry: not any(each is None or is_wanted(each, entry) for each in rivals)
+            )
+        if cursor is None:
+            return order.take_first()
+        return order.take_matching(cursor, None, EVALUATIONS)
+
+    def _take_before(self, barrier: Place) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the next message for the active consumer of an exclusive queue, if it comes before that place."""
+        order, cursor = self._queue.ordering, self._consumer.cursor
+        if not any(order.place_of(each) < barrier for each in order.first(1)):
+            return None
+        if cursor is None:
+            return order.take_first()
+        return order.take_matching(cursor, lambda entry: order.place_of(entry) < barrier, EVALUATIONS)
+
+    def _take_permitted(
+        self, rivals: Sequence[Cursor | None], permits: Callable[[QueueEntry], bool]
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the next message that the consumer may take."""
+        rules, order, cursor = self._queue.rules, self._queue.ordering, self._consumer.cursor
+        if rules is not None:
+            rules.tell_freed(order.look_again)
+        if cursor is None:
+            return order.take_permitted(self._consumer, rivals, permits, EVALUATIONS)
+        # Only where nobody is woken because another one has found nothing: the next one might be woken in vain, too.
+        if rules is not None and rules.has_groups and isinstance(order, Ordering):
+            return order.take_in_turn(self._consumer, cursor, rivals, permits, EVALUATIONS)
+        return order.take_matching(cursor, permits, EVALUATIONS)
