@@ -222,7 +222,7 @@ def test_what_is_not_there_is_found(text: str) -> None:
         "`test_mentions.py`, `core/` and `core/queue/queue.py`",
         "`docs/design/threads.md`",
         "`GroupCommit.submit` and `pyjms.spi.provider`",
-        "`Queue._lock`",  # inherited
+        "`Queue.handle`",  # inherited
         "`SUBSCRIBE`, `NAME/LETTER`, `pyjms_queue_message_count`",
         "```python\n`no_name_of_ours`\n```",
     ],

@@ -78,7 +78,6 @@ CORE = "provider/pyjms_provider/core/"
 COMPOSITES = frozenset(
     f"{CORE}{name}.py"
     for name in (
-        "channel/asynchronous_channel",
         "host/doorkeeper",
         "host/expiry_watch",
         "host/host_subscriptions",
@@ -86,6 +85,8 @@ COMPOSITES = frozenset(
         "host/virtual_host",
         "journal/in_doubt_writes",
         "queue/consumer",
+        "queue/contracts",
+        "queue/entry",
         "queue/queue",
         "queue/turn",
         "store/paging",

@@ -90,7 +90,7 @@ def end_when_written(queue: Queue, keeper: Keeper | None, forget: Callable[[], N
     kept = None if keeper is None else queue.kept
     try:
         if keeper is not None and kept is not None:
-            kept.is_to_end(queue.last_place)
+            kept.is_to_end(queue.ordering.last_place)
             keeper.drop(kept)
         _end(queue, kept, forget)
     except Exception as error:
@@ -112,7 +112,7 @@ def succeed_when_written(old: Queue, kept: KeptQueue, keeper: Keeper, exchange: 
         keeper.has_succeeded(ended, kept)
         _end(old, ended, exchange)
 
-    ended.is_to_end(old.last_place)
+    ended.is_to_end(old.ordering.last_place)
     with _unless_refused(take_place):
         keeper.succeed(ended, kept)
     keeper.remove_messages(ended)

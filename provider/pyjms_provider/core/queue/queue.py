@@ -4,7 +4,7 @@ The three calls between queue and consumers are `Queue.set_notify_work_desired`,
 safe from any thread; the queue's lock is held for a few steps, never while a consumer is called (decision 0104) or I/O is done.
 
 What has a state of its own is a collaborator: `ChannelState` has the entries, `ConsumerManager` the consumers, `QueueRules` what the policy asks for (capacity,
-groups, last values), `Pager` what is on the disk, `DeadLetterPolicy` what leaves for a dead letter queue, `Pusher` the receivers of JBoss Messaging Core, `QueueJournal` the journal's record.
+groups, last values), `Pager` what is on the disk, `DeadLetterPolicy` what leaves for a dead letter queue, `Pusher` the receivers of JBoss Messaging Core, `KeptQueue` the journal's record.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class Queue(Channel):
         check_disk(policy, has_disk=not self._all_in_memory)
         self._refuses_reliable = state.refuses_reliable
         self._on_due = on_due
-        self._closed = False
+        self.is_closed = False
+        """Whether `close` was called."""
         self.consumers: Final = ConsumerManager()
         self.pager: Final = Pager(self)
         self.dead_letters: Final = DeadLetterPolicy(self, on_dead)
@@ -145,24 +146,14 @@ class Queue(Channel):
     def is_storing_undeliverable(self) -> bool:
         return True
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
-
     def accept(self, reference: MessageReference) -> bool:
         """Return whether the message would be taken: the channel is open and need not refuse it (§2.1)."""
-        return not self._closed and not (reference.reliable and self._refuses_reliable)
+        return not self.is_closed and not (reference.reliable and self._refuses_reliable)
 
     @property
     def subscription_name(self) -> str | None:
         """What names the channel between a topic and one subscriber; None: this is a queue."""
         return None
-
-    @property
-    def last_place(self) -> int:
-        """The last place in the order that a message has been given."""
-        return self.ordering.last_place
 
     # Messages come in
 
@@ -182,7 +173,7 @@ class Queue(Channel):
         woken: Sequence[Consumer] = ()
         handed: tuple[Consumer, Delivery] | None = None
         with self.lock:
-            if self._closed:
+            if self.is_closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
             if transaction is not None:
                 entry = self.state.add_in_transaction(self, reference, transaction)
@@ -210,8 +201,8 @@ class Queue(Channel):
                     self.pager.page_out(reference, is_coming=True)
             if reference.expiration_ms and self._expiry.add(entry):
                 due_ms = reference.expiration_ms if due_ms is None else min(due_ms, reference.expiration_ms)
-        if due_ms is not None and self._on_due is not None:
-            self._on_due(self, due_ms)
+        if due_ms is not None:
+            self.schedule(due_ms)
         if transaction is not None:
             if not transaction.add_sent(entry):
                 self.rollback(entry)  # the unit has been rolled back meanwhile
@@ -239,8 +230,8 @@ class Queue(Channel):
                 if self.has_receivers:
                     pushable.append(entry)
         self.times.ask_for_delayed()
-        if late and self._on_due is not None:  # the housekeeper was here while they were being written
-            self._on_due(self, late[0].reference.expiration_ms)
+        if late:  # the timer was here while they were being written
+            self.schedule(late[0].reference.expiration_ms)
         for entry in pushable:
             self.push_or_choose(entry)
         for consumer in woken:
@@ -280,7 +271,7 @@ class Queue(Channel):
     def add_consumer(self, consumer: Consumer) -> None:
         """Attach a consumer; it is not interested yet. Raises `ChannelClosedError`, `ClosedError`."""
         with self.lock:
-            if self._closed:
+            if self.is_closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
             if consumer.session.is_closed:
                 raise ClosedError("the session is closed")
@@ -307,10 +298,9 @@ class Queue(Channel):
         """Let go of a consumer, if that is not done; return whom to wake."""
         if consumer.place is _REMOVED:
             return ()
-        weighs = False
+        weighs = self.rules is not None and self.rules.weighs
         if self.rules is not None:
             self.rules.left(consumer)
-            weighs = self.rules.weighs
         self.ordering.forget_turn(consumer)
         was_notified = self.consumers.remove(consumer)
         if consumer.acquires and consumer.cursor is not None and consumer.selector is not None:
@@ -353,9 +343,9 @@ class Queue(Channel):
             other.notify_work()
 
     def _review(self, consumer: Consumer) -> Sequence[Consumer]:
-        manager = self.consumers
         if consumer.place is _REMOVED:
             return ()
+        manager = self.consumers
         if not (consumer.wants_wake_ups and consumer.session.is_delivering):
             return self._successors() if manager.end_interest(consumer) else ()
         manager.begin_interest(consumer)
@@ -441,7 +431,11 @@ class Queue(Channel):
     ) -> Sequence[Consumer]:
         """Note who has got a message, and that it waits no longer; return whom to wake besides."""
         woken = () if self.rules is None else self._note_taken(consumer, entry, delivery)
-        return [*woken, *self._end_wait(consumer)] if or_wait and consumer.wants_wake_ups else woken
+        if or_wait and consumer.wants_wake_ups:
+            consumer.wants_wake_ups = False
+            if self.consumers.end_interest(consumer):
+                return [*woken, *self._successors()]
+        return woken
 
     def _note_taken(self, consumer: Consumer, entry: QueueEntry, delivery: Delivery) -> Sequence[Consumer]:
         """Note whose message a pull has found; return whom to wake besides. The lock is held."""
@@ -452,11 +446,6 @@ class Queue(Channel):
             # Settled and given back like any other, and nothing comes of it.
             delivery.tag = QueueEntry(self, entry.reference, _ABSENT)  # type: ignore[misc]
         return ()
-
-    def _end_wait(self, consumer: Consumer) -> Sequence[Consumer]:
-        """Note that a consumer has got what it waited for; return whom to wake in its place."""
-        consumer.wants_wake_ups = False
-        return self._successors() if self.consumers.end_interest(consumer) else ()
 
     def _found_nothing(self, consumer: Consumer, or_wait: bool, search: Search | None) -> Sequence[Consumer]:
         """Return whom to wake because a woken consumer found nothing while messages remain for others."""
@@ -509,10 +498,7 @@ class Queue(Channel):
     def take_out_held(
         self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, taken: list[QueueEntry]
     ) -> bool:
-        """Take a pulled message out, for one who puts it elsewhere; return False if that delivery is no longer the session's.
-
-        Else as `take_out`.
-        """
+        """Remove an unacknowledged message so that the caller can move it; return False if `session` no longer holds this delivery."""
         with self.lock:
             if not _is_held(entry, delivery_count, session):
                 return False
@@ -625,7 +611,7 @@ class Queue(Channel):
                 continue  # what is being written now decides
             if unseen:
                 entry.delivery_count -= 1
-            if self._closed:
+            if self.is_closed:
                 self.remove(entry, MessageEvent.REMOVE, Happening.CLOSED)
             elif is_expired(entry.reference, now_ms):
                 self._expiry.forget_one()
@@ -745,7 +731,7 @@ class Queue(Channel):
         policy changes; where it waits already, it keeps its place. Raises `ChannelClosedError`.
         """
         with self.lock:
-            if self._closed:
+            if self.is_closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
             room = None if self.rules is None else self.rules.room
             if room is None or self.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
@@ -853,15 +839,13 @@ class Queue(Channel):
     def close(self) -> None:
         """Let go of all messages, save those that a client has pulled: they go when they are settled or given back."""
         with self.lock:
-            if self._closed:
+            if self.is_closed:
                 return
-            self._closed = True
+            self.is_closed = True
             for entry in self.state.clear_available():
                 self.forget(entry)
-            for state in _STATES:
-                for entry in self.state.entries(state):
-                    if entry.holder is None:
-                        self.remove(entry, MessageEvent.REMOVE, Happening.CLOSED)
+            for entry in [each for state in _STATES for each in self.state.entries(state) if each.holder is None]:
+                self.remove(entry, MessageEvent.REMOVE, Happening.CLOSED)
             for consumer in list(self.consumers):
                 self.consumers.remove(consumer)
             room = None if self.rules is None else self.rules.room
@@ -918,7 +902,7 @@ class Queue(Channel):
         return self._wake_freed()
 
     def _supersede(self, entry: QueueEntry) -> None:
-        """Drop the older one of a last-value queue's two messages, unless somebody holds it."""
+        """Remove the older one of a last-value queue's two messages, unless it is held."""
         older = None if self.rules is None else self.rules.arrived(entry)
         if older is not None and older.state is _NEW:
             self.remove(older, MessageEvent.REMOVE, Happening.SUPERSEDED)
