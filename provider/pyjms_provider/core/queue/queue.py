@@ -34,7 +34,7 @@ from pyjms_provider.core.queue.pager import Pager
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.queue.queue_rules import QueueRules, needs_rules
 from pyjms_provider.core.queue.queue_types import make_order
-from pyjms_provider.core.queue.recovery import reinstate, took
+from pyjms_provider.core.queue.recovery import reinstate
 from pyjms_provider.core.queue.schedule import Schedule
 from pyjms_provider.core.queue.search import Search
 from pyjms_provider.core.store.store import NotInMemoryError
@@ -797,10 +797,6 @@ class Queue(Channel):
     def message_of(self, reference: MessageReference) -> Envelope | None:
         """Return a message of this queue; None if it has gone, or is damaged. Waits for a disk. Raises `ResourceError`."""
         return self.store.fetch(reference)  # whoever receives one that cannot be read passes over it
-
-    def took(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
-        """Return whether a message that came a moment ago was taken."""
-        return took(self, reference, transaction)
 
     # Receivers, to which messages are pushed (JBoss Messaging Core)
 

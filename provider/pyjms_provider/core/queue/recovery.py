@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyjms_provider.core.message.message_state import MessageEvent, MessageState
+from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.delays import redelivery_delay_ms
 from pyjms_provider.core.queue.expiry import is_expired
 from pyjms_provider.core.store.store import NotInMemoryError
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["dead_letter_exhausted", "reinstate", "restore_message", "restore_run", "took", "uncommitted_messages"]
+__all__ = ["dead_letter_exhausted", "reinstate", "restore_message", "restore_run", "uncommitted_messages"]
 
 _RETRY_MS: Final = 1000
 """How long an expired message waits that could not be moved."""
-_NEWEST: Final = 1000
-"""More do not come between a message that was handed over and the look whether it has arrived."""
 
 
 def restore_message(
@@ -167,29 +165,3 @@ def uncommitted_messages(
                 except NotInMemoryError:
                     found.append((entry.reference, None))
     return found
-
-
-def took(queue: QueueCore, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
-    """Return whether a message that came a moment ago was taken. What is here in `transaction`, and not in that, is there afterwards."""
-    if not reference.holders:  # it has gone already
-        return True
-    if transaction is not None:
-        return _took_in(queue, transaction, reference)
-    with queue.lock:
-        held = queue.state.entries(MessageState.DELIVERED)
-        places = (queue.ordering.newest(_NEWEST), queue.state.delays, held)
-        is_pushed = queue.state.pushed(reference.id) is not None
-        return is_pushed or any(entry.reference.id == reference.id for entries in places for entry in entries)
-
-
-def _took_in(queue: QueueCore, transaction: UnitOfWork, reference: MessageReference) -> bool:
-    with queue.lock:
-        waiting = queue.state.entries(MessageState.NOT_COMMITTED)
-        entry = next((each for each in waiting if each.reference is reference), None)
-    if entry is None:
-        return False
-    if entry not in transaction.sent() and not transaction.add_sent(entry):
-        with queue.lock:  # it has been rolled back meanwhile
-            if entry.state is MessageState.NOT_COMMITTED:
-                queue.remove(entry, MessageEvent.ROLLBACK)
-    return True

@@ -161,10 +161,6 @@ class Topic(Channel):
         store.release(reference)
         return acknowledged
 
-    def took(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
-        """Return whether a subscription took a message that came a moment ago, as `Queue.took`; then all did that want it."""
-        return any(each.took(reference, transaction) for each in self.subscriptions)
-
     def wanting(self, reference: MessageReference) -> list[Subscription]:
         """Return the subscriptions that want the message."""
         wanting: list[Subscription] = []
