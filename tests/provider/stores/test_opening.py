@@ -451,7 +451,7 @@ def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
         application.execute("SELECT count(*) FROM pyjms_message").fetchone()
         world.journal.close(clean=False)
         monkeypatch.setattr(log_index, "_keep_out", lambda index: not is_at_it and keep_out(index))
-        monkeypatch.setattr(log_index, "_PATIENCE", 2)
+        monkeypatch.setattr(log_index, "_ATTEMPTS", 2)
         yield is_at_it.clear
 
 

@@ -282,8 +282,14 @@ class SqlJournal(Journal):
                 self._add_messages(requests, rows)
                 return
             if len(requests) == 1:  # the common case where few do
-                request = requests[0]
-                request.error = self._commit(_work_of(request), force=request.force)
+                [request] = requests
+                assert isinstance(request.work, Batch)
+                try:  # as `_attempt`, whose calls would cost an acknowledgement as much as making its rows
+                    self._database.commit(request.work, force=request.force)
+                    request.error = None
+                except (StoreError, InDoubtError) as error:
+                    self._note_failure(error)
+                    request.error = error
                 return
         deferred = self._deferred.take()
         was_written = False

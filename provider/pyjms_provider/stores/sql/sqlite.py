@@ -125,6 +125,8 @@ class DiskSpace:
 
 BUSY_MS: Final = 5000
 """How long to wait for a lock that another program has on the database."""
+# Three `os.stat` in ten milliseconds are 0.2 % of the writer's time at most. A second in place of that would gain as little, and lose
+# a second's messages when somebody deletes the file.
 CHECK_MS: Final = 10
 """For so long it is believed that the file is still where it was."""
 _TOGETHER: Final = 64
