@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.errors import ClosedError, ConnectionLostError, ProgramEndsError, ProviderError, ResourceError, UrlError
+from pyjms_provider.core.host.message_trace import TracedHost, TracedPagingStore
 from pyjms_provider.core.host.restoring import restore_host
-from pyjms_provider.core.host.storied_host import StoriedHost
-from pyjms_provider.core.host.storied_state import StoriedPagingStore
 from pyjms_provider.core.host.virtual_host import VirtualHost
-from pyjms_provider.core.journal.storage_manager import Keeper
+from pyjms_provider.core.journal.storage_manager import StorageManager
 from pyjms_provider.core.store.paging import PagingMessageStore
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.housekeeping import Housekeeper
@@ -205,13 +204,15 @@ class EmbeddedBroker:
         recovery = journal.recover(self._tell_progress())
         chosen = settings.store
         memory = {} if chosen is None else {"memory_bytes": chosen.memory_bytes}
-        kind = PagingMessageStore if self.stories is None else StoriedPagingStore
+        kind = PagingMessageStore if self.stories is None else TracedPagingStore
         store = kind(store_id, journal, last_id=recovery.last_id, **memory)
-        if isinstance(store, StoriedPagingStore) and self.stories is not None:
+        if isinstance(store, TracedPagingStore) and self.stories is not None:
             store.stories = self.stories.buffer
         forced = chosen is not None and chosen.acknowledge is Acknowledge.FORCED
-        keeper = Keeper(journal, store, self.clock, force_acknowledgements=forced, on_due=self._housekeeper.ask)
-        host = self._make_host(store, keeper)
+        storage = StorageManager(
+            journal, store, self.clock, force_acknowledgements=forced, on_due=self._housekeeper.ask
+        )
+        host = self._make_host(store, storage)
         restored = restore_host(host, journal, store, recovery)
         if restored.messages:
             _log.info(
@@ -240,13 +241,13 @@ class EmbeddedBroker:
             self.stop()
             raise lost
 
-    def _make_host(self, store: MessageStore, keeper: Keeper | None) -> VirtualHost:
+    def _make_host(self, store: MessageStore, storage: StorageManager | None) -> VirtualHost:
         policy, on_due = self.settings.policy, self._housekeeper.ask
         if self.stories is None:
-            host = VirtualHost(self.name, store, self.clock, policy=policy, on_due=on_due, keeper=keeper)
+            host = VirtualHost(self.name, store, self.clock, policy=policy, on_due=on_due, storage=storage)
         else:
             told = self.stories.buffer
-            host = StoriedHost(self.name, store, self.clock, told, policy=policy, on_due=on_due, keeper=keeper)
+            host = TracedHost(self.name, store, self.clock, told, policy=policy, on_due=on_due, storage=storage)
         if self._first_watch is not None:
             host.expiries.add_first(self._first_watch)
         return host
@@ -370,10 +371,10 @@ class EmbeddedBroker:
             self._housekeeper.stop()
             if self.stories is not None:
                 self.stories.close()  # before the host lets go of its messages, which is no end of theirs
-            keeper = self.virtual_host.keeper
-            if keeper is not None:
-                keeper.end()  # clients' threads may be writing still
-                is_certain = self._lost is None and keeper.doubts.settle()
+            storage = self.virtual_host.storage
+            if storage is not None:
+                storage.end()  # clients' threads may be writing still
+                is_certain = self._lost is None and storage.in_doubt_writes.settle()
             self.virtual_host.close()
         finally:  # nobody comes again to let go of the store
             if is_first and self._journal is not None:

@@ -241,9 +241,9 @@ class QueueManager:
                 break
             run.append(entry)
             if len(run) == AT_ONCE:
-                deleted += self._host.office.delete(run)
+                deleted += self._host.mover.delete(run)
                 run = []
-        return deleted + self._host.office.delete(run)
+        return deleted + self._host.mover.delete(run)
 
     @defers_signals()
     def move(
@@ -279,7 +279,7 @@ class QueueManager:
             if copied == most or not go_on(copied):
                 break
             there = replace(envelope, destination=_address_of(target))
-            self._host.office.put(there, entry.reference.origin, entry.reference.deliver_at_ms)
+            self._host.mover.put(there, entry.reference.origin, entry.reference.deliver_at_ms)
             copied += 1
         return copied
 
@@ -322,7 +322,7 @@ class QueueManager:
     ) -> bool:
         # Who moves a message leaves its time alone; who replays one wants it tried again now.
         deliver_at_ms = entry.reference.deliver_at_ms if cause is Happening.MOVED else 0
-        return self._host.office.move(entry, envelope, target, cause, deliver_at_ms)  # False: somebody got it meanwhile
+        return self._host.mover.move(entry, envelope, target, cause, deliver_at_ms)  # False: somebody got it meanwhile
 
     def _queue(self, name: str) -> Queue:
         queue = self._host.find_queue(name)

@@ -7,7 +7,7 @@ from typing import Any
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.provider import SubscribeRequest
-from pyjms_provider.core.host.admission import Patience
+from pyjms_provider.core.host.admission import SendTimeout
 from pyjms_provider.core.host.host_policy import HostPolicy
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.queue.consumer import ConsumerSession
@@ -50,7 +50,7 @@ class PolicyWorld:
         to: str = "orders",
         *,
         unit: UnitOfWork | None = None,
-        patience: Patience | None = None,
+        patience: SendTimeout | None = None,
         ttl_ms: int = 0,
         **rest: Any,
     ) -> Envelope:

@@ -15,7 +15,7 @@ from pyjms.spi.clock import Signal, SystemClock
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
 from pyjms_provider.broker import EmbeddedBroker, find_broker, running_broker, stop_broker
-from pyjms_provider.core.host.sent_headers import DELIVER_AT
+from pyjms_provider.core.host.admission import DELIVER_AT
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.housekeeping import Housekeeper
 from tests.provider.helpers import QueueWorld, holders, make_envelope

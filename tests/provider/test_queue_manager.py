@@ -10,7 +10,7 @@ import pytest
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError, DestinationInUseError, InvalidSelectorError, ResourceError
 from pyjms.types import Long
-from pyjms_provider.core.host.sent_headers import DELIVER_AT
+from pyjms_provider.core.host.admission import DELIVER_AT
 from pyjms_provider.core.queue.browsing import waiting_entries
 from pyjms_provider.core.queue.consumer import Consumer
 from pyjms_provider.core.queue.policy import PolicyError, QueuePolicies, QueuePolicy
@@ -355,7 +355,7 @@ def test_what_is_moved_after_its_target_was_destroyed_goes_into_the_next_one(wor
     world.send("late")
     (entry,) = waiting_entries(host.queue("orders"))
     assert host.queue("orders").take_out(entry, [])
-    host.office.relocate(entry, make_envelope("late", destination=Address(AddressKind.QUEUE, "bills")), ended[0])
+    host.mover.relocate(entry, make_envelope("late", destination=Address(AddressKind.QUEUE, "bills")), ended[0])
     assert world.texts("bills") == ["2", "3", "late"]
 
 

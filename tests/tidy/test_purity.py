@@ -78,7 +78,7 @@ CORE = "provider/pyjms_provider/core/"
 COMPOSITES = frozenset(
     f"{CORE}{name}.py"
     for name in (
-        "host/doorkeeper",
+        "host/admission",
         "host/expiry_watch",
         "host/host_subscriptions",
         "host/temporaries",
@@ -93,7 +93,6 @@ COMPOSITES = frozenset(
         "topic/subscription",
         "topic/topic",
         "transaction/branches",
-        "transaction/reader_group",
         "transaction/reader_groups",
         "transaction/stages",
         "transaction/time_limit",

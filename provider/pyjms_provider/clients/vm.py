@@ -86,8 +86,8 @@ class VmConnection(ProviderConnection):
     def capabilities(self) -> Capability:
         if not self._host.branches.are_kept:
             return _WITHOUT_STORE
-        keeper = self._host.keeper
-        return ~Capability.NONE if keeper is not None and keeper.journal.can_join else ~Capability.SHARED_TRANSACTIONS
+        storage = self._host.storage
+        return ~Capability.NONE if storage is not None and storage.journal.can_join else ~Capability.SHARED_TRANSACTIONS
 
     @property
     def info(self) -> ProviderInfo:

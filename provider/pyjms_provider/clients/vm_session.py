@@ -17,7 +17,7 @@ from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.clients.vm_entries import by_queue, entry_of
 from pyjms_provider.clients.vm_transactions import VmTransactions
-from pyjms_provider.core.host.admission import Patience
+from pyjms_provider.core.host.admission import SendTimeout
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
 from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
@@ -40,7 +40,7 @@ class VmSession(VmTransactions):
         self._connection = connection
         self._connection_id = connection.connection_id
         self._route = self._host.route
-        self._patience = Patience()
+        self._patience = SendTimeout()
         self._ending = Ending()
         self._consumers: dict[VmConsumer, None] = {}
 
@@ -164,7 +164,7 @@ class VmSession(VmTransactions):
         settled: list[QueueEntry] = []
         transient: list[Delivery] = []
         is_missing = False
-        is_mixed = len(deliveries) > 1 and self._host.keeper is not None
+        is_mixed = len(deliveries) > 1 and self._host.storage is not None
         for delivery in deliveries:
             entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
             if is_mixed and not entry.reference.journaled:
@@ -191,10 +191,10 @@ class VmSession(VmTransactions):
         """
         if self._closed:
             raise self._closed_error()
-        keeper = self._host.keeper
+        storage = self._host.storage
         latest = {entry_of(each): each.count for each in sorted(deliveries, key=attrgetter("count"))}
         # First, as whoever ends a doubt has the message in its queue before.
-        is_certain = keeper is None or keeper.remove_again(latest)
+        is_certain = storage is None or storage.remove_again(latest)
         if any(_comes_again(entry, count) for entry, count in latest.items()):
             raise TooLateError("that a message is settled could not be written: it comes again")
         if not is_certain:

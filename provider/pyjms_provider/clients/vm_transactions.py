@@ -15,14 +15,12 @@ from pyjms.spi.replay import StageName
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction
 from pyjms_provider.core.queue.consumer import ConsumerSession
-from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
-from pyjms_provider.core.transaction.unit_state import UnitState
+from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork, UnitState
 
 if TYPE_CHECKING:
     from pyjms_provider.core.host.virtual_host import VirtualHost
     from pyjms_provider.core.journal.journal import JoinedTransaction
-    from pyjms_provider.core.transaction.branch import Branch
-    from pyjms_provider.core.transaction.branches import Branches
+    from pyjms_provider.core.transaction.branches import Branch, Branches
     from pyjms_provider.core.transaction.time_limit import OpenTransaction
 
 __all__ = ["VmTransactions"]

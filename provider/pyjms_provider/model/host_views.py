@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pyjms_provider.core.journal.journal import SubscriptionKey
     from pyjms_provider.core.topic.subscription import Subscription
     from pyjms_provider.core.topic.topic import Topic
-    from pyjms_provider.core.transaction.branch import BranchReport
-    from pyjms_provider.core.transaction.reader_group import Group
+    from pyjms_provider.core.transaction.branches import BranchReport
+    from pyjms_provider.core.transaction.reader_groups import Group
     from pyjms_provider.model.contracts import ManagedHost
 
 __all__ = [

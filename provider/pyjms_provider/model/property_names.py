@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyjms.spi.selector.identifiers import is_identifier
-from pyjms_provider.core.host.sent_headers import DELIVER_AT
+from pyjms_provider.core.host.admission import DELIVER_AT
 from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
 
 __all__ = ["CLIENT_JMSX", "why_not_settable"]

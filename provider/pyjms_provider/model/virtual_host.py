@@ -198,7 +198,7 @@ class VirtualHost(StoryTelling, Stoppable):
     @property
     def keeps_queues(self) -> bool:
         """Whether its store keeps its queues and their policies."""
-        return self._broker is not None and self._broker.virtual_host.keeper is not None
+        return self._broker is not None and self._broker.virtual_host.storage is not None
 
     def write_record(self, record: ObjectRecord) -> None:
         """Have the node keep a queue's record. Raises `StoreError`."""
@@ -436,8 +436,8 @@ class VirtualHost(StoryTelling, Stoppable):
 
     @property
     def _journal(self) -> Journal | None:
-        keeper = None if self._broker is None else self._broker.virtual_host.keeper
-        return None if keeper is None else keeper.journal
+        storage = None if self._broker is None else self._broker.virtual_host.storage
+        return None if storage is None else storage.journal
 
     @property
     def _trouble(self) -> str | None:

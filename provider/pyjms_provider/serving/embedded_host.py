@@ -49,17 +49,17 @@ class EmbeddedHost:
     @property
     def writes(self) -> bool:
         """Whether there is a store."""
-        return self._broker.virtual_host.keeper is not None
+        return self._broker.virtual_host.storage is not None
 
     def waits_briefly(self, envelope: Envelope | None) -> bool:
         """Say whether what is done with a message, or settling and committing (None), waits for a local disk at most."""
         host = self._broker.virtual_host
-        if host.keeper is None or not host.keeper.journal.is_local or host.store.is_pressed:
+        if host.storage is None or not host.storage.journal.is_local or host.store.is_pressed:
             return False
         if envelope is None or envelope.destination.temporary or envelope.destination.kind is AddressKind.TOPIC:
             return True
         queue = host.find_queue(envelope.destination.name)
-        return queue is not None and not (queue.asks_doorkeeper and queue.policy.overflow is Overflow.BLOCK)
+        return queue is not None and not (queue.needs_admission and queue.policy.overflow is Overflow.BLOCK)
 
     def may_lack_room(self, address: Address) -> bool:
         """Say whether a send there may have to wait until others have made room, now or in a moment."""
@@ -84,8 +84,8 @@ class EmbeddedHost:
                     shared.append((index, queue, envelope, sending.guard.connection_id))
             except ProviderError as error:
                 errors[index] = error
-        if shared and host.keeper is not None:
-            found = host.keeper.send_together([(queue, envelope, origin) for _, queue, envelope, origin in shared])
+        if shared and host.storage is not None:
+            found = host.storage.send_together([(queue, envelope, origin) for _, queue, envelope, origin in shared])
             for (index, *_), why in zip(shared, found, strict=True):
                 errors[index] = why
         return errors

@@ -35,8 +35,8 @@ from pyjms_provider.core.journal.journal import (
     Recovery,
     StageRecord,
     SubscriptionKey,
+    in_runs,
 )
-from pyjms_provider.core.journal.recovered_runs import in_runs
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.errors import HeldStoreError
 

@@ -21,7 +21,7 @@ from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroups, ReservedMess
 from pyjms.spi.selector import compile_selector
 from pyjms_provider.core.queue.browsing import waiting_entries
 from pyjms_provider.core.queue.ordering import Ordering
-from pyjms_provider.core.transaction.reader_group import Group
+from pyjms_provider.core.transaction.reader_groups import Group
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.clients.world import World, consume, drain, news, poll
 from tests.provider.helpers import NEWS, ORDERS, HandClock, make_envelope
@@ -381,7 +381,7 @@ def test_deleting_messages_by_hand_leaves_those_that_are_held(reader: Reader) ->
     reader.send("a", "b")
     reader.reserve(opened, 0, 1)
     host = reader.connection.broker.virtual_host
-    assert host.office.delete(waiting_entries(host.queue("orders"))) == 1
+    assert host.mover.delete(waiting_entries(host.queue("orders"))) == 1
     assert reader.texts(opened, 0, 1) == ["a"]
 
 

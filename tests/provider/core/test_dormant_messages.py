@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms_provider.core.journal.journal import QueueNumber, RecoveredEntry
-from pyjms_provider.core.journal.recovered_runs import RecoveredRun, RecoveredRuns, in_runs, plain_reference
+from pyjms_provider.core.journal.journal import (
+    QueueNumber,
+    RecoveredEntry,
+    RecoveredRun,
+    RecoveredRuns,
+    in_runs,
+    plain_reference,
+)
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.core.queue import ordering as ordering_module

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyjms.spi.delivery import Delivery
 from pyjms_provider.core.journal.journal import QueueNumber
-from pyjms_provider.core.journal.queue_journal import KeptQueue
+from pyjms_provider.core.journal.queue_journal import QueueJournal
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.trace import Step, tracing
 from pyjms_provider.core.queue.consumer import Consumer
@@ -237,7 +237,7 @@ def test_a_consumer_that_nobody_hands_anything_to_says_so() -> None:
 
 def test_a_kept_message_is_handed_to_nobody_before_a_mark_covers_it() -> None:
     world = QueueWorld()
-    kept = world.queue.kept = KeptQueue(VolatileJournal(Medium(), holder="test"), world.clock, QueueNumber(1))
+    kept = world.queue.kept = QueueJournal(VolatileJournal(Medium(), holder="test"), world.clock, QueueNumber(1))
     reader = world.reader(interested=True)
     taker = Taker(reader)
     for text in "ab":

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.core.journal.storage_manager import Keeper
+from pyjms_provider.core.journal.storage_manager import StorageManager
 from tests.pyjms.runtime.helpers import Call
 
 NOBODY: Any = None
 
 
 @pytest.fixture
-def keeper() -> Keeper:
-    return Keeper(NOBODY, NOBODY, NOBODY)
+def storage() -> StorageManager:
+    return StorageManager(NOBODY, NOBODY, NOBODY)
 
 
 @pytest.fixture
@@ -30,33 +30,33 @@ def _switching_often() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def test_the_end_waits_for_what_was_begun_and_lets_nothing_new_begin(keeper: Keeper) -> None:
+def test_the_end_waits_for_what_was_begun_and_lets_nothing_new_begin(storage: StorageManager) -> None:
     def end() -> Call[None]:
-        ending = Call(keeper.end)
+        ending = Call(storage.end)
         assert ending.is_blocked()
         with pytest.raises(ClosedError, match="being stopped"):
-            keeper.work(never)
+            storage.work(never)
         return ending
 
     def outer() -> Call[None]:
-        ending = keeper.work(end)
+        ending = storage.work(end)
         assert ending.is_blocked()
         return ending
 
-    keeper.work(outer).result()
+    storage.work(outer).result()
     with pytest.raises(ClosedError):
-        keeper.work(never)
+        storage.work(never)
 
 
-def test_nothing_to_wait_for_is_not_waited_for(keeper: Keeper) -> None:
-    assert keeper.work(lambda: "done") == "done"
-    keeper.end()
+def test_nothing_to_wait_for_is_not_waited_for(storage: StorageManager) -> None:
+    assert storage.work(lambda: "done") == "done"
+    storage.end()
 
 
 @pytest.mark.usefixtures("_switching_often")
 def test_whoever_comes_at_the_moment_of_the_end_is_waited_for_or_refused() -> None:
     for _ in range(50):
-        keeper, working, refused = Keeper(NOBODY, NOBODY, NOBODY), deque[None](), deque[None]()
+        storage, working, refused = StorageManager(NOBODY, NOBODY, NOBODY), deque[None](), deque[None]()
         begun = Event()
 
         def act(working: deque[None] = working, begun: Event = begun) -> None:
@@ -64,10 +64,12 @@ def test_whoever_comes_at_the_moment_of_the_end_is_waited_for_or_refused() -> No
             begun.set()
             working.pop()
 
-        def work(keeper: Keeper = keeper, refused: deque[None] = refused, act: Callable[[], None] = act) -> None:
+        def work(
+            storage: StorageManager = storage, refused: deque[None] = refused, act: Callable[[], None] = act
+        ) -> None:
             try:
                 while True:
-                    keeper.work(act)
+                    storage.work(act)
             except ClosedError:
                 refused.append(None)
 
@@ -75,23 +77,23 @@ def test_whoever_comes_at_the_moment_of_the_end_is_waited_for_or_refused() -> No
         for thread in threads:
             thread.start()
         assert begun.wait(20)
-        keeper.end()
+        storage.end()
         assert not working
         for thread in threads:
             thread.join(20)
         assert len(refused) == 4
 
 
-def test_who_finds_the_end_begun_after_its_entry_was_made_is_refused(keeper: Keeper) -> None:
+def test_who_finds_the_end_begun_after_its_entry_was_made_is_refused(storage: StorageManager) -> None:
     class EndsJustBefore(deque[None]):
         def append(self, entry: None, /) -> None:
-            keeper.end()  # nobody works, so it does not wait
+            storage.end()  # nobody works, so it does not wait
             super().append(entry)
 
-    work = keeper._work
+    work = storage._work
     work.entries = EndsJustBefore()
     with pytest.raises(ClosedError):
-        keeper.work(never)
+        storage.work(never)
     assert not work.entries
 
 

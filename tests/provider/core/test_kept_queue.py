@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.testing.clock import VirtualClock
 from pyjms_provider.core.journal.journal import Changes, QueueNumber
-from pyjms_provider.core.journal.queue_journal import KeptQueue
+from pyjms_provider.core.journal.queue_journal import QueueJournal
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 
 QUEUE = QueueNumber(7)
@@ -21,7 +21,7 @@ class Consumers:
         self.clock = VirtualClock()
         self.is_held = True
         journal: Any = self
-        self.kept = KeptQueue(journal, self.clock, QUEUE)
+        self.kept = QueueJournal(journal, self.clock, QUEUE)
         self.last = 0
         self.covered: list[int] = []
         """How many more messages each mark covers than the one that asked for it."""

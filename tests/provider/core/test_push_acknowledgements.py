@@ -15,7 +15,7 @@ from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue.channel_state import ChannelState
 from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.queue.queue import Queue
-from pyjms_provider.core.transaction.unit_state import UnitState
+from pyjms_provider.core.transaction.unit_of_work import UnitState
 from tests.provider.helpers import QueueWorld, ScriptedReceiver, break_down, holders, make_envelope, refuse, text_of
 
 NEW = MessageState.NEW

@@ -13,8 +13,7 @@ from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
 from pyjms_provider.core.channel.channel import ChannelClosedError
-from pyjms_provider.core.host.admission import Patience
-from pyjms_provider.core.host.sent_headers import DELIVER_AT
+from pyjms_provider.core.host.admission import DELIVER_AT, SendTimeout
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.limits import QueueFullError
 from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
@@ -31,7 +30,7 @@ class Sender:
     """Sends on a thread of its own, and says how it ended."""
 
     def __init__(self, world: PolicyWorld, text: str, unit: UnitOfWork | None = None) -> None:
-        self.patience = Patience()
+        self.patience = SendTimeout()
         self.error: ProviderError | None = None
         self._world = world
         self._text = text
@@ -54,7 +53,7 @@ class Sender:
 def blocking(timeout_ms: int = 0) -> tuple[PolicyWorld, VirtualClock]:
     world = PolicyWorld()
     world.host.clock = clock = VirtualClock()
-    world.host.doorkeeper._clock = clock
+    world.host.admission._clock = clock
     world.manager.alter("orders", max_messages=1, overflow="block", block_timeout_ms=timeout_ms)
     return world, clock
 
@@ -396,10 +395,10 @@ def test_who_waits_for_room_does_so_in_the_limits_that_took_the_place_of_lifted_
         world.manager.alter("orders", max_messages=0, overflow="reject")
         world.manager.alter("orders", max_messages=1, overflow="block")
 
-    world.host.doorkeeper._clock = clock = ScriptedClock(
+    world.host.admission._clock = clock = ScriptedClock(
         lift_and_limit_again, lift_and_limit_again, lambda: reader.settle(pulled(reader))
     )
-    world.send("b", patience=Patience())
+    world.send("b", patience=SendTimeout())
     assert world.texts() == ["b"]
     assert clock.steps == []
 

@@ -14,7 +14,7 @@ from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.types import Int, Long
-from pyjms_provider.core.host.sent_headers import deliver_at_ms, with_overrides
+from pyjms_provider.core.host.admission import deliver_at_ms, with_overrides
 from pyjms_provider.core.journal.journal import DuplicateMark
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId

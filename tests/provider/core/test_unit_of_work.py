@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.spi.errors import RolledBackError
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.transaction.unit_state import (
+from pyjms_provider.core.transaction.unit_of_work import (
     UNIT_TRANSITIONS,
     ForbiddenUnitEventError,
     UnitEvent,

@@ -76,9 +76,9 @@ def test_nobody_gets_what_may_be_deleted_until_the_store_answers(
         patch.setattr(VolatileJournal, "write", unanswered)
         manager(site).purge("orders")
     assert site.texts() == []
-    keeper = site.broker.virtual_host.keeper
-    assert keeper is not None
-    assert keeper.doubts.settle()
+    storage = site.broker.virtual_host.storage
+    assert storage is not None
+    assert storage.in_doubt_writes.settle()
     there = [] if is_written else ALL
     assert site.texts() == there
     assert len(site.broker.virtual_host.store) == len(there)

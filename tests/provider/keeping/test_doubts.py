@@ -14,7 +14,7 @@ from pyjms.spi.errors import BranchError, InDoubtError, ResourceError, TooLateEr
 from pyjms.spi.xid import Xid
 from pyjms.testing import VirtualClock
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.journal.in_doubt_writes import RETRY_MS, Doubts
+from pyjms_provider.core.journal.in_doubt_writes import RETRY_MS, InDoubtWrites
 from pyjms_provider.core.journal.journal import Changes, JoinedTransaction
 from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.queue.entry import QueueEntry
@@ -379,7 +379,7 @@ def test_a_stop_that_fails_lets_go_of_the_store(site: Site, monkeypatch: pytest.
         raise ArithmeticError("a fault of the broker's")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Doubts, "settle", fail)
+        patch.setattr(InDoubtWrites, "settle", fail)
         with pytest.raises(ArithmeticError):
             site.broker.stop()
     site.start()

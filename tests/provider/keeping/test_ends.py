@@ -19,7 +19,7 @@ from pyjms.spi.xid import Xid
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.channel.channel import ChannelClosedError
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.journal.queue_journal import KeptQueue
+from pyjms_provider.core.journal.queue_journal import QueueJournal
 from pyjms_provider.core.queue.policy import QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager
@@ -298,13 +298,13 @@ def test_a_queue_may_end_at_any_moment_of_a_commit(site: Site, prepares: bool, m
     places = 0
     left: int | None = None
 
-    def look(queue: Queue) -> KeptQueue | None:
+    def look(queue: Queue) -> QueueJournal | None:
         nonlocal left
         if queue is ending and left is not None:
             left -= 1
             if left < 0:  # what another thread does there
                 queue.kept = None
-        kept: KeptQueue | None = vars(queue)["kept"]
+        kept: QueueJournal | None = vars(queue)["kept"]
         return kept
 
     ending: Queue | None = None
@@ -527,7 +527,7 @@ def test_nothing_is_left_of_what_was_in_doubt_in_queues_that_have_all_ended(site
     assert [text(each) for each in taken] == ["order"]
     in_doubt(site, point, lambda: session.acknowledge(taken), ORDERS.name)
     assert len(site.broker.virtual_host.store) == 1
-    assert site.broker.virtual_host.keeper is not None
-    assert site.broker.virtual_host.keeper.doubts.settle()
+    assert site.broker.virtual_host.storage is not None
+    assert site.broker.virtual_host.storage.in_doubt_writes.settle()
     site.restart()
     assert (site.drain(), site.drain(BILLS)) == ([], [("bill", 1)])

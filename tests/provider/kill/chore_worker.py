@@ -52,7 +52,7 @@ def fill(place: Place) -> None:
 
 def database_of(place: Place) -> Any:
     """Return what writes."""
-    journal = place.host.keeper and place.host.keeper.journal
+    journal = place.host.storage and place.host.storage.journal
     assert isinstance(journal, SqlJournal)
     return journal._database
 
@@ -109,8 +109,8 @@ def main(store: str, fault: str) -> None:
     say({"errors": errors, "found": look(place)})
     if mend is not None:
         mend()
-    assert place.host.keeper is not None
-    while not place.host.keeper.doubts.settle():
+    assert place.host.storage is not None
+    while not place.host.storage.in_doubt_writes.settle():
         pass
     found = look(place)
     errors = {name: attempt(place, name) for name, chore in CHORES.items() if found[name] == chore.before}

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyjms.spi.xid import Xid
+from pyjms_provider.core.host.restoring import BranchesInDoubt
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.transaction.branches import Branches
-from pyjms_provider.core.transaction.branches_in_doubt import BranchesInDoubt
 from pyjms_provider.stores.sql import SqlJournal
 
 

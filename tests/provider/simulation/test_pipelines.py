@@ -12,7 +12,7 @@ import pytest
 
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.replay import StageName
-from pyjms_provider.core.transaction.reader_group import Group
+from pyjms_provider.core.transaction.reader_groups import Group
 from pyjms_provider.core.transaction.stages import StageTable
 from tests.provider.simulation.oracle import ViolationError
 from tests.provider.simulation.pipeline_world import PipelineWorld

@@ -13,20 +13,19 @@ from typing import Any
 import pytest
 
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.host import doorkeeper
-from pyjms_provider.core.host.doorkeeper import Doorkeeper
-from pyjms_provider.core.journal.in_doubt_writes import Doubts
+from pyjms_provider.core.host import admission
+from pyjms_provider.core.host.admission import AdmissionController
+from pyjms_provider.core.host.restoring import BranchesInDoubt
+from pyjms_provider.core.journal.in_doubt_writes import InDoubtWrites
 from pyjms_provider.core.journal.journal import Changes, Journal
-from pyjms_provider.core.journal.queue_journal import KeptQueue
-from pyjms_provider.core.journal.storage_manager import Keeper
+from pyjms_provider.core.journal.queue_journal import QueueJournal
+from pyjms_provider.core.journal.storage_manager import StorageManager
 from pyjms_provider.core.queue import ordering, recovery
 from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
 from pyjms_provider.core.queue.limits import Room
 from pyjms_provider.core.transaction.branches import Branches
-from pyjms_provider.core.transaction.branches_in_doubt import BranchesInDoubt
 from pyjms_provider.core.transaction.time_limit import TimeLimit
-from pyjms_provider.core.transaction.unit_changes import UnitChanges
-from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
+from pyjms_provider.core.transaction.unit_of_work import UnitChanges, UnitOfWork
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.simulation.oracle import Rules, ViolationError
 from tests.provider.simulation.power import PoweredJournal
@@ -111,17 +110,17 @@ def _seeds_until_found(
 
 
 def test_a_delivery_that_is_not_noted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KeptQueue, "knows", lambda *_: True)
+    monkeypatch.setattr(QueueJournal, "knows", lambda *_: True)
     assert "redelivered without flag" in _seeds_until_found()
 
 
 def test_an_acknowledgement_that_is_not_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Keeper, "write_settled", lambda *_: None)
+    monkeypatch.setattr(StorageManager, "write_settled", lambda *_: None)
     assert "duplicated" in _seeds_until_found()
 
 
 def test_what_is_found_says_how_it_is_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Keeper, "write_settled", lambda *_: None)
+    monkeypatch.setattr(StorageManager, "write_settled", lambda *_: None)
     seed = re.match(r"seed (\d+): ", found := _seeds_until_found())
     assert seed is not None
     here = f"{__file__.rpartition('/')[2]}::{test_what_is_found_says_how_it_is_played_again.__name__}"
@@ -133,7 +132,7 @@ def test_what_is_found_says_how_it_is_played_again(monkeypatch: pytest.MonkeyPat
 
 def test_a_send_that_is_not_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        Keeper, "send", lambda keeper, queue, *message: queue.take_over(keeper._store.store(*message[:2]))
+        StorageManager, "send", lambda storage, queue, *message: queue.take_over(storage._store.store(*message[:2]))
     )
     assert "lost" in _seeds_until_found()
 
@@ -164,13 +163,13 @@ def test_a_prepared_branch_that_lets_go_of_what_it_received_is_found(monkeypatch
 
 
 def test_an_id_that_is_not_remembered_over_a_restart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Doorkeeper, "restore", lambda *_: None)
+    monkeypatch.setattr(AdmissionController, "restore", lambda *_: None)
     found = _seeds_until_found()
     assert "two holders" in found or "duplicated" in found
 
 
 def test_an_id_that_is_not_held_for_a_branch_in_doubt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Doorkeeper, "claim_again", lambda *_: None)
+    monkeypatch.setattr(AdmissionController, "claim_again", lambda *_: None)
     found = _seeds_until_found(first=600, most=100)  # it is rare
     assert "two holders" in found or "duplicated" in found
 
@@ -181,7 +180,7 @@ def test_a_message_that_comes_again_too_early_after_a_restart_is_found(monkeypat
 
 
 def test_a_scheduled_message_that_comes_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doorkeeper, "deliver_at_ms", lambda *_: 0)
+    monkeypatch.setattr(admission, "deliver_at_ms", lambda *_: 0)
     assert "too early" in _seeds_until_found()
 
 
@@ -216,7 +215,7 @@ def test_a_ring_that_drops_what_it_has_room_for_is_found(monkeypatch: pytest.Mon
 
 
 def test_a_write_in_doubt_that_nobody_settles_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Doubts, "_ask", lambda _: None)
+    monkeypatch.setattr(InDoubtWrites, "_ask", lambda _: None)
     assert "lost" in _seeds_until_found(loses_answers=True)
 
 
@@ -227,7 +226,7 @@ def test_a_write_in_doubt_that_is_settled_wrongly_is_found(monkeypatch: pytest.M
 
 
 def test_a_store_that_is_closed_as_clean_while_something_is_in_doubt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Doubts, "settle", lambda _: True)
+    monkeypatch.setattr(InDoubtWrites, "settle", lambda _: True)
     assert "redelivered without flag" in _seeds_until_found(loses_answers=True)
 
 

@@ -19,7 +19,7 @@ from pyjms.joining import joined
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.broker import running_broker, stop_broker
-from pyjms_provider.core.journal.storage_manager import Keeper
+from pyjms_provider.core.journal.storage_manager import StorageManager
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.postgresql import PostgresqlDatabase
@@ -104,28 +104,28 @@ def test_a_stop_waits_for_a_commit_that_an_application_shares(
     factory: ConnectionFactory, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the store is closed as clean although a message may come back that was delivered."""
-    ending, stoppers, end = Event(), list[Thread](), Keeper.end
+    ending, stoppers, end = Event(), list[Thread](), StorageManager.end
 
-    def end_keeper(keeper: Keeper) -> None:
+    def end_storage(storage: StorageManager) -> None:
         ending.set()
-        end(keeper)
+        end(storage)
 
     def stop_meanwhile(_1: Any, _2: Any, statement: str, *_: Any) -> None:
         if not statement.startswith("DELETE FROM pyjms_message"):
             return
         broker = running_broker("first")
         assert broker is not None
-        keeper = broker.virtual_host.keeper
-        assert keeper is not None
+        storage = broker.virtual_host.storage
+        assert storage is not None
         stopper = Thread(target=stop_broker, args=("first",))
         stoppers.append(stopper)
         stopper.start()
         assert ending.wait(LONG_S)
-        if not keeper._work.entries:
+        if not storage._work.entries:
             stopper.join(LONG_S)  # it waits for nobody
         raise OperationalError(statement, None, Exception("the application's part fails"))
 
-    monkeypatch.setattr(Keeper, "end", end_keeper)
+    monkeypatch.setattr(StorageManager, "end", end_storage)
     with with_an_order(factory) as (session, orders):
         event.listen(engine, "before_cursor_execute", stop_meanwhile)
         with engine.connect() as connection, pytest.raises(JMSException), joined(session, connection):

@@ -11,8 +11,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address
 from pyjms.spi.errors import BranchError
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.core.transaction.branch import BranchReport
-from pyjms_provider.core.transaction.branches import Branches
+from pyjms_provider.core.transaction.branches import Branches, BranchReport
 from tests.provider.helpers import HandClock
 from tests.provider.keeping.site import ORDERS, Site, consume
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyjms.spi.errors import BranchError
 from pyjms.spi.xid import BranchFailure
-from pyjms_provider.core.transaction.branch_state import BRANCH_TRANSITIONS, BranchEvent, BranchState, next_branch_state
+from pyjms_provider.core.transaction.branches import BRANCH_TRANSITIONS, BranchEvent, BranchState, next_branch_state
 
 S, E = BranchState, BranchEvent
 OVER = {S.COMMITTED, S.ROLLED_BACK, S.FORGOTTEN, S.LOST}

@@ -100,8 +100,8 @@ def test_a_stop_waits_for_what_a_coordinator_has_written(site: XaSite, one_phase
     site.send("order")
     party = site.party()
     party.work() if one_phase else party.prepare()
-    keeper = site.broker.virtual_host.keeper
-    assert keeper is not None
+    storage = site.broker.virtual_host.storage
+    assert storage is not None
     stopping = Thread(target=site.broker.stop)
 
     def stop_meanwhile(point: str, changes: Changes) -> None:
@@ -109,9 +109,9 @@ def test_a_stop_waits_for_what_a_coordinator_has_written(site: XaSite, one_phase
             site.trap = None
             stopping.start()
             pause = Event()
-            while not keeper._work.is_ending:
+            while not storage._work.is_ending:
                 pause.wait(0.001)
-            if not keeper._work.entries:
+            if not storage._work.entries:
                 stopping.join()
 
     site.trap = stop_meanwhile

@@ -11,7 +11,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationInUseError, InDoubtError, ResourceError
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.transaction.branch_state import BranchState
+from pyjms_provider.core.transaction.branches import BranchState
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import Crash
 from tests.provider.keeping.site import NEWS, consume, take_all, text

@@ -10,7 +10,7 @@ import pytest
 
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.journal.storage_manager import Keeper
+from pyjms_provider.core.journal.storage_manager import StorageManager
 from tests.provider.keeping.site import ORDERS, consume
 from tests.provider.xa.site import ONE, Party, XaSite
 
@@ -40,11 +40,11 @@ def test_what_a_branch_had_received_comes_again_flagged_or_not_at_all(
     party = site.party()
     party.work()
     ending, stoppers = Event(), list[Thread]()
-    real = Keeper.end
+    real = StorageManager.end
 
-    def end_keeper(keeper: Keeper) -> None:
+    def end_storage(storage: StorageManager) -> None:
         ending.set()
-        real(keeper)
+        real(storage)
 
     def stop_meanwhile(_: str, __: Changes) -> None:
         site.trap = None
@@ -52,12 +52,12 @@ def test_what_a_branch_had_received_comes_again_flagged_or_not_at_all(
         stoppers.append(stopper)
         stopper.start()
         assert ending.wait(LONG_S)
-        keeper = site.broker.virtual_host.keeper
-        assert keeper is not None
-        if not keeper._work.entries:
+        storage = site.broker.virtual_host.storage
+        assert storage is not None
+        if not storage._work.entries:
             stopper.join(LONG_S)  # it waits for nobody
 
-    monkeypatch.setattr(Keeper, "end", end_keeper)
+    monkeypatch.setattr(StorageManager, "end", end_storage)
     site.trap = stop_meanwhile
     with suppress(ProviderError):
         end(party)

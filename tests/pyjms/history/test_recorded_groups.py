@@ -12,7 +12,7 @@ from pyjms.spi.errors import FencedError
 from pyjms.spi.registry import find_provider
 from pyjms.spi.replay import GroupRequest, OpenGroup, StageName
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.core.transaction.reader_group import Group
+from pyjms_provider.core.transaction.reader_groups import Group
 from tests.provider.clients.world import consume, drain
 from tests.provider.helpers import ORDERS, RecordedEvents, make_envelope
 

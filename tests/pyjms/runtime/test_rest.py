@@ -15,7 +15,7 @@ from pyjms.runtime.rest import Rest
 from pyjms.spi import ProviderUrl, find_provider
 from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock
-from pyjms_provider.core.journal.queue_journal import KeptQueue
+from pyjms_provider.core.journal.queue_journal import QueueJournal
 from pyjms_provider.stores.errors import UnavailableStoreError
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import PATIENCE_S, Recorder, WatchedClock, eventually, send_texts, within_patience
@@ -38,7 +38,7 @@ class Store:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_away = True
         self.asked: Queue[None] = Queue()
-        real = KeptQueue.mark
+        real = QueueJournal.mark
 
         def mark(*arguments: Any) -> None:
             if self.is_away:
@@ -46,7 +46,7 @@ class Store:
                 raise UnavailableStoreError("the server is away")
             real(*arguments)
 
-        monkeypatch.setattr(KeptQueue, "mark", mark)
+        monkeypatch.setattr(QueueJournal, "mark", mark)
 
     def await_asked(self) -> None:
         self.asked.get(timeout=PATIENCE_S)

@@ -10,8 +10,7 @@ import pytest
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerTarget
 from pyjms_provider.core.transaction import stages as stages_module
-from pyjms_provider.core.transaction.reader_group import Group, Held
-from pyjms_provider.core.transaction.reader_groups import GroupTable
+from pyjms_provider.core.transaction.reader_groups import Group, GroupTable, Held
 from pyjms_provider.core.transaction.stages import StageTable
 from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from pyjms_tck.spi import pipeline_suite

@@ -98,7 +98,7 @@ def slow_disk(served: ServedBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator
     node = next(iter(served.broker.children("virtual_host_node")))
     host = next(iter(node.children("virtual_host")))
     assert isinstance(host, VirtualHost)
-    keeper = host.embedded.virtual_host.keeper
+    keeper = host.embedded.virtual_host.storage
     assert keeper is not None
     journal = keeper.journal
     assert isinstance(journal, SqlJournal)

@@ -1,27 +1,89 @@
-"""A message that may come in, what is held for it until it has, and how long its sender waits."""
+"""What a message must pass on its way in: overrides, duplicates, room. Most messages pass none of it, and never come here.
+
+The doorkeeper's lock guards what it remembers of duplicates; it is taken alone. Waiting for room is done without any lock,
+and ends when there is room, in time, or when the session or its connection or broker closes.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import count
+from threading import Lock
 from typing import TYPE_CHECKING
 
-from pyjms.spi.clock import Signal
+from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.envelope import Address, Envelope
+from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
+from pyjms.spi.interrupts import deferred
+from pyjms.spi.words import counted
+from pyjms.types import Long
+from pyjms_provider.core.queue.duplicates import DUPLICATE_ID, DuplicateWindow, Sighting, duplicate_id
+from pyjms_provider.core.queue.limits import QueueFullError, RoomRequest
+from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.store.paging import approximate_size
 
 if TYPE_CHECKING:
-    from pyjms.spi.envelope import Address, Envelope
-    from pyjms_provider.core.host.doorkeeper import Doorkeeper
-    from pyjms_provider.core.journal.journal import DuplicateMark
+    from pyjms_provider.core.journal.journal import DuplicateMark, QueueNumber
     from pyjms_provider.core.message.reference import MessageReference
-    from pyjms_provider.core.queue.duplicates import DuplicateWindow
-    from pyjms_provider.core.queue.limits import RoomRequest
     from pyjms_provider.core.topic.topic import Topic
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["Admission", "DuplicateClaim", "Patience"]
+__all__ = [
+    "DELIVER_AT",
+    "AdmissionController",
+    "DuplicateClaim",
+    "SendPermit",
+    "SendTimeout",
+    "deliver_at_ms",
+    "with_overrides",
+]
+
+# What becomes of a message on its way into a queue: headers that the owner overrides, and the time it is for.
+
+DELIVER_AT = "JMS_pyjms_deliverAt"
+"""The long property by which a producer says when a message is for: milliseconds since 1970 UTC."""
 
 
-class Patience:
+def with_overrides(envelope: Envelope, policy: QueuePolicy, now_ms: int) -> Envelope:
+    """Return the message with the headers that the queue's owner has chosen (JMS 1.1 §3.4.12).
+
+    A chosen time to live counts from now. Then the bounds hold: a message lives at least, and at most, as long as they
+    say; one that would never expire lives as long as the upper bound. No time is later than the last that a long holds.
+    """
+    expiration_ms = envelope.expiration_ms
+    if policy.time_to_live_ms is not None:
+        expiration_ms = now_ms + policy.time_to_live_ms if policy.time_to_live_ms else 0
+    if expiration_ms and policy.min_time_to_live_ms:
+        expiration_ms = max(expiration_ms, now_ms + policy.min_time_to_live_ms)
+    if policy.max_time_to_live_ms:
+        latest_ms = now_ms + policy.max_time_to_live_ms
+        expiration_ms = min(expiration_ms, latest_ms) if expiration_ms else latest_ms
+    return replace(
+        envelope,
+        expiration_ms=min(expiration_ms, Long.maximum),
+        delivery_mode=envelope.delivery_mode if policy.delivery_mode is None else policy.delivery_mode,
+        priority=envelope.priority if policy.priority is None else policy.priority,
+    )
+
+
+def deliver_at_ms(envelope: Envelope) -> int:
+    """Return when the message is for; 0: at once. Raises `ProviderError` for a property that is no time."""
+    value = envelope.properties.get(DELIVER_AT)
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ProviderError(
+            f"{DELIVER_AT} is {value!r}; set it as a long property: the time in milliseconds since 1970 UTC"
+        )
+    return int(value)
+
+
+# A message that may come in, what is held for it until it has, and how long its sender waits.
+
+
+class SendTimeout:
     """How long a sender waits for room: until somebody says that it is over."""
 
     __slots__ = ("is_over", "signal")
@@ -43,7 +105,7 @@ class DuplicateClaim:
 
     def __init__(
         self,
-        doorkeeper: Doorkeeper,
+        doorkeeper: AdmissionController,
         duplicate_id: str,
         address: Address,
         channel: Queue | Topic,
@@ -79,7 +141,7 @@ class DuplicateClaim:
 
 
 @dataclass(slots=True)
-class Admission:
+class SendPermit:
     """A message that may come in."""
 
     envelope: Envelope
@@ -121,3 +183,190 @@ class Admission:
             transaction.add_duplicate(self.duplicate)
         else:
             self.duplicate.end(arrived=self.has_arrived)
+
+
+class AdmissionController:
+    """Lets messages into the destinations of one virtual host."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._windows: dict[Address, DuplicateWindow] = {}
+        self._restored: dict[Address, list[DuplicateMark]] = {}
+        self._serials = count(1)
+
+    def admit(
+        self,
+        channel: Queue | Topic,
+        envelope: Envelope,
+        patience: SendTimeout | None,
+        transaction: UnitOfWork | None = None,
+    ) -> SendPermit | None:
+        """Return what may come in; None for a duplicate of a message that has arrived. May wait for room.
+
+        It does not wait for room that only the end of its own transaction can make.
+
+        Raises `QueueFullError`, `ClosedError`, `ChannelClosedError`; `ProviderError` for properties that make no sense.
+        """
+        policy = channel.policy
+        if policy.changes_messages:
+            envelope = with_overrides(envelope, policy, self._clock.time_ms())
+        at_ms = deliver_at_ms(envelope)
+        admission = SendPermit(envelope, at_ms, None, None)
+        if policy.duplicate_count and DUPLICATE_ID in envelope.properties:
+            admission.duplicate = _claim_of(self, channel, envelope)
+        is_admitted = False
+        try:
+            if admission.duplicate is not None and not self._claim(admission.duplicate, marks=transaction is None):
+                return None
+            if isinstance(channel, Queue):
+                self._claim_room(channel, admission, patience, transaction)
+            is_admitted = True
+        finally:
+            if not is_admitted:  # also when a signal's handler has ended the wait for room
+                admission.end(None)
+        return admission
+
+    # Duplicates
+
+    def claim_again(self, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim | None:
+        """Hold the producer's id of a message that is in a branch in doubt, as its first send did; before the host is used."""
+        policy = channel.policy
+        if not policy.duplicate_count or DUPLICATE_ID not in envelope.properties:
+            return None
+        claim = _claim_of(self, channel, envelope)
+        return claim if self._claim(claim, marks=False) else None
+
+    def _claim(self, claim: DuplicateClaim, *, marks: bool) -> bool:
+        """Have `claim` hold its id; return False if a message with that has arrived. Raises `ResourceError`.
+
+        `marks`: its message is written at once, and not with the commit of a transaction.
+        """
+        identity, channel, now_ms = claim.duplicate_id, claim.channel, self._clock.monotonic_ms()
+        kept = channel.kept if claim.is_kept and isinstance(channel, Queue) else None
+        with self._lock:
+            window = claim.window = self._window(claim.address, channel.policy)
+            sighting = window.claim(identity, now_ms, claim)
+            if marks and sighting is Sighting.NEW:
+                self._mark(claim, window, None if kept is None else kept.number, is_kept=claim.is_kept)
+        if sighting is Sighting.CLAIMED:
+            raise ResourceError(
+                f"a message with {DUPLICATE_ID} {identity!r} was sent to {window.address} in a transaction that has "
+                f"not ended, so nobody knows yet whether this one is a duplicate; send it again when that one has ended"
+            )
+        return sighting is Sighting.NEW
+
+    def mark(self, claim: DuplicateClaim, queue: QueueNumber | None) -> DuplicateMark:
+        """Return what a journal is about to write of a claim, for that queue: its id counts from now on (decision 0124)."""
+        with self._lock:
+            assert claim.window is not None, "it is claimed"
+            if claim.mark is not None and not claim.window.is_claimed(claim.duplicate_id, claim):
+                return claim.mark  # it has arrived
+            # Of a destination that was destroyed: its window does not know what that of the next one of its name remembers.
+            is_kept = self._windows.get(claim.address) is claim.window
+            return self._mark(claim, claim.window, queue, is_kept=is_kept)
+
+    def _mark(
+        self, claim: DuplicateClaim, window: DuplicateWindow, queue: QueueNumber | None, *, is_kept: bool
+    ) -> DuplicateMark:
+        """Return the mark of a claim, which keeps it. The lock is held."""
+        mark = window.mark(claim.duplicate_id, self._clock.time_ms(), next(self._serials), queue, is_kept=is_kept)
+        claim.mark = mark
+        return mark
+
+    def _window(self, address: Address, policy: QueuePolicy) -> DuplicateWindow:
+        """Return the window of a destination. The lock is held."""
+        window = self._windows.get(address)
+        if window is None:
+            window = DuplicateWindow(address, policy.duplicate_window_ms, policy.duplicate_count)
+            window.restore(self._restored.get(address, ()), self._clock.time_ms(), self._clock.monotonic_ms())
+            self._windows[address] = window
+            self._restored.pop(address, None)
+        window.window_ms, window.most = policy.duplicate_window_ms, policy.duplicate_count
+        return window
+
+    def end_claim(self, claim: DuplicateClaim, arrived: bool) -> None:
+        """Hear how a claim has ended. May be repeated, with the same answer."""
+        with self._lock:
+            window = claim.window
+            if window is None:
+                return
+            if not arrived:
+                window.drop(claim.duplicate_id, claim)
+                return
+            # Nothing of a message that no journal keeps was written, so that it has no mark yet if it was in a transaction.
+            mark = claim.mark or self._mark(claim, window, None, is_kept=False)
+            window.confirm(mark, self._clock.monotonic_ms())
+
+    def restore(self, marks: Iterable[DuplicateMark], last_serial: int) -> None:
+        """Remember what a journal has kept; before the host is used. `last_serial`: the highest that it knows, 0 if it knows none."""
+        self._serials = count(last_serial + 1)
+        for mark in marks:
+            self._restored.setdefault(mark.address, []).append(mark)
+
+    def forget(self, address: Address) -> None:
+        """Forget a destination that was destroyed."""
+        with self._lock:
+            self._windows.pop(address, None)
+            self._restored.pop(address, None)
+
+    # Room
+
+    def _claim_room(
+        self, queue: Queue, admission: SendPermit, patience: SendTimeout | None, transaction: UnitOfWork | None
+    ) -> None:
+        """Hold room for a message, if its queue has it held."""
+        if not queue.policy.is_limited or queue.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
+            return
+        size = approximate_size(admission.envelope) if queue.policy.max_bytes else 0
+        waiting = RoomRequest(Signal() if patience is None else patience.signal, size)
+        admission.room = queue, waiting
+        if not queue.claim_room(waiting):
+            if queue.policy.overflow is not Overflow.BLOCK or patience is None:
+                raise _full(queue, "receive messages from it, raise its limits, or choose another overflow")
+            self._await_room(queue, waiting, patience, transaction)
+
+    def _await_room(
+        self, queue: Queue, waiting: RoomRequest, patience: SendTimeout, transaction: UnitOfWork | None
+    ) -> None:
+        timeout_ms = queue.policy.block_timeout_ms
+        until_ms = self._clock.monotonic_ms() + timeout_ms if timeout_ms else None
+        try:
+            while not patience.is_over:
+                if queue.claim_room(waiting, or_wait=True):
+                    return
+                if queue.policy.is_limited and queue.policy.overflow is not Overflow.BLOCK:
+                    raise _full(queue, "its overflow was altered while the sender waited")
+                if transaction is not None and _is_filled_by(queue.policy, transaction.held_in(queue), waiting.size):
+                    raise _full(
+                        queue, "this transaction alone takes that, so commit it, and send the rest in another one"
+                    )
+                if not deferred.wait(self._clock.wait, patience.signal, until_ms):
+                    if queue.claim_room(waiting):
+                        return
+                    raise _full(queue, f"there was no room within {timeout_ms} ms, so receive faster or wait longer")
+            raise ClosedError(f"the session was closed while it waited for room in {queue.name}")
+        finally:
+            queue.stop_waiting(waiting)
+
+
+def _is_filled_by(policy: QueuePolicy, held: tuple[int, int], size: int) -> bool:
+    """Whether a transaction holds so much of a queue that there is no room for its next message before it ends."""
+    messages, total = held
+    if not messages:
+        return False
+    has_places = not policy.max_messages or messages < policy.max_messages
+    return not has_places or bool(policy.max_bytes and total + size > policy.max_bytes)
+
+
+def _full(queue: Queue, remedy: str) -> QueueFullError:
+    policy = queue.policy
+    limits = [counted(policy.max_messages, "message")] if policy.max_messages else []
+    limits += [f"{policy.max_bytes} bytes"] if policy.max_bytes else []
+    return QueueFullError(f"{queue.name} is full: its limit is {' and '.join(limits)}; {remedy}")
+
+
+def _claim_of(doorkeeper: AdmissionController, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim:
+    """Return who is to claim the id of a message, and has not yet. Raises `ProviderError` when it is no text."""
+    is_kept = envelope.delivery_mode == 2
+    return DuplicateClaim(doorkeeper, duplicate_id(envelope), envelope.destination, channel, is_kept=is_kept)

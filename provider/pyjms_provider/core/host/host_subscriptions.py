@@ -15,7 +15,7 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.words import counted
-from pyjms_provider.core.host.names import check_name
+from pyjms_provider.core.host.temporaries import check_name
 from pyjms_provider.core.journal.durable_ddl import end_at_once, end_when_written, succeed_when_written
 from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.core.message.message_state import MessageState
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.host.virtual_host import VirtualHost
     from pyjms_provider.core.journal.journal import QueueRecord
-    from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.queue.channel_state import ChannelState
     from pyjms_provider.core.timed import HasTimes
 
@@ -136,15 +136,15 @@ class HostSubscriptions:
         self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId, user: object
     ) -> Subscription:
         """Make a durable subscription, or none if that fails; the caller keeps others away from it."""
-        keeper = self._host.keeper
-        kept = None if keeper is None else keeper.define_subscription(key, SubscriptionTerms.of(request))
+        storage = self._host.storage
+        kept = None if storage is None else storage.define_subscription(key, SubscriptionTerms.of(request))
         made = self._make_subscription(_durable_name(key, request.address), request, subscriber, user, kept)
         with self._lock:
             self._durable[key] = made
         try:
             self._host.topic(request.address.name).add_subscription(made)
         except ProviderError:
-            end_at_once(made, keeper, kept, partial(self._forget_subscription, key, made))
+            end_at_once(made, storage, kept, partial(self._forget_subscription, key, made))
             raise
         return made
 
@@ -155,13 +155,13 @@ class HostSubscriptions:
 
         Raises `ResourceError`: then the old one is as it was; after any other error the new one is there nevertheless.
         """
-        keeper = self._host.keeper
-        if keeper is None or old.kept is None:
+        storage = self._host.storage
+        if storage is None or old.kept is None:
             self._drop_durable(key, old)
             return self._make_durable(key, request, subscriber, None)
         _check_settled(key, old)
         terms = SubscriptionTerms.of(request)
-        kept = keeper.succeed_later(key, terms)
+        kept = storage.succeed_later(key, terms)
         made = self._make_subscription(_durable_name(key, request.address), request, subscriber, None, kept)
 
         def exchange() -> None:
@@ -170,11 +170,11 @@ class HostSubscriptions:
             with self._lock:
                 self._durable[key] = made
 
-        succeed_when_written(old, kept, keeper, exchange)
+        succeed_when_written(old, kept, storage, exchange)
         return made
 
     def restore(
-        self, key: SubscriptionKey, record: QueueRecord, selector: Selector | None, kept: KeptQueue
+        self, key: SubscriptionKey, record: QueueRecord, selector: Selector | None, kept: QueueJournal
     ) -> Subscription:
         """Make a durable subscription again that the journal has kept; it has no subscriber."""
         request = SubscribeRequest(
@@ -210,7 +210,7 @@ class HostSubscriptions:
     def _drop_durable(self, key: SubscriptionKey, subscription: Subscription) -> None:
         """Delete a durable subscription without a subscriber; the caller keeps others away from it."""
         _check_settled(key, subscription)
-        end_when_written(subscription, self._host.keeper, partial(self._forget_subscription, key, subscription))
+        end_when_written(subscription, self._host.storage, partial(self._forget_subscription, key, subscription))
 
     def _forget_subscription(self, key: SubscriptionKey, subscription: Subscription) -> None:
         self._host.topic(subscription.terms.topic.name).remove_subscription(subscription)
@@ -244,7 +244,7 @@ class HostSubscriptions:
         request: SubscribeRequest,
         subscriber: ConnectionId,
         user: object,
-        kept: KeptQueue | None = None,
+        kept: QueueJournal | None = None,
     ) -> Subscription:
         host, terms = self._host, SubscriptionTerms.of(request)
         made = Subscription(
@@ -259,7 +259,7 @@ class HostSubscriptions:
             on_due=self._on_due,
             kept=kept,
             policy=host.policy.queues.for_subscription(terms.topic.name),
-            on_dead=host.office.set_aside,
+            on_dead=host.mover.set_aside,
         )
         made.user = user
         made.watch, made.back_off_ms = host.expiries, host.policy.back_off_ms

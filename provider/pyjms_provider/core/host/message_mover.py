@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.channel.channel import ChannelClosedError
-from pyjms_provider.core.host.admission import Admission
-from pyjms_provider.core.journal.in_doubt_writes import is_doubt
+from pyjms_provider.core.host.admission import SendPermit
+from pyjms_provider.core.journal.in_doubt_writes import is_outcome_unknown
 from pyjms_provider.core.journal.journal import Removal
 from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.queue.dead_letters import DeadEntry, DeadKind, dead_letter
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms_provider.core.host.virtual_host import VirtualHost
-    from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.consumer import ConsumerSession
     from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry
     from pyjms_provider.core.queue.queue import Queue
 
-__all__ = ["DeadLetterOffice"]
+__all__ = ["MessageMover"]
 
 _log = logging.getLogger(__name__)
 _PERSISTENT: Final = 2
 
 
-class DeadLetterOffice:
+class MessageMover:
     """Of one virtual host."""
 
     def __init__(self, host: VirtualHost) -> None:
@@ -95,11 +95,11 @@ class DeadLetterOffice:
 
     def _put_back(self, entry: QueueEntry) -> None:
         """Have a message in its queue again that did not go elsewhere."""
-        keeper = self._host.keeper
-        if keeper is None:
+        storage = self._host.storage
+        if storage is None:
             entry.queue.reinstate(entry)
         else:
-            keeper.reinstate(entry)
+            storage.reinstate(entry)
 
     def _let_expire(self, dead: DeadEntry) -> None:
         """Let go of a message that has expired and goes nowhere, and tell of it."""
@@ -131,8 +131,8 @@ class DeadLetterOffice:
         host = self._host
         host.store.relieve()
         queue = host.queue(envelope.destination.name)
-        if host.keeper is not None and envelope.delivery_mode == _PERSISTENT:
-            host.keeper.send(queue, envelope, origin, Admission(envelope, deliver_at_ms, None, None))
+        if host.storage is not None and envelope.delivery_mode == _PERSISTENT:
+            host.storage.send(queue, envelope, origin, SendPermit(envelope, deliver_at_ms, None, None))
             return
         reference = host.store.refer(envelope, origin)
         reference.deliver_at_ms = deliver_at_ms
@@ -148,12 +148,12 @@ class DeadLetterOffice:
 
         Raises `ResourceError`: they are where they were; `InDoubtError`: they are there again, or gone, when the store has answered.
         """
-        store, keeper = self._host.store, self._host.keeper
+        store, storage = self._host.store, self._host.storage
         deleted: list[QueueEntry] = []
         for entry in entries:
             entry.queue.take_out(entry, deleted, Happening.DELETED)
-        if keeper is not None:
-            keeper.write_deleted(deleted)
+        if storage is not None:
+            storage.write_deleted(deleted)
         store.release_all([entry.reference for entry in deleted])
         return len(deleted)
 
@@ -179,25 +179,25 @@ class DeadLetterOffice:
     ) -> None:
         """Put `envelope` into a queue in place of the message of `entry`, which was taken out of another one.
 
-        `cause`: why, for an office that tells of it; None: it has been told. `deliver_at_ms`: the time that it still
+        `cause`: why, for an mover that tells of it; None: it has been told. `deliver_at_ms`: the time that it still
         waits for; 0: it is for whoever looks after the queue, at once.
         Raises `ResourceError`, and `ChannelClosedError` if it is a subscription's queue that has ended: the message is in its queue again, flagged
         as redelivered if it was delivered. `InDoubtError`: it is in one of the two when the store has answered.
         """
-        host, keeper = self._host, self._host.keeper
+        host, storage = self._host, self._host.storage
         reference = host.store.refer(envelope, entry.reference.origin)
         reference.deliver_at_ms = deliver_at_ms
         host.store.keep(reference, envelope)
-        kept: KeptQueue | None = None
+        kept: QueueJournal | None = None
         try:
             queue = host.queue(target) if isinstance(target, str) else target
             if cause is not None:
                 self._tell_move(entry, envelope, queue.name, cause)
-            if keeper is not None:
+            if storage is not None:
                 queue, kept = self._place(queue, reference, envelope.destination)
-                keeper.replace(entry, reference, envelope, queue, kept)
+                storage.replace(entry, reference, envelope, queue, kept)
         except Exception as error:
-            if is_doubt(error):
+            if is_outcome_unknown(error):
                 host.store.release(reference)  # the table of writes in doubt knows it, and adopts it if it was written
             else:
                 host.store.take_back(reference)
@@ -206,7 +206,7 @@ class DeadLetterOffice:
         try:
             self._put_written(queue, kept, reference, envelope)
         except ProviderError:
-            if keeper is None:
+            if storage is None:
                 self._put_back(entry)
             else:
                 host.store.release(entry.reference)
@@ -215,13 +215,13 @@ class DeadLetterOffice:
         with suppress(ProviderError):  # the message is elsewhere; who sends next is told that there is no room
             host.store.relieve()
 
-    def _place(self, queue: Queue, reference: MessageReference, address: Address) -> tuple[Queue, KeptQueue | None]:
+    def _place(self, queue: Queue, reference: MessageReference, address: Address) -> tuple[Queue, QueueJournal | None]:
         """Return where a message is to be written for: `queue`, or the next one of its name if that has ended.
 
         Raises `ChannelClosedError`.
         """
         kept = queue.kept
-        while kept is None and reference.reliable and self._host.keeper is not None:
+        while kept is None and reference.reliable and self._host.storage is not None:
             queue = self._successor(queue, address)
             kept = queue.kept
         return queue, kept
@@ -235,14 +235,14 @@ class DeadLetterOffice:
         return queue
 
     def _put_written(
-        self, queue: Queue, kept: KeptQueue | None, reference: MessageReference, envelope: Envelope
+        self, queue: Queue, kept: QueueJournal | None, reference: MessageReference, envelope: Envelope
     ) -> None:
         """Have a message in its queue that is written; if that has ended meanwhile, in the next one of its name.
 
         Who gave the message away does not hear of it any more, so it does not go with a queue that ends at this moment. It does
         with a subscription: there will be no other one for it.
         """
-        store, keeper = self._host.store, self._host.keeper
+        store, storage = self._host.store, self._host.storage
         while not self._takes(queue, reference):
             lost, lost_kept = reference, kept
             try:
@@ -252,10 +252,10 @@ class DeadLetterOffice:
                 if envelope.destination.kind is AddressKind.QUEUE:
                     raise
                 return
-            if keeper is not None and kept is not None and lost_kept is not None and lost.journaled:
+            if storage is not None and kept is not None and lost_kept is not None and lost.journaled:
                 reference = store.store(envelope, lost.origin)
                 reference.deliver_at_ms = lost.deliver_at_ms
-                keeper.write_again(Removal(lost_kept.number, lost), reference, envelope, queue, kept)
+                storage.write_again(Removal(lost_kept.number, lost), reference, envelope, queue, kept)
                 store.release(lost)
 
     def _takes(self, queue: Queue, reference: MessageReference) -> bool:

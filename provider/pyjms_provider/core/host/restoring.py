@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import InvalidSelectorError
-from pyjms_provider.core.journal.journal import Changes, Removal
-from pyjms_provider.core.journal.queue_journal import KeptQueue
-from pyjms_provider.core.journal.recovered_runs import RecoveredRun, RecoveredRuns
-from pyjms_provider.core.message.reference import ReferenceId
+from pyjms.spi.selector import selector_or_none
+from pyjms_provider.core.journal.journal import Changes, PipelineChanges, RecoveredRun, RecoveredRuns, Removal
+from pyjms_provider.core.journal.queue_journal import QueueJournal
+from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue.kept_selectors import kept_selector, unreadable_selector
 from pyjms_provider.core.queue.policy import PolicyError, QueuePolicy
 from pyjms_provider.core.queue.recovery import dead_letter_exhausted, restore_message, restore_run
-from pyjms_provider.core.transaction.branches_in_doubt import BranchesInDoubt
-from pyjms_provider.core.transaction.pipelines import FoundPipelines
+from pyjms_provider.core.transaction.reader_groups import Group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from pyjms_provider.core.host.admission import DuplicateClaim
     from pyjms_provider.core.host.virtual_host import VirtualHost
     from pyjms_provider.core.journal.journal import (
         DuplicateMark,
@@ -28,14 +28,152 @@ if TYPE_CHECKING:
         QueueNumber,
         QueueRecord,
         RecoveredEntry,
+        RecoveredGroup,
         Recovery,
     )
+    from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.store.paging import PagingMessageStore
 
-__all__ = ["Restored", "restore_host"]
+__all__ = ["BranchesInDoubt", "FoundPipelines", "Restored", "adopted", "restore_host"]
+
+# The branches that a journal found in doubt, put together again from the queues that it restored.
+
+
+class BranchesInDoubt:
+    """What is known of branches while a host is restored: first come the queues' messages, then the branches."""
+
+    def __init__(self, recovery: Recovery) -> None:
+        self._branches = recovery.branches
+        self._heuristics = recovery.heuristics
+        self._held: dict[tuple[QueueNumber, ReferenceId], QueueEntry | None] = {
+            place: None for branch in recovery.branches for place in branch.removals
+        }
+
+    def __len__(self) -> int:
+        return len(self._branches)
+
+    def holds(self, number: QueueNumber, reference: MessageReference) -> bool:
+        """Return whether a branch in doubt received this message from this queue."""
+        return (number, reference.id) in self._held
+
+    def found(self, number: QueueNumber, entry: QueueEntry) -> None:
+        """Note a message that is in its queue again."""
+        if (number, entry.reference.id) in self._held:
+            self._held[number, entry.reference.id] = entry
+
+    def restore(
+        self, host: VirtualHost, journal: Journal, queues: Mapping[QueueNumber, Queue], store: PagingMessageStore
+    ) -> None:
+        """Make the branches again; before anybody uses the queues."""
+        branches = host.branches
+        for branch in self._branches:
+            received = [entry for place in branch.removals if (entry := self._held[place]) is not None]
+            sent = list(adopted(branch.messages, queues, store))
+            claims = _claims(host, dict.fromkeys(reference for _, reference in sent), journal)
+            branches.restore(branch.xid, branch.prepared_ms, sent, received, claims)
+        for outcome in self._heuristics:
+            branches.restore_heuristic(outcome.xid, committed=outcome.commit)
+
+
+def _claims(host: VirtualHost, references: Iterable[MessageReference], journal: Journal) -> list[DuplicateClaim]:
+    """Return the producers' ids of messages that a branch has sent: nobody knows yet whether these will arrive."""
+    claims: list[DuplicateClaim] = []
+    for reference in references:  # one by one, as they may be large
+        for envelope in journal.read([reference.id]).values():
+            address = envelope.destination
+            if address.temporary:
+                continue
+            channel = host.queue(address.name) if address.kind is AddressKind.QUEUE else host.topic(address.name)
+            claim = host.admission.claim_again(channel, envelope)
+            if claim is not None:
+                claims.append(claim)
+    return claims
+
+
+def adopted(
+    messages: Iterable[tuple[QueueNumber, MessageReference]],
+    queues: Mapping[QueueNumber, Queue],
+    store: PagingMessageStore,
+) -> Iterator[tuple[Queue, MessageReference]]:
+    """Yield queue and reference of messages, the same reference for several queues; without queues that are gone."""
+    known: dict[ReferenceId, MessageReference] = {}
+    for number, found in messages:
+        if number not in queues:
+            continue
+        reference = known.setdefault(found.id, found)
+        if reference is found and not reference.journaled:
+            reference.journaled = True
+            reference.holders = 0
+        reference.shared = reference.shared or reference is not found
+        store.adopt(reference)
+        yield queues[number], reference
+
+
+# What a virtual host has for data pipelines: reader groups and staged units, and how they are found again.
 
 _log = logging.getLogger(__name__)
+
+
+class FoundPipelines:
+    """What is known of groups and staged units while a host is restored: first come the queues' messages, then these."""
+
+    def __init__(self, recovery: Recovery) -> None:
+        self._groups = {group.record.name: group for group in recovery.groups}  # of one name the newest counts
+        self._surplus = [group for group in recovery.groups if self._groups[group.record.name] is not group]
+        self._stages = recovery.stages
+        self._markers = recovery.stage_markers
+        self._records = {record.number: record for record in recovery.queues}
+        self._counts = {
+            (group.record.queue, message): count
+            for group in self._groups.values()
+            for _, message, count in group.reserved
+        }
+        self._entries: dict[tuple[QueueNumber, ReferenceId], QueueEntry] = {}
+
+    def count_of(self, number: QueueNumber, reference: MessageReference) -> int | None:
+        """Return how often a message was handed out that a group holds; None: no group holds it."""
+        return self._counts.get((number, reference.id))
+
+    def found(self, number: QueueNumber, entry: QueueEntry) -> None:
+        """Note a message that is in its queue again."""
+        if (number, entry.reference.id) in self._counts:
+            self._entries[number, entry.reference.id] = entry
+
+    def restore(
+        self, host: VirtualHost, journal: Journal, queues: Mapping[QueueNumber, Queue], store: PagingMessageStore
+    ) -> None:
+        """Make groups and units again; before anybody uses the queues."""
+        if self._surplus:  # nobody had answered when they were made
+            released = [group.record.number for group in self._surplus]
+            journal.note(Changes(pipelines=PipelineChanges(released=released)))
+        for found in self._groups.values():
+            queue = queues.get(found.record.queue)
+            if queue is not None:
+                self._restore_group(host, found, self._records[found.record.queue], queue)
+        stages = host.pipelines.stages
+        for sink, epoch in self._markers:
+            stages.restore_marker(sink, epoch)
+        for stage in self._stages:
+            stages.restore(stage.record, adopted(stage.messages, queues, store))
+
+    def _restore_group(self, host: VirtualHost, found: RecoveredGroup, kept: QueueRecord, queue: Queue) -> None:
+        record = found.record
+        is_own = kept.subscription is None
+        try:
+            selector = selector_or_none(record.selector_text) if is_own else None
+        except InvalidSelectorError as error:
+            _log.error(
+                "PYJMS-BROKER-25 reader group %r has a selector that this version does not understand, so it reserves what "
+                "comes: release it. %s",
+                record.name,
+                error.problem,
+            )
+            selector = None
+        group = Group(record, kept.address, kept.subscription, selector, queue)
+        for number, message, count in found.reserved:
+            group.restore(number, self._entries.get((record.queue, message)), count)
+        host.pipelines.groups.restore(group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +193,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
     """Give a new host what its journal has kept; before anybody uses it."""
     queues: dict[QueueNumber, Queue] = {}
     for record in recovery.queues:
-        kept = KeptQueue(journal, host.clock, record.number)
+        kept = QueueJournal(journal, host.clock, record.number)
         queues[record.number] = _restore_queue(host, record, kept)
     marks = {} if recovery.was_closed else {(number, priority): up_to for number, priority, up_to in recovery.marks}
     # Whoever may have been seen is counted once and for all, and the marks begin anew.
@@ -88,7 +226,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         if was_seen:
             seen.counts.append((entry.queue, reference, 1))
     journal.note(seen)
-    host.doorkeeper.restore(_standing_marks(recovery), max((mark.serial for mark in recovery.duplicates), default=0))
+    host.admission.restore(_standing_marks(recovery), max((mark.serial for mark in recovery.duplicates), default=0))
     in_doubt.restore(host, journal, queues, store)
     pipelines.restore(host, journal, queues, store)
     for queue in queues.values():
@@ -158,7 +296,7 @@ def _restore_policy(record: QueueRecord) -> QueuePolicy | None:
         return None
 
 
-def _restore_queue(host: VirtualHost, record: QueueRecord, kept: KeptQueue) -> Queue:
+def _restore_queue(host: VirtualHost, record: QueueRecord, kept: QueueJournal) -> Queue:
     key = record.subscription
     if key is None:
         return host.restore_queue(record.address, kept, _restore_policy(record))

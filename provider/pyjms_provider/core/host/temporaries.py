@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
-from pyjms.spi.errors import DestinationError, DestinationInUseError
+from pyjms.spi.errors import DestinationError, DestinationInUseError, ProviderError
 from pyjms.spi.words import counted
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.topic.topic import Topic
@@ -17,7 +17,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Lock
 
-__all__ = ["TemporaryDestinations", "TemporaryEndedError"]
+__all__ = ["TemporaryDestinations", "TemporaryEndedError", "check_name"]
+
+# Which names clients may give to what they make at a broker.
+
+
+def check_name(name: str, what: str, error: type[ProviderError]) -> None:
+    """Raise `error` for a name with half of a surrogate pair, which Java's strings may have.
+
+    UTF-8 has no such thing, so no list, measurement or page that is to show the name could be written: one queue would hide all others.
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError as found:
+        raise error(
+            f"{what} {name!r} has half of a surrogate pair at {found.start}, which cannot be written: choose another name"
+        ) from None
 
 
 class TemporaryEndedError(DestinationError):

@@ -19,15 +19,12 @@ from pyjms.spi.errors import (
     ProviderError,
 )
 from pyjms_provider.core.channel.channel import Channel, ChannelClosedError
-from pyjms_provider.core.host.admission import Admission, Patience
-from pyjms_provider.core.host.doorkeeper import Doorkeeper
+from pyjms_provider.core.host.admission import DELIVER_AT, AdmissionController, SendPermit, SendTimeout
 from pyjms_provider.core.host.expiry_watch import ExpiryWatch
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.host.host_subscriptions import HostSubscriptions
-from pyjms_provider.core.host.message_mover import DeadLetterOffice
-from pyjms_provider.core.host.names import check_name
-from pyjms_provider.core.host.sent_headers import DELIVER_AT
-from pyjms_provider.core.host.temporaries import TemporaryDestinations, TemporaryEndedError
+from pyjms_provider.core.host.message_mover import MessageMover
+from pyjms_provider.core.host.temporaries import TemporaryDestinations, TemporaryEndedError, check_name
 from pyjms_provider.core.journal.durable_ddl import alter_when_written, end_when_written, make_when_written
 from pyjms_provider.core.queue.channel_state import ChannelState
 from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
@@ -37,15 +34,15 @@ from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.turn import WritingTurns
 from pyjms_provider.core.topic.topic import Topic
 from pyjms_provider.core.transaction.branches import Branches
-from pyjms_provider.core.transaction.pipelines import Pipelines
+from pyjms_provider.core.transaction.stages import Pipelines
 from pyjms_provider.core.transaction.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.delivery import Delivery
     from pyjms_provider.core.journal.journal import JoinedTransaction
-    from pyjms_provider.core.journal.queue_journal import KeptQueue
-    from pyjms_provider.core.journal.storage_manager import Keeper
+    from pyjms_provider.core.journal.queue_journal import QueueJournal
+    from pyjms_provider.core.journal.storage_manager import StorageManager
     from pyjms_provider.core.queue.consumer import ConsumerSession
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.store.store import MessageStore
@@ -70,9 +67,9 @@ class VirtualHost:
         *,
         policy: HostPolicy | None = None,
         on_due: Callable[[HasTimes, int], None] | None = None,
-        keeper: Keeper | None = None,
+        storage: StorageManager | None = None,
     ) -> None:
-        """Make an empty host. `on_due` as in `Queue`; `keeper`: how it survives, None: not at all.
+        """Make an empty host. `on_due` as in `Queue`; `storage`: how it survives, None: not at all.
 
         Raises `PolicyError` for a policy that asks for a disk where there is none.
         """
@@ -84,16 +81,16 @@ class VirtualHost:
         """Why it is not to be used, and what to use instead: it is a copy, in a process that was forked from the broker's."""
         for each in self.policy.queues.every():
             check_disk(each, has_disk=not store.keeps_all_in_memory)
-        self.keeper = keeper
-        self.office = DeadLetterOffice(self)
+        self.storage = storage
+        self.mover = MessageMover(self)
         self.expiries = ExpiryWatch()
-        self.doorkeeper = Doorkeeper(clock)
+        self.admission = AdmissionController(clock)
         self._on_due = on_due
         self.branches = Branches(
             store,
             clock,
-            None if keeper is None else keeper.journal,
-            doubts=None if keeper is None else keeper.doubts,
+            None if storage is None else storage.journal,
+            in_doubt_writes=None if storage is None else storage.in_doubt_writes,
             timeout_ms=self.policy.branch_timeout_ms,
             expired_rolls_back=self.policy.expired_in_transaction is ExpiredInTransaction.ROLLBACK,
             on_due=on_due,
@@ -118,7 +115,7 @@ class VirtualHost:
         envelope: Envelope,
         origin: ConnectionId | None,
         transaction: UnitOfWork | None,
-        patience: Patience | None = None,
+        patience: SendTimeout | None = None,
     ) -> None:
         """Store a message and pass it to its destination; drop it if it is a duplicate.
 
@@ -132,18 +129,18 @@ class VirtualHost:
             channel = self._queues.get(address.name) or self.queue(address.name)
         else:
             channel = self._topics.get(address.name) or self.topic(address.name)
-        store, properties, keeper = self.store, envelope.properties, self.keeper
-        if keeper is not None:
+        store, properties, storage = self.store, envelope.properties, self.storage
+        if storage is not None:
             store.relieve()  # first: who finds no room has sent nothing
-        admission: Admission | None = None
+        admission: SendPermit | None = None
         try:
-            if channel.asks_doorkeeper or DELIVER_AT in properties or DUPLICATE_ID in properties:
-                admission = self.doorkeeper.admit(channel, envelope, patience, transaction)
+            if channel.needs_admission or DELIVER_AT in properties or DUPLICATE_ID in properties:
+                admission = self.admission.admit(channel, envelope, patience, transaction)
                 if admission is None:
                     return
                 envelope = admission.envelope
-            if keeper is not None and transaction is None and envelope.delivery_mode == _PERSISTENT:
-                keeper.send(channel, envelope, origin, admission)
+            if storage is not None and transaction is None and envelope.delivery_mode == _PERSISTENT:
+                storage.send(channel, envelope, origin, admission)
             else:
                 reference = store.store(envelope, origin)
                 try:
@@ -167,55 +164,55 @@ class VirtualHost:
         """Say whether `route` may wait for the disk or for room."""
         address = envelope.destination
         channel = self._queues.get(address.name) if address.kind is _QUEUE and not address.temporary else None
-        if channel is not None and channel.asks_doorkeeper and channel.policy.overflow is Overflow.BLOCK:
+        if channel is not None and channel.needs_admission and channel.policy.overflow is Overflow.BLOCK:
             return True
-        if self.keeper is None:
+        if self.storage is None:
             return False
         is_unknown = channel is None and address.kind is _QUEUE and not address.temporary
         return is_unknown or self.store.is_pressed or (envelope.delivery_mode == _PERSISTENT and not is_transacted)
 
     def plain_queue(self, envelope: Envelope) -> Queue | None:
-        """Return the queue of a PERSISTENT message that `Keeper.send_together` takes; None: it is to be sent by `route`."""
+        """Return the queue of a PERSISTENT message that `StorageManager.send_together` takes; None: it is to be sent by `route`."""
         address, properties = envelope.destination, envelope.properties
         if address.temporary or address.kind is not _QUEUE or envelope.delivery_mode != _PERSISTENT:
             return None
         queue = self._queues.get(address.name)
-        if queue is None or queue.kept is None or queue.kept.definition is not None or queue.asks_doorkeeper:
+        if queue is None or queue.kept is None or queue.kept.definition is not None or queue.needs_admission:
             return None
         return None if DELIVER_AT in properties or DUPLICATE_ID in properties else queue
 
     def work(self, act: Callable[[], _T]) -> _T:
         """Return what `act` returns, which may write; the end of the host waits for it. Raises `ClosedError` once the end has begun."""
-        return act() if self.keeper is None else self.keeper.work(act)
+        return act() if self.storage is None else self.storage.work(act)
 
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""
-        if self.keeper is None:
+        if self.storage is None:
             unit.finish_commit(None)
         else:
-            self.keeper.finish_commit(unit)
+            self.storage.finish_commit(unit)
             with suppress(ProviderError):  # the unit is true; who sends next is told that there is no room
                 self.store.relieve()
 
     def join(self, transaction: object) -> JoinedTransaction:
         """Return what commits a unit together with the application's transaction. Raises `CapabilityError`."""
-        if self.keeper is None:
+        if self.storage is None:
             raise CapabilityError(f"{self.name} keeps nothing; connect with store= and the application's database")
-        return self.keeper.journal.join(transaction)
+        return self.storage.journal.join(transaction)
 
     def finish_joined(self, unit: UnitOfWork, joined: JoinedTransaction) -> None:
         """Make a unit true whose commit was begun, with the application's transaction. Raises as `finish_commit`."""
-        assert self.keeper is not None, "only a host that keeps messages can be joined"
-        self.keeper.finish_joined(unit, joined)
+        assert self.storage is not None, "only a host that keeps messages can be joined"
+        self.storage.finish_joined(unit, joined)
 
     def write_settled(self, settled: Sequence[QueueEntry]) -> None:
-        """Have it survive that messages, which the journal keeps, were acknowledged. As `Keeper.write_settled`."""
-        assert self.keeper is not None, "only a host that keeps messages has messages that a journal keeps"
-        self.keeper.write_settled(settled)
+        """Have it survive that messages, which the journal keeps, were acknowledged. As `StorageManager.write_settled`."""
+        assert self.storage is not None, "only a host that keeps messages has messages that a journal keeps"
+        self.storage.write_settled(settled)
 
     def reject(self, delivery: Delivery, entry: QueueEntry, session: ConsumerSession, reason: str) -> None:
-        """Settle a delivery and keep its message aside, with `reason`; see `DeadLetterOffice`. Raises `ResourceError`."""
-        self.office.reject(delivery, entry, session, reason)
+        """Settle a delivery and keep its message aside, with `reason`; see `MessageMover`. Raises `ResourceError`."""
+        self.mover.reject(delivery, entry, session, reason)
 
     # Destinations
 
@@ -226,7 +223,9 @@ class VirtualHost:
             return queue
         check_name(name, "the name of the queue", DestinationError)
         address = Address(AddressKind.QUEUE, name)
-        return self._define_queue(address, None if self.keeper is None else self.keeper.define_later(address), None)[0]
+        return self._define_queue(address, None if self.storage is None else self.storage.define_later(address), None)[
+            0
+        ]
 
     def create_queue(self, name: str, policy: QueuePolicy | None) -> bool:
         """Make a queue; return False if there is one. `policy` None: what the host says.
@@ -241,10 +240,12 @@ class VirtualHost:
             if name in self._queues:
                 return False
             return make_when_written(
-                self.keeper, address, policy, lambda kept: self._define_queue(address, kept, policy)[1]
+                self.storage, address, policy, lambda kept: self._define_queue(address, kept, policy)[1]
             )
 
-    def _define_queue(self, address: Address, kept: KeptQueue | None, policy: QueuePolicy | None) -> tuple[Queue, bool]:
+    def _define_queue(
+        self, address: Address, kept: QueueJournal | None, policy: QueuePolicy | None
+    ) -> tuple[Queue, bool]:
         with self._lock:
             queue = self._queues.get(address.name)
             if queue is not None:  # another thread was faster
@@ -252,13 +253,13 @@ class VirtualHost:
             self.temporaries.check_free(address.name)
             return self._add_queue(address, kept, policy), True
 
-    def _add_queue(self, address: Address, kept: KeptQueue | None, policy: QueuePolicy | None) -> Queue:
+    def _add_queue(self, address: Address, kept: QueueJournal | None, policy: QueuePolicy | None) -> Queue:
         """Make a queue that is no temporary one. The lock is held."""
         chosen = self.policy.queues.for_queue(address.name) if policy is None else policy
         queue = self._queues[address.name] = self._make_queue(str(address), chosen, kept)
         return queue
 
-    def restore_queue(self, address: Address, kept: KeptQueue, policy: QueuePolicy | None = None) -> Queue:
+    def restore_queue(self, address: Address, kept: QueueJournal, policy: QueuePolicy | None = None) -> Queue:
         """Make a queue again that the journal has kept."""
         with self._lock:
             return self._add_queue(address, kept, policy)
@@ -310,7 +311,7 @@ class VirtualHost:
             altered = queue.policy.altered(**changes)
             if altered.expiry_queue != queue.policy.expiry_queue:  # that of an older store stays until somebody sets it
                 altered.check_for(name)
-            alter_when_written(queue, self.keeper, Address(_QUEUE, name), altered, default)
+            alter_when_written(queue, self.storage, Address(_QUEUE, name), altered, default)
         return True
 
     def destroy_queue(self, name: str) -> bool:
@@ -322,13 +323,13 @@ class VirtualHost:
             queue = self._queues.get(name)
             if queue is None:
                 return False
-            end_when_written(queue, self.keeper, partial(self._forget_queue, name))
+            end_when_written(queue, self.storage, partial(self._forget_queue, name))
         return True
 
     def _forget_queue(self, name: str) -> None:
         with self._lock:
             self._queues.pop(name, None)
-        self.doorkeeper.forget(Address(AddressKind.QUEUE, name))
+        self.admission.forget(Address(AddressKind.QUEUE, name))
 
     def topic(self, name: str) -> Topic:
         """Return the topic `name`, made now if there is none. Raises `DestinationError`."""
@@ -353,7 +354,7 @@ class VirtualHost:
             raise DestinationError(f"{address} is no queue")
         return channel
 
-    def _make_queue(self, name: str, policy: QueuePolicy, kept: KeptQueue | None = None) -> Queue:
+    def _make_queue(self, name: str, policy: QueuePolicy, kept: QueueJournal | None = None) -> Queue:
         queue = Queue(
             name,
             self.store,
@@ -362,7 +363,7 @@ class VirtualHost:
             on_due=self._on_due,
             kept=kept,
             policy=policy,
-            on_dead=self.office.set_aside,
+            on_dead=self.mover.set_aside,
         )
         queue.watch, queue.back_off_ms = self.expiries, self.policy.back_off_ms
         return queue
@@ -374,10 +375,10 @@ class VirtualHost:
         return Topic(str(address), self.store, self.policy.queues.subscriptions)
 
     def _forget_temporary(self, address: Address) -> None:
-        self.doorkeeper.forget(address)
+        self.admission.forget(address)
 
     def _make_state(self) -> ChannelState:
-        persistence = None if self.keeper is None else self.keeper.journal
+        persistence = None if self.storage is None else self.storage.journal
         return ChannelState(self.store, persistence=persistence, reliability=self.policy.reliability)
 
     # Client ids

@@ -10,14 +10,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyjms_provider.core.journal.in_doubt_writes import is_doubt
+from pyjms_provider.core.journal.in_doubt_writes import is_outcome_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyjms.spi.envelope import Address
-    from pyjms_provider.core.journal.queue_journal import KeptQueue
-    from pyjms_provider.core.journal.storage_manager import Keeper
+    from pyjms_provider.core.journal.queue_journal import QueueJournal
+    from pyjms_provider.core.journal.storage_manager import StorageManager
     from pyjms_provider.core.queue.policy import QueuePolicy
     from pyjms_provider.core.queue.queue import Queue
 
@@ -30,38 +30,41 @@ def _unless_refused(act: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if is_doubt(error):
+        if is_outcome_unknown(error):
             act()
         raise
     act()
 
 
 def make_when_written(
-    keeper: Keeper | None, address: Address, policy: QueuePolicy | None, make: Callable[[KeptQueue | None], bool]
+    storage: StorageManager | None,
+    address: Address,
+    policy: QueuePolicy | None,
+    make: Callable[[QueueJournal | None], bool],
 ) -> bool:
     """Have it written that there is a queue, and call `make`, which returns False if a sender has made one; return what it did.
 
     Waits for the journal; the caller keeps others away who would make it by name. Raises `ResourceError`: then none is made;
     after any other error there is one, and the journal keeps, or will keep, what there is.
     """
-    if keeper is None:
+    if storage is None:
         return make(None)
-    kept = keeper.define_later(address, policy)
+    kept = storage.define_later(address, policy)
     answers: list[bool] = []
 
     def take_in() -> None:
         is_made = make(kept)
         if not is_made or kept.definition is not None:
-            keeper.correct(kept, address, policy if is_made else None)  # a sender's own queue has no policy
+            storage.correct(kept, address, policy if is_made else None)  # a sender's own queue has no policy
         answers.append(is_made)
 
     with _unless_refused(take_in):
-        keeper.define(kept)
+        storage.define(kept)
     return answers[0]
 
 
 def alter_when_written(
-    queue: Queue, keeper: Keeper | None, address: Address, policy: QueuePolicy, default: QueuePolicy
+    queue: Queue, storage: StorageManager | None, address: Address, policy: QueuePolicy, default: QueuePolicy
 ) -> None:
     """Have it written that a queue has another policy, and obeyed; `default` is that of a queue without one of its own.
 
@@ -70,36 +73,36 @@ def alter_when_written(
     """
     queue.alter(policy, only_check=True)
     kept = queue.kept
-    if keeper is None or kept is None:
+    if storage is None or kept is None:
         queue.alter(policy)
         return
     try:
-        keeper.alter_queue(kept, address, policy)
+        storage.alter_queue(kept, address, policy)
         queue.alter(policy)  # a message may have come meanwhile, with which it cannot
     except Exception:
-        keeper.correct(kept, address, None if queue.policy == default else queue.policy)
+        storage.correct(kept, address, None if queue.policy == default else queue.policy)
         raise
 
 
-def end_when_written(queue: Queue, keeper: Keeper | None, forget: Callable[[], None]) -> None:
+def end_when_written(queue: Queue, storage: StorageManager | None, forget: Callable[[], None]) -> None:
     """Have it written that a queue or a subscription ends, and end it; `forget` takes it out of its host's tables.
 
     Waits for the journal; the caller keeps others away who would end or alter it. Raises `ResourceError`: then all is as
     it was; after any other error it has ended.
     """
-    kept = None if keeper is None else queue.kept
+    kept = None if storage is None else queue.kept
     try:
-        if keeper is not None and kept is not None:
+        if storage is not None and kept is not None:
             kept.is_to_end(queue.ordering.last_place)
-            keeper.drop(kept)
+            storage.drop(kept)
         _end(queue, kept, forget)
     except Exception as error:
-        if is_doubt(error):
-            end_at_once(queue, keeper, kept, forget)
+        if is_outcome_unknown(error):
+            end_at_once(queue, storage, kept, forget)
         raise
 
 
-def succeed_when_written(old: Queue, kept: KeptQueue, keeper: Keeper, exchange: Callable[[], None]) -> None:
+def succeed_when_written(old: Queue, kept: QueueJournal, storage: StorageManager, exchange: Callable[[], None]) -> None:
     """Have it written, in one step, that a subscription ends and the one of `kept` takes its place; `exchange` does so in its host's tables.
 
     Waits for the journal; the caller keeps others away who would end or alter them. Raises `ResourceError`: then all is as it was;
@@ -109,23 +112,25 @@ def succeed_when_written(old: Queue, kept: KeptQueue, keeper: Keeper, exchange: 
     assert ended is not None, "it is kept"
 
     def take_place() -> None:
-        keeper.has_succeeded(ended, kept)
+        storage.has_succeeded(ended, kept)
         _end(old, ended, exchange)
 
     ended.is_to_end(old.ordering.last_place)
     with _unless_refused(take_place):
-        keeper.succeed(ended, kept)
-    keeper.remove_messages(ended)
+        storage.succeed(ended, kept)
+    storage.remove_messages(ended)
 
 
-def end_at_once(queue: Queue, keeper: Keeper | None, kept: KeptQueue | None, forget: Callable[[], None]) -> None:
+def end_at_once(
+    queue: Queue, storage: StorageManager | None, kept: QueueJournal | None, forget: Callable[[], None]
+) -> None:
     """End a queue or a subscription that is kept as `kept`, whether that is written or not; `forget` as above. Does not wait."""
-    if keeper is not None and kept is not None:
-        keeper.forget(kept)
+    if storage is not None and kept is not None:
+        storage.forget(kept)
     _end(queue, kept, forget)
 
 
-def _end(queue: Queue, kept: KeptQueue | None, forget: Callable[[], None]) -> None:
+def _end(queue: Queue, kept: QueueJournal | None, forget: Callable[[], None]) -> None:
     forget()
     queue.was_kept = kept
     queue.kept = None  # the journal knows that all of it is gone, but for what was being written

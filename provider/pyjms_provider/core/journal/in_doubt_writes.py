@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["RETRY_MS", "Doubt", "Doubts", "MoveInDoubt", "RemovalInDoubt", "is_doubt"]
+__all__ = ["RETRY_MS", "InDoubtWrite", "InDoubtWrites", "MoveInDoubt", "RemovalInDoubt", "is_outcome_unknown"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ RETRY_MS: Final = 1000
 """After so long the store is asked again."""
 
 
-class Doubt(Protocol):
+class InDoubtWrite(Protocol):
     """A write that was not answered, and what depends on it."""
 
     def witnesses(self) -> Iterable[Witness]:
@@ -47,7 +47,7 @@ class Doubt(Protocol):
         ...
 
 
-def is_doubt(error: Exception) -> bool:
+def is_outcome_unknown(error: Exception) -> bool:
     """Return whether the outcome of a write is unknown that ended by `error`: the store did not answer, or it failed in an unforeseen way."""
     return isinstance(error, InDoubtError) or not isinstance(error, ProviderError)
 
@@ -72,7 +72,7 @@ class RemovalInDoubt:
         return f"the removal of {counted(len(self._entries), 'message')} from {self._entries[0].queue.name}"
 
     def witnesses(self) -> Iterable[Witness]:
-        """Do as `Doubt` says."""
+        """Do as `InDoubtWrite` says."""
         return self.changes.witnesses()
 
     def is_about(self, entries: Iterable[QueueEntry]) -> bool:
@@ -80,7 +80,7 @@ class RemovalInDoubt:
         return any(entry in self._entries for entry in entries)
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
-        """Do as `Doubt` says: give back what is still in the store."""
+        """Do as `InDoubtWrite` says: give back what is still in the store."""
         if not is_written:
             self._reinstate(self._entries)
         elif self._let_go is not None:
@@ -108,11 +108,11 @@ class MoveInDoubt:
         return f"the move of a message from {self._entry.queue.name} to {self._target.name}"
 
     def witnesses(self) -> Iterable[Witness]:
-        """Do as `Doubt` says."""
+        """Do as `InDoubtWrite` says."""
         return self._changes.witnesses()
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
-        """Do as `Doubt` says: have the one or the other in its queue."""
+        """Do as `InDoubtWrite` says: have the one or the other in its queue."""
         if not is_written:
             self._reinstate([self._entry])
             return
@@ -127,7 +127,7 @@ class MoveInDoubt:
                 self._store.release(reference)
 
 
-class Doubts:
+class InDoubtWrites:
     """What is in doubt in one host. Safe to use from any thread; the lock is innermost, and not held during I/O.
 
     Who ends doubts has `_right`, as `GroupCommit.right` is one: else what is written once more is given back by one who has just
@@ -141,11 +141,11 @@ class Doubts:
         self._on_due = on_due
         self._right = Lock()
         self._lock = Lock()
-        self._waiting: list[Doubt] = []
+        self._waiting: list[InDoubtWrite] = []
         self._unread: list[QueueEntry] = []
         self._has_lasting = False
 
-    def add(self, doubt: Doubt) -> None:
+    def add(self, doubt: InDoubtWrite) -> None:
         """Take over what must be asked for. Does not wait."""
         with self._lock:
             self._waiting.append(doubt)
@@ -193,7 +193,7 @@ class Doubts:
         else:
             self._journal.note(changes)
 
-    def add_lasting(self) -> None:
+    def add_until_restart(self) -> None:
         """Note a doubt that nobody settles before the next start."""
         self._has_lasting = True
 
@@ -230,7 +230,7 @@ class Doubts:
             self._has_lasting = True
             return True
 
-    def _settle(self, doubt: Doubt) -> bool:
+    def _settle(self, doubt: InDoubtWrite) -> bool:
         """Ask about one doubt, and end it; return False if the store does not answer."""
         try:
             is_written = self._is_written(doubt)
@@ -240,7 +240,7 @@ class Doubts:
         _log.warning("PYJMS-BROKER-16 %s has been found %s", doubt, "written" if is_written else "not to be written")
         return True
 
-    def _is_written(self, doubt: Doubt) -> bool:
+    def _is_written(self, doubt: InDoubtWrite) -> bool:
         """Return whether a write was made. Raises `ProviderError` while nobody can tell."""
         for queue, reference, is_there in doubt.witnesses():
             found = self._journal.holds(queue, reference)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.journal.journal import Journal, QueueNumber, QueueRecord
     from pyjms_provider.core.queue.entry import QueueEntry
 
-__all__ = ["KeptQueue", "removals_of"]
+__all__ = ["QueueJournal", "removals_of"]
 
 _PRIORITIES: Final = 10
 _STRIDE: Final = 100  # ids that a delivery mark covers at first: one small write for so many deliveries
@@ -25,7 +25,7 @@ _GAPS: Final = 16  # where most ids are other queues', a mark covers so many tim
 _GAPS_MAX: Final = 10_000
 
 
-class KeptQueue:
+class QueueJournal:
     """A queue's number in a journal, and what it notes there.
 
     After a crash, messages that a client may have seen must come back flagged (JMS 1.1 §3.4.7). Writing down each

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.journal.durable_send import DurableSending, note_definitions
-from pyjms_provider.core.journal.in_doubt_writes import Doubts, MoveInDoubt, RemovalInDoubt, is_doubt
+from pyjms.spi.clock import Signal
+from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
+from pyjms_provider.core.journal.in_doubt_writes import InDoubtWrites, MoveInDoubt, RemovalInDoubt, is_outcome_unknown
 from pyjms_provider.core.journal.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
-from pyjms_provider.core.journal.queue_journal import KeptQueue, removals_of
+from pyjms_provider.core.journal.queue_journal import QueueJournal, removals_of
+from pyjms_provider.core.topic.topic import Topic
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
-    from pyjms.spi.envelope import Address, Envelope
+    from pyjms.spi.envelope import Address, ConnectionId, Envelope
+    from pyjms_provider.core.host.admission import SendPermit
     from pyjms_provider.core.journal.journal import JoinedTransaction, Journal
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.entry import QueueEntry
@@ -27,13 +31,84 @@ if TYPE_CHECKING:
     from pyjms_provider.core.topic.subscription import SubscriptionTerms
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["Keeper"]
+__all__ = ["StorageManager", "WorkUnderWay", "note_definitions"]
 
-_log = logging.getLogger(__name__)
+# Counts the work under way in a host, so that its journal is not closed before that has ended.
+
 _T = TypeVar("_T")
 
+_LOOK_S: Final = 0.1
+"""So often who ends looks whether others still work: one who was interrupted at the end of its work may not have said so."""
 
-class Keeper(DurableSending):
+
+class WorkUnderWay:
+    """The work under way, which holds off the end. Every durable send comes by, so it counts without a lock.
+
+    Who works first makes an entry, and then looks whether the end has begun; who ends does both the other way round. So one of them sees the other.
+
+    Python may interrupt the main thread at any call, also before the first line of an `__exit__`. So there is none: the entry is made by the
+    first call in a `try`, and taken away by the first call in its `finally`.
+    """
+
+    __slots__ = ("_idle", "entries", "is_ending")
+
+    def __init__(self) -> None:
+        self.entries: deque[None] = deque()
+        """One for each that works."""
+        self.is_ending = False
+        self._idle = Signal()
+
+    def do(self, act: Callable[[], _T]) -> _T:
+        """Return what `act` returns. Raises `ClosedError` if the end has begun."""
+        entries = self.entries
+        try:
+            entries.append(None)
+            if self.is_ending:
+                raise self.closed()
+            return act()
+        finally:
+            entries.pop()
+            if self.is_ending:
+                self.tell_if_idle()
+
+    def tell_if_idle(self) -> None:
+        """Let who ends go on, if this was the last entry."""
+        if not self.entries:
+            self._idle.set()
+
+    def closed(self) -> ClosedError:
+        """Return why nothing new begins."""
+        return ClosedError("the broker is being stopped")
+
+    def end(self) -> None:
+        """Let nothing new begin, and return when what was begun has ended."""
+        self.is_ending = True
+        while self.entries:  # who works waits for nothing but the disk
+            self._idle.wait(_LOOK_S)
+
+
+# How messages come in that survive, each sent by itself: written first, and then passed to their destination.
+
+
+def _changes(reference: MessageReference, envelope: Envelope, queues: tuple[QueueJournal, ...]) -> Changes:
+    """Return what is to be written of a message for these queues, which may not be kept yet."""
+    reference.shared = len(queues) > 1
+    changes = Changes(messages=[NewMessage(reference, envelope, tuple([kept.number for kept in queues]))])
+    for kept in queues:
+        kept.add_definition(changes)
+    return changes
+
+
+def note_definitions(queues: Iterable[QueueJournal]) -> None:
+    """Have queues hear that their definitions are written."""
+    for kept in queues:
+        kept.was_defined()
+
+
+_log = logging.getLogger(__name__)
+
+
+class StorageManager:
     """Writes a host's changes to its journal. All methods may wait for I/O, so no lock is held by who calls them."""
 
     def __init__(
@@ -49,9 +124,11 @@ class Keeper(DurableSending):
 
         `on_due`: asks the housekeeper to come.
         """
-        super().__init__(journal, store)
+        self.journal = journal
+        self._store = store
+        self._work = WorkUnderWay()
         self.force_acknowledgements = force_acknowledgements
-        self.doubts = Doubts(journal, clock, on_due)
+        self.in_doubt_writes = InDoubtWrites(journal, clock, on_due)
         self._clock = clock
 
     # The end
@@ -66,69 +143,69 @@ class Keeper(DurableSending):
 
     # Destinations
 
-    def define_later(self, address: Address, policy: QueuePolicy | None = None) -> KeptQueue:
+    def define_later(self, address: Address, policy: QueuePolicy | None = None) -> QueueJournal:
         """Keep a queue that somebody has named, and its own policy if it has one, from its first message on. Does not wait."""
         return self._later(_queue_record(QueueNumber(0), address, policy))
 
-    def _later(self, record: QueueRecord) -> KeptQueue:
+    def _later(self, record: QueueRecord) -> QueueJournal:
         number = self.journal.number_of(record)
-        return KeptQueue(self.journal, self._clock, number, replace(record, number=number))
+        return QueueJournal(self.journal, self._clock, number, replace(record, number=number))
 
-    def define(self, kept: KeptQueue) -> None:
+    def define(self, kept: QueueJournal) -> None:
         """Keep a queue from now on. Raises `ResourceError`."""
         assert kept.definition is not None, "it is new"
         self.journal.define_queue(kept.definition)
         kept.was_defined()
 
-    def alter_queue(self, kept: KeptQueue, address: Address, policy: QueuePolicy) -> None:
+    def alter_queue(self, kept: QueueJournal, address: Address, policy: QueuePolicy) -> None:
         """Keep another policy of a queue. Raises `ResourceError`."""
         self.journal.define_queue(_queue_record(kept.number, address, policy))
         kept.was_defined()
 
-    def correct(self, kept: KeptQueue, address: Address, policy: QueuePolicy | None) -> None:
+    def correct(self, kept: QueueJournal, address: Address, policy: QueuePolicy | None) -> None:
         """Have the journal keep the policy that a queue has, whatever was written before. Does not wait."""
         self.journal.note(Changes(corrected=[_queue_record(kept.number, address, policy)]))
 
-    def define_subscription(self, key: SubscriptionKey, terms: SubscriptionTerms) -> KeptQueue:
+    def define_subscription(self, key: SubscriptionKey, terms: SubscriptionTerms) -> QueueJournal:
         """Keep a durable subscription. Raises `ResourceError`; with any other error none is kept."""
         kept = self._later(_subscription_record(key, terms))
         try:
             self.define(kept)
         except Exception as error:
-            if is_doubt(error):
+            if is_outcome_unknown(error):
                 self.journal.note(Changes(dropped=[kept.number]))
             raise
         return kept
 
-    def succeed_later(self, key: SubscriptionKey, terms: SubscriptionTerms) -> KeptQueue:
+    def succeed_later(self, key: SubscriptionKey, terms: SubscriptionTerms) -> QueueJournal:
         """Have a number for a durable subscription that is to take the place of one of its name. Does not wait."""
         record = _subscription_record(key, terms)
         number = self.journal.number_of(record, anew=True)
-        return KeptQueue(self.journal, self._clock, number, replace(record, number=number))
+        return QueueJournal(self.journal, self._clock, number, replace(record, number=number))
 
-    def succeed(self, ended: KeptQueue, successor: KeptQueue) -> None:
+    def succeed(self, ended: QueueJournal, successor: QueueJournal) -> None:
         """Keep a subscription in the place of another one, in one write. Raises `ResourceError`; after any other error `has_succeeded` must be called."""
         self.journal.write(_succession(ended, successor), force=True)
         successor.was_defined()
 
-    def has_succeeded(self, ended: KeptQueue, successor: KeptQueue) -> None:
+    def has_succeeded(self, ended: QueueJournal, successor: QueueJournal) -> None:
         """Have that so before anything else is written, whether it is already or not. Does not wait."""
         if successor.definition is not None:
             self.journal.note(_succession(ended, successor))
         ended.has_ended(was_unwritten=False)
 
-    def remove_messages(self, ended: KeptQueue) -> None:
+    def remove_messages(self, ended: QueueJournal) -> None:
         """Have what a subscription had leave the store, that another one has taken the place of. If that fails, the next start does it."""
         with suppress(ProviderError):
             self.journal.drop_queue(ended.number)
 
-    def drop(self, kept: KeptQueue) -> None:
+    def drop(self, kept: QueueJournal) -> None:
         """Forget a queue or a subscription with its messages. Raises `ResourceError`; after any other error `forget` must be called."""
         was_unwritten = kept.definition is not None
         self.journal.drop_queue(kept.number)
         kept.has_ended(was_unwritten=was_unwritten)
 
-    def forget(self, kept: KeptQueue) -> None:
+    def forget(self, kept: QueueJournal) -> None:
         """Have a queue or a subscription forgotten before anything else is written, whether it is already or not. Does not wait."""
         was_unwritten = kept.definition is not None
         self.journal.note(Changes(dropped=[kept.number]))
@@ -142,7 +219,7 @@ class Keeper(DurableSending):
             unit.finish_commit(self.journal, force_acknowledgements=self.force_acknowledgements)
         except Exception:
             if unit.is_in_doubt:
-                self.doubts.add_unit(unit)
+                self.in_doubt_writes.add_unit(unit)
             raise
 
     def finish_joined(self, unit: UnitOfWork, joined: JoinedTransaction) -> None:
@@ -153,7 +230,7 @@ class Keeper(DurableSending):
             if not joined.may_be_committed:
                 unit.was_not_written()
             elif unit.is_in_doubt:
-                self.doubts.add_lasting()  # nobody here knows when the application's connection has ended
+                self.in_doubt_writes.add_until_restart()  # nobody here knows when the application's connection has ended
             raise
 
     def write_settled(self, settled: Sequence[QueueEntry]) -> None:
@@ -165,15 +242,15 @@ class Keeper(DurableSending):
         try:
             self.journal.write(changes, force=self.force_acknowledgements)
         except Exception as error:
-            if is_doubt(error):
-                self.doubts.add(RemovalInDoubt(changes, settled, self.take_back))
+            if is_outcome_unknown(error):
+                self.in_doubt_writes.add(RemovalInDoubt(changes, settled, self.take_back))
             else:
                 self.take_back(settled)
             raise
 
     def remove_again(self, settled: Collection[QueueEntry]) -> bool:
         """Write once more that messages were settled, where that is in doubt; return whether it is in doubt no more."""
-        return self.doubts.remove_again(settled, force=self.force_acknowledgements)
+        return self.in_doubt_writes.remove_again(settled, force=self.force_acknowledgements)
 
     def write_deleted(self, deleted: Sequence[QueueEntry]) -> None:
         """Write that messages are deleted that were taken out of their queues, and which the caller lets go of afterwards.
@@ -186,8 +263,8 @@ class Keeper(DurableSending):
         try:
             self.journal.write(changes, force=self.force_acknowledgements)
         except Exception as error:
-            if is_doubt(error):
-                self.doubts.add(RemovalInDoubt(changes, deleted, self._put_back, self._let_go))
+            if is_outcome_unknown(error):
+                self.in_doubt_writes.add(RemovalInDoubt(changes, deleted, self._put_back, self._let_go))
             else:
                 self._put_back(deleted)
             raise
@@ -212,7 +289,7 @@ class Keeper(DurableSending):
         try:
             entry.queue.reinstate(entry)
         except ProviderError:
-            self.doubts.add_unread(entry)
+            self.in_doubt_writes.add_unread(entry)
 
     def replace(
         self,
@@ -220,7 +297,7 @@ class Keeper(DurableSending):
         reference: MessageReference,
         envelope: Envelope,
         target: Queue,
-        target_kept: KeptQueue | None,
+        target_kept: QueueJournal | None,
     ) -> None:
         """Write that the message of `entry`, in another form, is in `target` now, which is, or was, kept by `target_kept`.
 
@@ -240,12 +317,12 @@ class Keeper(DurableSending):
             if changes.definitions and target_kept is not None:
                 note_definitions([target_kept])
         except Exception as error:
-            if is_doubt(error):
-                self.doubts.add(MoveInDoubt(changes, entry, target, self._store, self._put_back))
+            if is_outcome_unknown(error):
+                self.in_doubt_writes.add(MoveInDoubt(changes, entry, target, self._store, self._put_back))
             raise
 
     def write_again(
-        self, lost: Removal, reference: MessageReference, envelope: Envelope, target: Queue, target_kept: KeptQueue
+        self, lost: Removal, reference: MessageReference, envelope: Envelope, target: Queue, target_kept: QueueJournal
     ) -> None:
         """Write a message for `target` that was written for another queue, which ended just then, and has it no longer.
 
@@ -267,8 +344,183 @@ class Keeper(DurableSending):
         if changes.definitions:
             note_definitions([target_kept])
 
+    # Messages that are sent by themselves: written first, and then passed to their destination
 
-def _succession(ended: KeptQueue, successor: KeptQueue) -> Changes:
+    def send(
+        self, channel: Queue | Topic, envelope: Envelope, origin: ConnectionId | None, admission: SendPermit | None
+    ) -> None:
+        """Write a PERSISTENT message that is sent by itself, and pass it to its destination.
+
+        Raises `ResourceError`, `ChannelClosedError`.
+        """
+        kept = channel.kept
+        if admission is not None or kept is None or kept.definition is not None:  # rarely
+            self._work.do(partial(self._send_by_steps, channel, envelope, origin, admission))
+            return
+        # Without a call in between, as each one counts here: this is what `work` does.
+        store, work = self._store, self._work
+        try:
+            work.entries.append(None)
+            if work.is_ending:
+                raise work.closed()
+            reference = store.refer(envelope, origin)
+            try:
+                self.journal.add(reference, envelope, kept.number)
+                reference.journaled = True
+                store.keep(reference, envelope)
+                channel.take_over(reference)
+            except Exception as error:
+                self._take_back_sent(error, kept, NewMessage(reference, envelope, (kept.number,)))
+                raise
+        finally:
+            work.entries.pop()
+            if work.is_ending:
+                work.tell_if_idle()
+
+    def _take_back_sent(self, error: Exception, kept: QueueJournal, message: NewMessage) -> None:
+        """Have the journal forget a message that was not written for certain, or that its queue has refused."""
+        reference = message.reference
+        if not reference.journaled:
+            if is_outcome_unknown(error):
+                self._withdraw(Changes(messages=[message]))
+        elif isinstance(error, ProviderError):
+            kept.note_removed(reference)
+            self._store.take_back(reference)
+
+    def _send_by_steps(
+        self, channel: Queue | Topic, envelope: Envelope, origin: ConnectionId | None, admission: SendPermit | None
+    ) -> None:
+        reference = self._store.refer(envelope, origin)
+        reference.deliver_at_ms = 0 if admission is None else admission.deliver_at_ms
+        if isinstance(channel, Topic):
+            self._publish(channel, reference, envelope, admission)
+        else:
+            self._send_to_queue(channel, reference, envelope, admission)
+
+    def send_together(
+        self, sends: Sequence[tuple[Queue, Envelope, ConnectionId | None]]
+    ) -> Sequence[ProviderError | None]:
+        """Write PERSISTENT messages, each sent by itself to a queue that is kept, in one write, and pass them to their queues.
+
+        Returns of each why it was not sent, or None. If the write fails, each is tried alone: another one may be at fault.
+        """
+        store = self._store
+        try:
+            store.relieve()
+            return self._work.do(partial(self._send_all, sends))
+        except InDoubtError as error:
+            return [error] * len(sends)
+        except ProviderError:
+            return [self._send_alone(*send) for send in sends]
+
+    def _send_all(self, sends: Sequence[tuple[Queue, Envelope, ConnectionId | None]]) -> Sequence[ProviderError | None]:
+        kept = [queue.kept for queue, _, _ in sends]
+        references = [self._store.refer(envelope, origin) for _, envelope, origin in sends]
+        messages = [
+            NewMessage(reference, envelope, (each.number,))
+            for reference, each, (_, envelope, _) in zip(references, kept, sends, strict=True)
+            if each is not None
+        ]
+        if len(messages) < len(sends):
+            return [self._send_alone(*send) for send in sends]  # a queue has been dropped at this moment
+        self._write_new(Changes(messages=messages))
+        return [
+            self._hand_over(queue, reference, envelope)
+            for reference, (queue, envelope, _) in zip(references, sends, strict=True)
+        ]
+
+    def _hand_over(self, queue: Queue, reference: MessageReference, envelope: Envelope) -> ProviderError | None:
+        """Pass a message that is written to its queue; return why that did not take it."""
+        reference.journaled = True
+        self._store.keep(reference, envelope)
+        try:
+            queue.take_over(reference)
+        except ProviderError as error:
+            queue.note_refused(reference)
+            self._store.release(reference)
+            return error
+        return None
+
+    def _send_alone(self, queue: Queue, envelope: Envelope, origin: ConnectionId | None) -> ProviderError | None:
+        try:
+            self._store.relieve()
+            self.send(queue, envelope, origin, None)
+        except ProviderError as error:
+            return error
+        return None
+
+    def _send_to_queue(
+        self, queue: Queue, reference: MessageReference, envelope: Envelope, admission: SendPermit | None
+    ) -> None:
+        """Write a message, with its producer's id if it has one, and hand it to its queue."""
+        kept = queue.kept
+        mark = None if admission is None or kept is None else admission.mark
+        changes = _changes(reference, envelope, () if kept is None else (kept,))
+        if mark is not None and kept is not None:
+            changes.duplicates.append(mark.of_queue(kept.number))
+        try:
+            self._store.keep(reference, envelope)
+            if kept is not None:
+                self._write_message(reference, changes, (kept,))
+            if admission is None:
+                queue.take_over(reference)
+            else:
+                admission.hand_over(queue, reference)
+        except ProviderError:
+            self._take_back(reference, changes)
+            raise
+
+    def _publish(
+        self, topic: Topic, reference: MessageReference, envelope: Envelope, admission: SendPermit | None
+    ) -> None:
+        """Write a message for the durable subscriptions that want it, and pass it on to all that do."""
+        changes = Changes()
+        try:
+            self._store.keep(reference, envelope)
+            wanting = topic.wanting(reference)
+            kept = tuple(subscription.kept for subscription in wanting if subscription.kept is not None)
+            if kept:
+                changes = _changes(reference, envelope, kept)
+                if admission is not None and admission.mark is not None:
+                    changes.duplicates.append(admission.mark)
+                self._write_message(reference, changes, kept)
+            topic.pass_on(reference, wanting)
+        except ProviderError:
+            if reference.holders > 1:  # a subscription has it already
+                self._store.release(reference)
+            else:
+                self._take_back(reference, changes)
+            raise
+        if admission is not None:
+            admission.has_arrived = True
+
+    def _write_message(self, reference: MessageReference, changes: Changes, queues: tuple[QueueJournal, ...]) -> None:
+        self._write_new(changes)
+        reference.journaled = True
+        if changes.definitions:
+            note_definitions(queues)
+
+    def _take_back(self, reference: MessageReference, changes: Changes) -> None:
+        """Have the store and the journal forget a message that nobody has taken, and its producer's id."""
+        if reference.journaled:  # else it is not written, or withdrawn already
+            self._withdraw(changes)
+        self._store.take_back(reference)
+
+    def _write_new(self, changes: Changes) -> None:
+        """Write what only adds. Raises `ResourceError`; `InDoubtError` when it may be there while this process lives no longer."""
+        try:
+            self.journal.write(changes, force=True)
+        except Exception as error:
+            if is_outcome_unknown(error):
+                self._withdraw(changes)
+            raise
+
+    def _withdraw(self, changes: Changes) -> None:
+        """Have the journal forget messages that it may have, and that no queue has, before it writes anything else."""
+        self.journal.note(changes.withdrawal())
+
+
+def _succession(ended: QueueJournal, successor: QueueJournal) -> Changes:
     assert successor.definition is not None, "it is not written yet"
     return Changes(dropped=[ended.number], corrected=[successor.definition])
 

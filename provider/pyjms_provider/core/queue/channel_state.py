@@ -22,7 +22,7 @@ from pyjms_provider.core.queue.ordering import Ordering
 from pyjms_provider.core.store.store import MessageStore, PersistenceManager
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.journal.recovered_runs import RecoveredRun
+    from pyjms_provider.core.journal.journal import RecoveredRun
     from pyjms_provider.core.message.trace_events import Happening
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.queue.entry import EntryQueue

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from threading import Lock
 
     from pyjms.spi.envelope import Envelope
-    from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.message.trace_events import Happening
     from pyjms_provider.core.queue.consumer import ConsumerSession
     from pyjms_provider.core.queue.policy import QueuePolicy
@@ -27,7 +27,7 @@ ReceiverId = NewType("ReceiverId", str)
 class EntryQueue(Protocol):
     """The queue of an entry, as those see it who have the entry."""
 
-    kept: KeptQueue | None
+    kept: QueueJournal | None
     policy: QueuePolicy
 
     @property

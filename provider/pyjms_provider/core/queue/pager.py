@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyjms.spi.envelope import Envelope
     from pyjms.spi.selector import Selector
-    from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.contracts import QueueCore
     from pyjms_provider.core.queue.entry import QueueEntry
@@ -127,13 +127,13 @@ class Pager:
         fetch = partial(self._show, reference, kept) if tag is None else partial(self._fetch, reference, kept, count)
         return StoredDelivery(fetch, partial(self._undeliver, tag, count), count, count > 1, tag)
 
-    def _fetch(self, reference: MessageReference, kept: KeptQueue | None, count: int) -> Envelope:
+    def _fetch(self, reference: MessageReference, kept: QueueJournal | None, count: int) -> Envelope:
         """Return the message of a delivery, noted in the journal if `kept` must know of it. Raises `ProviderError`."""
         if kept is not None and not kept.knows(reference, count):
             kept.mark(reference, count)
         return self._message(reference)
 
-    def _show(self, reference: MessageReference, kept: KeptQueue | None) -> Envelope:
+    def _show(self, reference: MessageReference, kept: QueueJournal | None) -> Envelope:
         """Return a message that stays in the queue, for a browser. Raises `ProviderError`."""
         if kept is not None and not kept.may_show(reference):
             kept.confirm()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
-from pyjms_provider.core.journal.recovered_runs import plain_reference
+from pyjms_provider.core.journal.journal import plain_reference
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.entry import QueueEntry
 

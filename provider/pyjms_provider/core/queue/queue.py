@@ -4,7 +4,7 @@ The three calls between queue and consumers are `Queue.set_notify_work_desired`,
 safe from any thread; the queue's lock is held for a few steps, never while a consumer is called (decision 0104) or I/O is done.
 
 What has a state of its own is a collaborator: `ChannelState` has the entries, `ConsumerManager` the consumers, `QueueRules` what the policy asks for (capacity,
-groups, last values), `Pager` what is on the disk, `DeadLetterPolicy` what leaves for a dead letter queue, `Pusher` the receivers of JBoss Messaging Core, `KeptQueue` the journal's record.
+groups, last values), `Pager` what is on the disk, `DeadLetterPolicy` what leaves for a dead letter queue, `Pusher` the receivers of JBoss Messaging Core, `QueueJournal` the journal's record.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.channel.channel import Filter, Receiver
-    from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.message.reference import MessageReference, ReferenceId
     from pyjms_provider.core.queue.channel_state import ChannelState
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
@@ -84,7 +84,7 @@ class Queue(Channel):
         clock: Clock,
         *,
         on_due: Callable[[Queue, int], None] | None = None,
-        kept: KeptQueue | None = None,
+        kept: QueueJournal | None = None,
         policy: QueuePolicy = WITHOUT_LIMITS,
         on_dead: Callable[[deque[DeadEntry]], None] | None = None,
     ) -> None:
@@ -102,7 +102,7 @@ class Queue(Channel):
         self.rules: QueueRules | None = None
         """What the policy asks for on the way of each message; None: nothing."""
         self.kept = kept
-        self.was_kept: KeptQueue | None = None
+        self.was_kept: QueueJournal | None = None
         """How it was kept, once it has ended: messages that were being written then are to be forgotten."""
         self.watch: ExpiryListener | None = None
         """Who is told of what expires here; set before the queue is used."""
@@ -110,7 +110,7 @@ class Queue(Channel):
         """Replaced by `alter`; may be read at any time."""
         self.back_off_ms = 0
         """How long a message stays away before its third delivery, where the policy has no delay; set by the host."""
-        self.asks_doorkeeper = False
+        self.needs_admission = False
         """Whether the policy says something of each message that comes."""
         self._all_in_memory = store.keeps_all_in_memory
         check_disk(policy, has_disk=not self._all_in_memory)
@@ -690,7 +690,7 @@ class Queue(Channel):
         if isinstance(self.ordering, Ordering):
             self.ordering.may_sleep = self.rules is None
         may_refuse = self.policy.is_limited and self.policy.overflow in {Overflow.REJECT, Overflow.BLOCK}
-        self.asks_doorkeeper = self.policy.changes_messages or may_refuse
+        self.needs_admission = self.policy.changes_messages or may_refuse
 
     def alter(self, policy: QueuePolicy, *, only_check: bool = False) -> None:
         """Obey another policy from now on; with `only_check` merely raise what that would raise now.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pyjms.spi.envelope import Envelope
-    from pyjms_provider.core.journal.recovered_runs import RecoveredRun
+    from pyjms_provider.core.journal.journal import RecoveredRun
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.consumer import Consumer
     from pyjms_provider.core.queue.contracts import QueueCore

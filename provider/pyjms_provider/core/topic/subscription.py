@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, ConnectionId
     from pyjms.spi.provider import SubscribeRequest
     from pyjms.spi.selector import Selector
-    from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.channel_state import ChannelState
     from pyjms_provider.core.queue.dead_letters import DeadEntry
@@ -64,7 +64,7 @@ class Subscription(Queue):
         subscriber: ConnectionId,
         is_durable: bool,
         on_due: Callable[[Queue, int], None] | None = None,
-        kept: KeptQueue | None = None,
+        kept: QueueJournal | None = None,
         policy: QueuePolicy = WITHOUT_LIMITS,
         on_dead: Callable[[deque[DeadEntry]], None] | None = None,
     ) -> None:

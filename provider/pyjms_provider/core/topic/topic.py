@@ -23,7 +23,7 @@ from pyjms_provider.core.topic.addressees import Addressees
 from pyjms_provider.core.topic.subscription import Subscription
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.journal.queue_journal import KeptQueue
+    from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.message.reference import MessageReference, ReferenceId
     from pyjms_provider.core.queue.entry import ReceiverId
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
@@ -45,9 +45,9 @@ class Topic(Channel):
         """`policy`: of the topic's subscriptions; its overrides and its duplicate window are the topic's."""
         super().__init__(name, store)
         self.policy = policy
-        self.asks_doorkeeper = policy.changes_messages
+        self.needs_admission = policy.changes_messages
         """Whether the policy says something of each message that comes."""
-        self.kept: KeptQueue | None = None
+        self.kept: QueueJournal | None = None
         """Nothing is kept for the topic itself; its durable subscriptions are."""
         self._lock = Lock()
         self._closed = False

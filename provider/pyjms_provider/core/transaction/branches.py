@@ -14,30 +14,273 @@ away meanwhile. It is taken without another lock held, and no lock but a unit's 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from pyjms.spi.errors import BranchError, CapabilityError, InDoubtError, ProviderError, RolledBackError
+from pyjms.spi.errors import BranchError, CapabilityError, ClosedError, InDoubtError, ProviderError, RolledBackError
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.core.journal.in_doubt_writes import is_doubt
+from pyjms_provider.core.journal.in_doubt_writes import is_outcome_unknown
 from pyjms_provider.core.journal.journal import BranchOutcome, Changes
+from pyjms_provider.core.queue.consumer import ConsumerSession
+from pyjms_provider.core.queue.entry import ReceiverId
 from pyjms_provider.core.queue.recovery import restore_message
-from pyjms_provider.core.transaction.branch import Branch, BranchReport
-from pyjms_provider.core.transaction.branch_state import BranchEvent, BranchState, next_branch_state
+from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.core.host.admission import DuplicateClaim
-    from pyjms_provider.core.journal.in_doubt_writes import Doubts
+    from pyjms_provider.core.journal.in_doubt_writes import InDoubtWrites
     from pyjms_provider.core.journal.journal import Journal
     from pyjms_provider.core.message.reference import MessageReference
-    from pyjms_provider.core.queue.consumer import ConsumerSession
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.store.store import MessageStore
 
-__all__ = ["DEFAULT_TIMEOUT_MS", "NEEDS_STORE", "Branches"]
+__all__ = [
+    "BRANCH_TRANSITIONS",
+    "DEFAULT_TIMEOUT_MS",
+    "NEEDS_STORE",
+    "Branch",
+    "BranchEvent",
+    "BranchReport",
+    "BranchState",
+    "Branches",
+    "next_branch_state",
+]
+
+# How far a branch of a distributed transaction is, as a table (X/Open XA, table 6-4: state of a branch).
+# XA's own names are in the states' values. What it calls one call has two halves here where a journal is written between: PREPARING,
+# COMMITTING and SETTLING keep all others away meanwhile.
+# Deliberately elsewhere: whether a session may start, suspend or end (XA's table 6-3; `branches.py`), and what a branch has done
+# (`unit_of_work.py`).
+
+
+class BranchState(Enum):
+    """The states of a branch that has been started."""
+
+    ACTIVE = "a session works in it (XA: Active)"
+    SUSPENDED = "no session works in it, and one that did will go on (XA: Active, with its association suspended)"
+    IDLE = "all work in it has ended (XA: Idle)"
+    ROLLBACK_ONLY = "its work is undone; its coordinator does not know yet (XA: Rollback Only)"
+    PREPARING = "it is being written as prepared"
+    PREPARED = "it is kept, and in doubt until its coordinator decides (XA: Prepared)"
+    COMMITTING = "it is being written as committed, in one phase"
+    SETTLING = "the decision about it is being written"
+    COMMITTED = "it has taken effect (XA: Non-existent Transaction)"
+    ROLLED_BACK = "it has had no effect (XA: Non-existent Transaction)"
+    HEURISTICALLY_COMMITTED = (
+        "an operator has committed it; its coordinator does not know yet (XA: Heuristically Completed)"
+    )
+    HEURISTICALLY_ROLLED_BACK = (
+        "an operator has rolled it back; its coordinator does not know yet (XA: Heuristically Completed)"
+    )
+    FORGOTTEN = "its coordinator knows what the operator did (XA: Non-existent Transaction)"
+    LOST = "nobody knows whether it was written as committed; the next start of the broker will tell"
+
+
+class BranchEvent(Enum):
+    """What moves a branch on."""
+
+    WORK = "a session begins or resumes work, or another one that works remains"
+    SUSPEND = "no session works in it any more, and one has suspended its work"
+    END = "the last session has ended its work"
+    DOOM = "it can only be rolled back: its work failed, its time is over, or a session that worked in it was closed"
+    PREPARE = "its coordinator asks for the promise"
+    PREPARE_NOTHING = "the same, of a branch that has done nothing"
+    COMMIT_AT_ONCE = "its coordinator commits in one phase"
+    ROLLBACK = "its coordinator rolls it back, or it is forgotten after nobody asked"
+    SETTLE = "its coordinator, or an operator, decides about what is prepared"
+    WRITTEN = "the journal has it as prepared, or as committed in one phase"
+    REFUSED = "the journal could not take it"
+    LOSE = "the journal does not know whether it has it"
+    COMMIT_WRITTEN = "the journal has the coordinator's decision"
+    ROLLBACK_WRITTEN = "the journal has the coordinator's other decision"
+    HEURISTIC_COMMIT_WRITTEN = "the journal has the operator's decision"
+    HEURISTIC_ROLLBACK_WRITTEN = "the journal has the operator's other decision"
+    FORGET = "its coordinator has been told what the operator did"
+
+
+_STATE = BranchState
+_EVENT = BranchEvent
+
+BRANCH_TRANSITIONS: Mapping[tuple[BranchState, BranchEvent], BranchState] = MappingProxyType(
+    {
+        (_STATE.ACTIVE, _EVENT.WORK): _STATE.ACTIVE,
+        (_STATE.ACTIVE, _EVENT.SUSPEND): _STATE.SUSPENDED,
+        (_STATE.ACTIVE, _EVENT.END): _STATE.IDLE,
+        (_STATE.ACTIVE, _EVENT.DOOM): _STATE.ROLLBACK_ONLY,
+        (_STATE.SUSPENDED, _EVENT.WORK): _STATE.ACTIVE,
+        (_STATE.SUSPENDED, _EVENT.SUSPEND): _STATE.SUSPENDED,
+        (_STATE.SUSPENDED, _EVENT.END): _STATE.IDLE,
+        (_STATE.SUSPENDED, _EVENT.DOOM): _STATE.ROLLBACK_ONLY,
+        (_STATE.IDLE, _EVENT.WORK): _STATE.ACTIVE,
+        (_STATE.IDLE, _EVENT.DOOM): _STATE.ROLLBACK_ONLY,
+        (_STATE.IDLE, _EVENT.PREPARE): _STATE.PREPARING,
+        (_STATE.IDLE, _EVENT.PREPARE_NOTHING): _STATE.COMMITTED,
+        (_STATE.IDLE, _EVENT.COMMIT_AT_ONCE): _STATE.COMMITTING,
+        (_STATE.IDLE, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
+        (_STATE.ROLLBACK_ONLY, _EVENT.SUSPEND): _STATE.ROLLBACK_ONLY,
+        (_STATE.ROLLBACK_ONLY, _EVENT.WORK): _STATE.ROLLBACK_ONLY,
+        (_STATE.ROLLBACK_ONLY, _EVENT.END): _STATE.ROLLBACK_ONLY,
+        (_STATE.ROLLBACK_ONLY, _EVENT.DOOM): _STATE.ROLLBACK_ONLY,
+        (_STATE.ROLLBACK_ONLY, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
+        (_STATE.PREPARING, _EVENT.WRITTEN): _STATE.PREPARED,
+        (_STATE.PREPARING, _EVENT.REFUSED): _STATE.ROLLBACK_ONLY,
+        (_STATE.PREPARED, _EVENT.SETTLE): _STATE.SETTLING,
+        (_STATE.COMMITTING, _EVENT.WRITTEN): _STATE.COMMITTED,
+        (_STATE.COMMITTING, _EVENT.REFUSED): _STATE.ROLLED_BACK,
+        (_STATE.COMMITTING, _EVENT.LOSE): _STATE.LOST,
+        (_STATE.SETTLING, _EVENT.COMMIT_WRITTEN): _STATE.COMMITTED,
+        (_STATE.SETTLING, _EVENT.ROLLBACK_WRITTEN): _STATE.ROLLED_BACK,
+        (_STATE.SETTLING, _EVENT.HEURISTIC_COMMIT_WRITTEN): _STATE.HEURISTICALLY_COMMITTED,
+        (_STATE.SETTLING, _EVENT.HEURISTIC_ROLLBACK_WRITTEN): _STATE.HEURISTICALLY_ROLLED_BACK,
+        (_STATE.SETTLING, _EVENT.REFUSED): _STATE.PREPARED,
+        (_STATE.HEURISTICALLY_COMMITTED, _EVENT.FORGET): _STATE.FORGOTTEN,
+        (_STATE.HEURISTICALLY_ROLLED_BACK, _EVENT.FORGET): _STATE.FORGOTTEN,
+    }
+)
+"""All that may happen. Any other pair is refused by the code of XA that fits (`next_branch_state`)."""
+
+_HEURISTIC_FAILURE: Mapping[BranchState, BranchFailure] = MappingProxyType(
+    {
+        _STATE.HEURISTICALLY_COMMITTED: BranchFailure.HEURISTICALLY_COMMITTED,
+        _STATE.HEURISTICALLY_ROLLED_BACK: BranchFailure.HEURISTICALLY_ROLLED_BACK,
+    }
+)
+_DECISIONS = frozenset({_EVENT.SETTLE, _EVENT.ROLLBACK, _EVENT.COMMIT_AT_ONCE})
+_BEING_WRITTEN = frozenset({_STATE.PREPARING, _STATE.COMMITTING, _STATE.SETTLING})
+
+
+def next_branch_state(state: BranchState, event: BranchEvent) -> BranchState:
+    """Return the state after `event`.
+
+    Raises `BranchError` for a pair that may not be: heuristically committed or rolled back when a coordinator decides
+    about a branch that an operator has settled; UNREACHABLE when it calls again while its earlier call is being written, of which it may
+    know nothing as the connection was lost; else PROTOCOL.
+    """
+    after = BRANCH_TRANSITIONS.get((state, event))
+    if after is not None:
+        return after
+    failure = _HEURISTIC_FAILURE.get(state) if event in _DECISIONS else None
+    if failure is not None:
+        raise BranchError(f"{state.value}: call forget when that is noted", failure)
+    if state in _BEING_WRITTEN and (event in _DECISIONS or event is _EVENT.PREPARE):
+        raise BranchError(
+            f"{state.value}, as an earlier call asked: wait a moment, and call again", BranchFailure.UNREACHABLE
+        )
+    raise BranchError(f"the call came at a wrong time: {event.value}, but {state.value}", BranchFailure.PROTOCOL)
+
+
+# One branch of a distributed transaction: a unit of work that several sessions may share, and that outlives them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchReport:
+    """What an operator is told of a branch."""
+
+    xid: Xid
+    state: BranchState
+    prepared_ms: int | None
+    """When it was prepared, in milliseconds since 1970 UTC; None: it is not."""
+    sent: int
+    """How many messages it adds to queues and subscriptions."""
+    received: int
+    """How many messages it takes away."""
+
+
+class Branch:
+    """A branch and what was done in it. Its fields are guarded by the lock of `Branches`.
+
+    What sessions received is handed over to `holder`, so that it stays held when they are closed.
+    """
+
+    __slots__ = ("deadline_ms", "decision", "failure", "holder", "prepared_ms", "state", "unit", "workers", "xid")
+
+    def __init__(self, xid: Xid, *, expired_rolls_back: bool) -> None:
+        self.xid = xid
+        self.state = BranchState.ACTIVE
+        self.holder = ConsumerSession(ReceiverId(f"branch {xid}"), is_delivering=False)
+        self.unit = UnitOfWork(UnitId(f"branch {xid}"), self.holder, expired_rolls_back=expired_rolls_back)
+        self.workers: dict[ConsumerSession, bool] = {}
+        """The sessions that have not ended their work: True, or False for one that suspended it."""
+        self.deadline_ms: float | None = None
+        """When its time is over, in monotonic milliseconds; None: never."""
+        self.prepared_ms: int | None = None
+        self.failure = BranchFailure.ROLLED_BACK
+        """Why it can only be rolled back, once it can."""
+        self.decision: bool | None = None
+        """The decision, commit or not, that may have been written, as its write was not answered."""
+
+    def step(self, event: BranchEvent) -> None:
+        """Change state. Raises `BranchError` for what may not be."""
+        self.state = next_branch_state(self.state, event)
+
+    def follow_workers(self) -> None:
+        """Change state as a session has begun, suspended or ended its work."""
+        if any(self.workers.values()):
+            self.step(BranchEvent.WORK)
+        elif self.workers:
+            self.step(BranchEvent.SUSPEND)
+        else:
+            self.step(BranchEvent.END)
+
+    def check_alive(self) -> None:
+        """Raise `BranchError` if it can only be rolled back."""
+        if self.state is BranchState.ROLLBACK_ONLY:
+            raise self.rolled_back()
+
+    def rolled_back(self) -> BranchError:
+        """Return the error that says so."""
+        why = (
+            "its time was over before it was prepared: set a longer timeout, or prepare sooner"
+            if self.failure is BranchFailure.TIMED_OUT
+            else "its work failed, could not be kept, or its session was closed"
+        )
+        return BranchError(f"branch {self.xid} was rolled back: {why}", self.failure)
+
+    def report(self) -> BranchReport:
+        """Return what an operator is told."""
+        sent, received = self.unit.size
+        return BranchReport(xid=self.xid, state=self.state, prepared_ms=self.prepared_ms, sent=sent, received=received)
+
+    # Work. No lock is held.
+
+    def take(self, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
+        """Receive in the branch what `session` pulled; return False if that delivery is no longer the session's.
+
+        When the branch is over, the message goes back at once, as if it had been received before.
+        """
+        queue = entry.queue
+        with suppress(ClosedError):
+            self.holder.take_queue(queue)
+            queue.change_holder(entry, delivery_count, session, self.holder)
+            if queue.settle_in(self.unit, [(entry, delivery_count)], self.holder):
+                return True
+        if not self.holder.is_closed:
+            return False
+        queue.give_back([(entry, delivery_count)], session)
+        return True
+
+    def undo(self) -> None:
+        """Drop what was sent, and give back what was received, marked redelivered. May be repeated."""
+        self.unit.rollback()
+        self.holder.close()
+
+    def decide(self, *, commit: bool, now_ms: int) -> None:
+        """End it when it is prepared, and the outcome is written. May be repeated."""
+        expiring = {entry.queue for entry in self.unit.sent() if entry.reference.expiration_ms}
+        try:
+            self.unit.decide(commit=commit)
+            self.holder.close()
+        finally:
+            for queue in expiring:
+                queue.do_what_is_due(now_ms)  # while it was prepared, expiry left it alone
+
 
 _log = logging.getLogger(__name__)
 
@@ -70,21 +313,21 @@ class Branches:
         clock: Clock,
         journal: Journal | None,
         *,
-        doubts: Doubts | None = None,
+        in_doubt_writes: InDoubtWrites | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         expired_rolls_back: bool = True,
         on_due: Callable[[Branches, int], None] | None = None,
     ) -> None:
         """Make an empty table.
 
-        `journal` None: there can be no branches. `doubts`: of its host. `timeout_ms`: after which a branch that is not prepared is rolled back,
+        `journal` None: there can be no branches. `in_doubt_writes`: of its host. `timeout_ms`: after which a branch that is not prepared is rolled back,
         unless its session has set another time; 0: never. `on_due` asks for a call of `do_what_is_due`, as in
         `Queue`.
         """
         self._store = store
         self._clock = clock
         self._journal = journal if journal is not None and journal.is_reliable else None
-        self._doubts = doubts
+        self._in_doubt_writes = in_doubt_writes
         self.timeout_ms = timeout_ms
         self._expired_rolls_back = expired_rolls_back
         self._on_due = on_due
@@ -289,8 +532,8 @@ class Branches:
     def _lose(self, branch: Branch) -> None:
         """Let go of a branch whose commit in one phase was not answered, or failed before it was written."""
         if branch.unit.is_in_doubt:
-            if self._doubts is not None:
-                self._doubts.add_unit(branch.unit)
+            if self._in_doubt_writes is not None:
+                self._in_doubt_writes.add_unit(branch.unit)
         else:  # it was not begun to be written, or has taken effect
             branch.unit.end_unwritten()
             branch.undo()
@@ -317,7 +560,7 @@ class Branches:
         except Exception as error:
             with self._lock:
                 branch.step(BranchEvent.REFUSED)
-                if is_written or (is_begun and is_doubt(error)):
+                if is_written or (is_begun and is_outcome_unknown(error)):
                     branch.decision = commit
             if not isinstance(error, ProviderError):
                 raise

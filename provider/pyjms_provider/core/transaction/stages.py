@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError, StageError
 from pyjms.spi.replay import StagedUnit, StageName
-from pyjms_provider.core.journal.in_doubt_writes import is_doubt
+from pyjms_provider.core.journal.in_doubt_writes import is_outcome_unknown
 from pyjms_provider.core.journal.journal import Changes, PipelineChanges, StageRecord
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.consumer import ConsumerSession
 from pyjms_provider.core.queue.entry import ReceiverId
 from pyjms_provider.core.queue.recovery import restore_message
 from pyjms_provider.core.queue.turn import WritingTurn
+from pyjms_provider.core.transaction.reader_groups import GroupTable
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.timed import HasTimes
 
-__all__ = ["StageTable"]
+__all__ = ["Pipelines", "StageTable"]
 
 _log = logging.getLogger(__name__)
 
@@ -125,9 +126,9 @@ class StageTable:
         now_ms = host.clock.time_ms()
         messages = sum(entry.state is MessageState.NOT_COMMITTED for entry in unit.sent())  # others have expired
         record = StageRecord(name=name, messages=messages, staged_ms=now_ms, discarded_after_ms=now_ms + keep_s * 1000)
-        keeper = host.keeper
+        storage = host.storage
         try:
-            unit.stage(record, None if keeper is None else keeper.journal)
+            unit.stage(record, None if storage is None else storage.journal)
         except RolledBackError:
             raise
         except Exception:  # it may be there, and its sender was not promised anything
@@ -191,17 +192,17 @@ class StageTable:
                 staged.unit.decide(commit=False)
 
     def _write_promotion(self, sink: _Sink, name: str, epoch: int, outcomes: list[tuple[StageName, bool]]) -> None:
-        keeper = self._host.keeper
-        if keeper is None:
+        storage = self._host.storage
+        if storage is None:
             return
         changes = Changes(pipelines=PipelineChanges(outcomes=outcomes, markers=[(name, epoch)]))
         for unit_name, is_promoted in outcomes:
             if is_promoted:
                 changes.duplicates += sink.staged[unit_name].unit.duplicate_marks()
         try:
-            keeper.journal.write(changes, force=True)
+            storage.journal.write(changes, force=True)
         except Exception as error:
-            if is_doubt(error):
+            if is_outcome_unknown(error):
                 with self._lock:
                     sink.doubtful = epoch, outcomes
                     for unit_name, _ in outcomes:
@@ -234,14 +235,14 @@ class StageTable:
             raise InDoubtError(
                 "nobody answered when units were promoted, so they cannot be discarded: promote them again"
             )
-        keeper = self._host.keeper
-        if found and keeper is not None:
+        storage = self._host.storage
+        if found and storage is not None:
             changes = Changes(pipelines=PipelineChanges(outcomes=[(name, False) for name in found]))
             try:
-                keeper.journal.write(changes, force=False)
+                storage.journal.write(changes, force=False)
             except Exception as error:
-                if is_doubt(error):  # as they may be gone, they go: nobody can promote them any more
-                    keeper.journal.note(changes)
+                if is_outcome_unknown(error):  # as they may be gone, they go: nobody can promote them any more
+                    storage.journal.note(changes)
                     self._forget(sink, found)
                 raise
         self._forget(sink, found)
@@ -320,9 +321,9 @@ class StageTable:
             )
 
     def _note_discarded(self, names: Sequence[StageName]) -> None:
-        keeper = self._host.keeper
-        if keeper is not None:
-            keeper.journal.note(Changes(pipelines=PipelineChanges(outcomes=[(name, False) for name in names])))
+        storage = self._host.storage
+        if storage is not None:
+            storage.journal.note(Changes(pipelines=PipelineChanges(outcomes=[(name, False) for name in names])))
 
     def _ask(self, record: StageRecord) -> None:
         if self._on_due is not None:
@@ -349,6 +350,14 @@ class StageTable:
             return
         sink.staged[name] = _Staged(record, unit)
         self._ask(record)
+
+
+class Pipelines:
+    """What a virtual host has for data pipelines: reader groups and staged units."""
+
+    def __init__(self, host: VirtualHost, on_due: Callable[[HasTimes, int], None] | None) -> None:
+        self.groups = GroupTable(host)
+        self.stages = StageTable(host, on_due)
 
 
 def _text(name: StageName) -> str:

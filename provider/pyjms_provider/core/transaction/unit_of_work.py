@@ -7,33 +7,233 @@ unit is written to a journal: COMMITTING keeps all others away meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from threading import Lock
-from typing import TYPE_CHECKING, NewType
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, NewType, TypeVar
 
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
-from pyjms_provider.core.journal.journal import Changes, JoinedTransaction
+from pyjms_provider.core.journal.journal import Changes, JoinedTransaction, NewMessage, PipelineChanges, PreparedBranch
+from pyjms_provider.core.journal.queue_journal import removals_of
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.expiry import is_expired
-from pyjms_provider.core.transaction.unit_changes import (
-    UnitChanges,
-    by_queue,
-    changes_of,
-    entries_by_queue,
-    prepared_changes,
-    staged_changes,
-)
-from pyjms_provider.core.transaction.unit_state import UnitEvent, UnitState, next_unit_state
+from pyjms_provider.core.queue.recovery import uncommitted_messages
 
 if TYPE_CHECKING:
     from pyjms.spi.xid import Xid
     from pyjms_provider.core.host.admission import DuplicateClaim
-    from pyjms_provider.core.journal.journal import DuplicateMark, Journal, StageRecord, Witness
+    from pyjms_provider.core.journal.journal import DuplicateMark, Journal, QueueNumber, StageRecord, Witness
+    from pyjms_provider.core.journal.queue_journal import QueueJournal
+    from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.consumer import ConsumerSession
     from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry, ReceiverId
     from pyjms_provider.core.queue.queue import Queue
 
-__all__ = ["UnitId", "UnitOfWork"]
+__all__ = [
+    "UNIT_TRANSITIONS",
+    "ForbiddenUnitEventError",
+    "UnitChanges",
+    "UnitEvent",
+    "UnitId",
+    "UnitOfWork",
+    "UnitState",
+    "by_queue",
+    "changes_of",
+    "entries_by_queue",
+    "next_unit_state",
+    "prepared_changes",
+    "staged_changes",
+]
+
+# How far a unit of work is, and what moves it on: one table; a miss is a fault of its session, never a guess.
+
+
+class UnitState(Enum):
+    """How far a unit is."""
+
+    OPEN = "takes messages and acknowledgements"
+    INCOMPLETE = "a message that it sends has expired: it may still be staged without that one, but not committed"
+    DOOMED = "rolled back because a message in it expired; its session does not know yet"
+    COMMITTING = "is being written: whether that succeeds decides, and nothing else"
+    PREPARED = "is kept as a branch of a distributed transaction: its coordinator decides, and nothing else"
+    COMMITTED = "has taken effect"
+    ROLLED_BACK = "has had no effect"
+
+
+class UnitEvent(Enum):
+    """What moves a unit on."""
+
+    COMMIT = "the session commits"
+    STAGE = "the session has it staged, without what expired in it"
+    WRITTEN = "the journal has it, or nothing in it needs to be written"
+    KEPT = "the journal has it as a prepared branch"
+    REFUSED = "the journal could not take it"
+    DECIDE_COMMIT = "the journal has it that the prepared branch is committed"
+    DECIDE_ROLLBACK = "the journal has it that the prepared branch is rolled back"
+    ROLLBACK = "the session rolls back, or closes"
+    EXPIRE = "a message in it expires"
+    LOSE_ONE = "a message in it expires, and it has received nothing"
+
+
+_STATE = UnitState
+_EVENT = UnitEvent
+
+UNIT_TRANSITIONS: Mapping[tuple[UnitState, UnitEvent], UnitState] = MappingProxyType(
+    {
+        (_STATE.OPEN, _EVENT.COMMIT): _STATE.COMMITTING,
+        (_STATE.OPEN, _EVENT.STAGE): _STATE.COMMITTING,
+        (_STATE.OPEN, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
+        (_STATE.OPEN, _EVENT.EXPIRE): _STATE.DOOMED,  # §5.1.3
+        (_STATE.DOOMED, _EVENT.COMMIT): _STATE.ROLLED_BACK,
+        (_STATE.DOOMED, _EVENT.STAGE): _STATE.ROLLED_BACK,
+        (_STATE.DOOMED, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
+        (_STATE.DOOMED, _EVENT.EXPIRE): _STATE.DOOMED,
+        (_STATE.OPEN, _EVENT.LOSE_ONE): _STATE.INCOMPLETE,
+        (_STATE.INCOMPLETE, _EVENT.COMMIT): _STATE.ROLLED_BACK,
+        (_STATE.INCOMPLETE, _EVENT.STAGE): _STATE.COMMITTING,
+        (_STATE.INCOMPLETE, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
+        (_STATE.INCOMPLETE, _EVENT.EXPIRE): _STATE.DOOMED,
+        (_STATE.INCOMPLETE, _EVENT.LOSE_ONE): _STATE.INCOMPLETE,
+        (_STATE.DOOMED, _EVENT.LOSE_ONE): _STATE.DOOMED,
+        (_STATE.COMMITTING, _EVENT.WRITTEN): _STATE.COMMITTED,
+        (_STATE.COMMITTING, _EVENT.KEPT): _STATE.PREPARED,
+        (_STATE.COMMITTING, _EVENT.REFUSED): _STATE.ROLLED_BACK,
+        (_STATE.PREPARED, _EVENT.DECIDE_COMMIT): _STATE.COMMITTED,
+        (_STATE.PREPARED, _EVENT.DECIDE_ROLLBACK): _STATE.ROLLED_BACK,
+        # What ends a unit twice comes from another thread, and the first one counts.
+        (_STATE.COMMITTING, _EVENT.ROLLBACK): _STATE.COMMITTING,
+        (_STATE.COMMITTING, _EVENT.EXPIRE): _STATE.COMMITTING,
+        (_STATE.COMMITTING, _EVENT.LOSE_ONE): _STATE.COMMITTING,
+        (_STATE.PREPARED, _EVENT.ROLLBACK): _STATE.PREPARED,
+        (_STATE.PREPARED, _EVENT.EXPIRE): _STATE.PREPARED,
+        (_STATE.PREPARED, _EVENT.LOSE_ONE): _STATE.PREPARED,
+        (_STATE.COMMITTED, _EVENT.ROLLBACK): _STATE.COMMITTED,
+        (_STATE.COMMITTED, _EVENT.EXPIRE): _STATE.COMMITTED,
+        (_STATE.COMMITTED, _EVENT.LOSE_ONE): _STATE.COMMITTED,
+        (_STATE.ROLLED_BACK, _EVENT.COMMIT): _STATE.ROLLED_BACK,
+        (_STATE.ROLLED_BACK, _EVENT.STAGE): _STATE.ROLLED_BACK,
+        (_STATE.ROLLED_BACK, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
+        (_STATE.ROLLED_BACK, _EVENT.EXPIRE): _STATE.ROLLED_BACK,
+        (_STATE.ROLLED_BACK, _EVENT.LOSE_ONE): _STATE.ROLLED_BACK,
+    }
+)
+"""Forbidden is to commit or stage a second time, to hear of a write that was not begun, or has been heard of, and to decide what is
+not prepared."""
+
+
+class ForbiddenUnitEventError(Exception):
+    """A unit was ended in a way that its state forbids: a fault of its session, never of a client."""
+
+
+def next_unit_state(state: UnitState, event: UnitEvent) -> UnitState:
+    """Return the state after `event`. Raises `ForbiddenUnitEventError` for a pair that must not happen."""
+    try:
+        return UNIT_TRANSITIONS[state, event]
+    except KeyError:
+        raise ForbiddenUnitEventError(f"a unit of work that is {state.name} cannot have {event.name}") from None
+
+
+# What a unit of work has written: functions of what it sends and has received. It is COMMITTING, so nobody changes either.
+
+_T = TypeVar("_T")
+
+
+class UnitChanges(NamedTuple):
+    """What is written of a unit, and what is defined with it."""
+
+    changes: Changes
+    defining: Sequence[QueueJournal] = ()
+    """Kept here, as a queue that ends meanwhile no longer knows."""
+
+    def note_written(self) -> None:
+        """Note that it has been written. Does not wait."""
+        for message in self.changes.messages:
+            message.reference.journaled = True
+        for kept in self.defining:
+            kept.was_defined()
+
+
+def changes_of(
+    sent: Iterable[QueueEntry], settled: Iterable[tuple[QueueEntry, int]], *, with_transient: bool = False
+) -> UnitChanges | None:
+    """Return what must be written; None: nothing. `with_transient`: also messages that are NON_PERSISTENT."""
+    changes = Changes()
+    defining: list[QueueJournal] = []
+    messages: dict[MessageReference, NewMessage] = {}
+    for queue, entries in entries_by_queue(sent).items():
+        kept = queue.kept
+        if kept is None:
+            continue
+        alone = (kept.number,)
+        for reference, envelope in uncommitted_messages(queue, entries, with_transient=with_transient):
+            queues: tuple[QueueNumber, ...] = alone
+            if reference in messages:
+                queues = (*messages[reference].queues, kept.number)
+                reference.shared = True
+            messages[reference] = NewMessage(reference, envelope, queues)
+            if kept.definition is not None:
+                kept.add_definition(changes)
+                defining.append(kept)
+    removals = removals_of(dict.fromkeys(entry for entry, _ in settled))  # once each, also if it was acknowledged twice
+    if not messages and not removals:
+        return None
+    changes.messages, changes.removals = list(messages.values()), removals
+    return UnitChanges(changes, defining)
+
+
+def prepared_changes(
+    sent: Iterable[QueueEntry], settled: Sequence[tuple[QueueEntry, int]], xid: Xid, now_ms: int
+) -> UnitChanges:
+    """Return what must be written of a prepared branch.
+
+    The ids of its producers are not in it: they have not arrived; who decides writes them with the decision.
+    """
+    written = changes_of(sent, settled) or UnitChanges(Changes())
+    written.changes.prepared = PreparedBranch(xid, now_ms)
+    # Exactly, as no delivery mark tells of it when the branch has been in doubt over several starts.
+    written.changes.counts = [
+        (kept.number, entry.reference, delivery_count)
+        for entry, delivery_count in settled
+        if (kept := entry.queue.kept) is not None and entry.reference.journaled  # as in `removals_of`
+    ]
+    return written
+
+
+def staged_changes(
+    sent: Iterable[QueueEntry], settled: Iterable[tuple[QueueEntry, int]], record: StageRecord
+) -> UnitChanges:
+    """Return what must be written of a staged unit: all that it sends. The ids of its producers as in `prepared_changes`."""
+    written = changes_of(sent, settled, with_transient=True) or UnitChanges(Changes())
+    written.changes.pipelines = PipelineChanges(staged=record)
+    return written
+
+
+def entries_by_queue(entries: Iterable[QueueEntry]) -> dict[EntryQueue, list[QueueEntry]]:
+    """Return messages by their queues, both in the order given."""
+    answer: dict[EntryQueue, list[QueueEntry]] = {}
+    last: EntryQueue | None = None
+    found: list[QueueEntry] = []
+    for entry in entries:  # most are of one queue
+        if entry.queue is not last:
+            last = entry.queue
+            found = answer.setdefault(last, [])
+        found.append(entry)
+    return answer
+
+
+def by_queue(items: Iterable[tuple[QueueEntry, _T]]) -> dict[EntryQueue, list[tuple[QueueEntry, _T]]]:
+    """Return messages, each with something, by their queues, both in the order given."""
+    answer: dict[EntryQueue, list[tuple[QueueEntry, _T]]] = {}
+    last: EntryQueue | None = None
+    found: list[tuple[QueueEntry, _T]] = []
+    for item in items:
+        if item[0].queue is not last:
+            last = item[0].queue
+            found = answer.setdefault(last, [])
+        found.append(item)
+    return answer
+
 
 UnitId = NewType("UnitId", str)
 
@@ -256,12 +456,12 @@ class UnitOfWork:
         return changes.withdrawal()
 
     def witnesses(self) -> Iterable[Witness]:
-        """Do as `Doubt` says."""
+        """Do as `InDoubtWrite` says."""
         assert self._in_doubt is not None
         return self._in_doubt.changes.witnesses()
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
-        """Do as `Doubt` says: make it true, or give back what it has received."""
+        """Do as `InDoubtWrite` says: make it true, or give back what it has received."""
         if is_written:
             expiring = {entry.queue for entry in self._sent if entry.reference.expiration_ms}
             assert self._in_doubt is not None

@@ -23,11 +23,12 @@ from pyjms_provider.core.journal.journal import (
     RecoveredBranch,
     RecoveredEntry,
     RecoveredGroup,
+    RecoveredRun,
+    RecoveredRuns,
     RecoveredStage,
     StageRecord,
     SubscriptionKey,
 )
-from pyjms_provider.core.journal.recovered_runs import RecoveredRun, RecoveredRuns
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import text_from_column

@@ -114,16 +114,16 @@ def test_a_large_commit_is_not_brief(stored: Bench) -> None:
 
 def test_acknowledgements_that_come_together_are_one_write(stored: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     client = a_client_with(stored, persistent=True)
-    keeper = stored.broker.virtual_host.keeper
-    assert keeper is not None
+    storage = stored.broker.virtual_host.storage
+    assert storage is not None
     writes: list[int] = []
-    write = keeper.journal.write
+    write = storage.journal.write
 
     def write_counted(changes: Changes, *, force: bool) -> None:
         writes.append(len(changes.removals))
         write(changes, force=force)
 
-    monkeypatch.setattr(keeper.journal, "write", write_counted)
+    monkeypatch.setattr(storage.journal, "write", write_counted)
     one, two, three = (int(frame.headers["ack"]) for frame in client.messages())
     client.tell(verbs.Acknowledge(session="a", ids=delivery_ids([one])))
     client.client.settle()

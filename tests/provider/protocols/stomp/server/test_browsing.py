@@ -69,16 +69,16 @@ def test_no_more_come_than_there_is_credit_for(reopened: Bench) -> None:
 
 
 def test_nothing_is_read_on_the_connections_thread(reopened: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    keeper = reopened.broker.virtual_host.keeper
-    assert keeper is not None
+    storage = reopened.broker.virtual_host.storage
+    assert storage is not None
     reads: list[int] = []
-    read = keeper.journal.read
+    read = storage.journal.read
 
     def noted(ids: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:
         reads.append(len(ids))
         return read(ids)
 
-    monkeypatch.setattr(keeper.journal, "read", noted)
+    monkeypatch.setattr(storage.journal, "read", noted)
     client = browsing(reopened, credit=5)
     look = looked_for(client)
     assert not client.client.pull(), "nothing overtakes it"
@@ -110,14 +110,14 @@ def test_a_connection_that_ends_meanwhile_hears_nothing(reopened: Bench) -> None
 
 @pytest.mark.parametrize("fault", [ResourceError("the disk is gone"), KeyError()])
 def test_a_disk_that_fails_is_told(reopened: Bench, monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
-    keeper = reopened.broker.virtual_host.keeper
-    assert keeper is not None
+    storage = reopened.broker.virtual_host.storage
+    assert storage is not None
 
     def fail(_: object) -> None:
         raise fault
 
     client = browsing(reopened, credit=5)
-    monkeypatch.setattr(keeper.journal, "read", fail)
+    monkeypatch.setattr(storage.journal, "read", fail)
     frames = client.client.all()
     assert [frame.command for frame in frames] == ["ERROR"]
     assert client.client.engine.is_over

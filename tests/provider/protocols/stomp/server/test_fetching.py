@@ -163,15 +163,15 @@ def test_a_connection_that_ends_meanwhile_loses_nothing(reopened: Bench) -> None
 def test_a_disk_that_fails_is_told(
     reopened: Bench, monkeypatch: pytest.MonkeyPatch, fault: Exception, said: bytes
 ) -> None:
-    keeper = reopened.broker.virtual_host.keeper
-    assert keeper is not None
+    storage = reopened.broker.virtual_host.storage
+    assert storage is not None
 
     def fail(_: object) -> None:
         raise fault
 
     client = subscribed(reopened)
     client.pull()
-    monkeypatch.setattr(keeper.journal, "read", fail)
+    monkeypatch.setattr(storage.journal, "read", fail)
     (error,) = client.all()
     assert error.command == "ERROR"
     assert said in bytes(error.body)

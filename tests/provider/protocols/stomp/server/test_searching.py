@@ -68,12 +68,12 @@ class Disk:
     """Notes what is read from a broker's disk, and lets something happen meanwhile, once."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        keeper = bench.broker.virtual_host.keeper
-        assert keeper is not None
-        self._read = keeper.journal.read
+        storage = bench.broker.virtual_host.storage
+        assert storage is not None
+        self._read = storage.journal.read
         self.reads: list[int] = []
         self.meanwhile: Callable[[], object] = int
-        monkeypatch.setattr(keeper.journal, "read", self.read)
+        monkeypatch.setattr(storage.journal, "read", self.read)
 
     def read(self, references: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:
         self.reads.append(len(references))
@@ -528,15 +528,15 @@ def test_a_damaged_message_is_passed_over(reopened: Bench, tmp_path: Path, is_pl
 def test_a_disk_that_fails_is_told(
     reopened: Bench, monkeypatch: pytest.MonkeyPatch, is_plain: bool, fault: Exception
 ) -> None:
-    keeper = reopened.broker.virtual_host.keeper
-    assert keeper is not None
+    storage = reopened.broker.virtual_host.storage
+    assert storage is not None
 
     def fail(_: object) -> None:
         raise fault
 
     consumer = Consumer(reopened, "colour = 'red'", is_plain=is_plain)
     with monkeypatch.context() as patch:
-        patch.setattr(keeper.journal, "read", fail)
+        patch.setattr(storage.journal, "read", fail)
         (error,) = consumer.client.all()
     assert error.command == "ERROR"
     assert consumer.client.engine.is_over

@@ -59,9 +59,9 @@ def send_together(clients: list[PyjmsClient]) -> list[Frame]:
 
 
 def journal_of(bench: Bench) -> Journal:
-    keeper = bench.broker.virtual_host.keeper
-    assert keeper is not None
-    return keeper.journal
+    storage = bench.broker.virtual_host.storage
+    assert storage is not None
+    return storage.journal
 
 
 def watched(bench: Bench, monkeypatch: pytest.MonkeyPatch, fault: Exception | None = None) -> list[int]:

@@ -124,9 +124,9 @@ def test_those_of_other_clients_are_held_so_too(bench: Bench, mode: str) -> None
 
 def lose_answers(bench: Bench, monkeypatch: pytest.MonkeyPatch, *, is_made: bool) -> None:
     """Have nobody answer a removal: the first one is made or not, and no more come to the store."""
-    keeper = bench.broker.virtual_host.keeper
-    assert keeper is not None
-    write: Callable[..., None] = keeper.journal.write
+    storage = bench.broker.virtual_host.storage
+    assert storage is not None
+    write: Callable[..., None] = storage.journal.write
     lost: list[Changes] = []
 
     def lose(changes: Changes, *, force: bool) -> None:
@@ -137,7 +137,7 @@ def lose_answers(bench: Bench, monkeypatch: pytest.MonkeyPatch, *, is_made: bool
             write(changes, force=force)
         raise InDoubtError("the connection to the database broke during the commit")
 
-    monkeypatch.setattr(keeper.journal, "write", lose)
+    monkeypatch.setattr(storage.journal, "write", lose)
 
 
 @pytest.mark.parametrize("is_made", [True, False], ids=["made", "not made"])
@@ -169,10 +169,10 @@ def test_what_comes_again_is_not_said_to_be_settled(stored: Bench, monkeypatch: 
     client.send(make_envelope("it comes again", persistent=True))
     (came,) = client.messages()
     acknowledge = verbs.Acknowledge(session="a", ids=ids(came))
-    keeper = stored.broker.virtual_host.keeper
-    assert keeper is not None
+    storage = stored.broker.virtual_host.storage
+    assert storage is not None
 
-    write: Callable[..., None] = keeper.journal.write
+    write: Callable[..., None] = storage.journal.write
 
     def refuse(changes: Changes, *, force: bool) -> None:
         if changes.removals:
@@ -180,7 +180,7 @@ def test_what_comes_again_is_not_said_to_be_settled(stored: Bench, monkeypatch: 
         write(changes, force=force)
 
     with monkeypatch.context() as patched:
-        patched.setattr(keeper.journal, "write", refuse)
+        patched.setattr(storage.journal, "write", refuse)
         with pytest.raises(ResourceError, match="the disk is full"):
             client.do(acknowledge)
     with pytest.raises(TooLateError):

@@ -1,29 +1,44 @@
-"""Channels that tell what becomes of their messages. They behave as the others do, and are made where stories are wanted.
-
-Each method does what it does anyway, and tells of it under the lock that its channel holds already.
-"""
+"""A virtual host that tells what becomes of its messages: it is made of parts that tell, and is like any other otherwise."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from pyjms.spi.envelope import AddressKind
+from pyjms_provider.core.host.admission import AdmissionController
+from pyjms_provider.core.host.message_mover import MessageMover
+from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.message.message_state import MessageEvent
 from pyjms_provider.core.message.trace_events import ACTING, Happening
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
+from pyjms_provider.core.queue.limits import QueueFullError
 from pyjms_provider.core.store.paging import PagingMessageStore
 from pyjms_provider.core.store.store import NotInMemoryError
 
 if TYPE_CHECKING:
-    from pyjms.spi.envelope import Envelope
+    from collections.abc import Callable
+
+    from pyjms.spi.clock import Clock
+    from pyjms.spi.envelope import ConnectionId, Envelope
+    from pyjms_provider.core.host.admission import SendPermit, SendTimeout
+    from pyjms_provider.core.host.host_policy import HostPolicy
+    from pyjms_provider.core.journal.storage_manager import StorageManager
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.message.trace_events import StoryBuffer
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
+    from pyjms_provider.core.queue.dead_letters import DeadEntry
     from pyjms_provider.core.queue.entry import Acknowledgements, EntryQueue, QueueEntry
+    from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.store.store import MessageStore, PersistenceManager
+    from pyjms_provider.core.timed import HasTimes
+    from pyjms_provider.core.topic.topic import Topic
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["StoriedEndsState", "StoriedPagingStore", "StoriedState", "ids_of"]
+__all__ = ["EndsTracedState", "TracedHost", "TracedPagingStore", "TracedState", "ids_of"]
+
+# Channels that tell what becomes of their messages. They behave as the others do, and are made where stories are wanted.
+# Each method does what it does anyway, and tells of it under the lock that its channel holds already.
 
 
 def ids_of(store: MessageStore, reference: MessageReference) -> tuple[str | None, str | bytes | None]:
@@ -35,7 +50,7 @@ def ids_of(store: MessageStore, reference: MessageReference) -> tuple[str | None
     return envelope.message_id, envelope.correlation_id
 
 
-class StoriedEndsState(ChannelState):
+class EndsTracedState(ChannelState):
     """Tells of messages that leave without having been consumed. What is consumed costs nothing here."""
 
     __slots__ = ("_stories",)
@@ -74,7 +89,7 @@ class StoriedEndsState(ChannelState):
         self._stories.tell(happening, entry.reference.id, entry.queue.name, facts)
 
 
-class StoriedState(StoriedEndsState):
+class TracedState(EndsTracedState):
     """Tells of every step of every message (JBoss Messaging Core §5, §6)."""
 
     __slots__ = ()
@@ -167,7 +182,7 @@ class StoriedState(StoriedEndsState):
         stories.tell(happening, reference.id, queue.name, facts)
 
 
-class StoriedPagingStore(PagingMessageStore):
+class TracedPagingStore(PagingMessageStore):
     """Tells of messages that leave memory for the disk, and come back."""
 
     stories: StoryBuffer
@@ -181,3 +196,97 @@ class StoriedPagingStore(PagingMessageStore):
     def _tell(self, happening: Happening, references: Iterable[MessageReference]) -> None:
         for reference in references:
             self.stories.tell(happening, reference.id, "")
+
+
+class _TracedMover(MessageMover):
+    """Tells of messages that are set aside, moved, and sent back."""
+
+    def __init__(self, host: VirtualHost, stories: StoryBuffer) -> None:
+        super().__init__(host)
+        self._stories = stories
+
+    def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
+        entry = dead.entry
+        facts = (
+            *(envelope.message_id, envelope.correlation_id),
+            *(dead.reason, target, dead.delivery_count, dead.consumer),
+        )
+        # Also while the host is brought back: what may have ended the last broker is set aside before anything else.
+        self._stories.tell_early(Happening.DEAD, entry.reference.id, entry.queue.name, facts)
+        super()._bury(dead, envelope, target)
+
+    def _tell_move(self, entry: QueueEntry, envelope: Envelope, target: str, cause: Happening) -> None:
+        facts = (envelope.message_id, envelope.correlation_id, target, ACTING.get() or None)
+        self._stories.tell(cause, entry.reference.id, entry.queue.name, facts)
+
+
+class _TracedAdmission(AdmissionController):
+    """Tells of messages that do not come in."""
+
+    def __init__(self, clock: Clock, stories: StoryBuffer) -> None:
+        super().__init__(clock)
+        self._stories = stories
+
+    def admit(
+        self,
+        channel: Queue | Topic,
+        envelope: Envelope,
+        patience: SendTimeout | None,
+        transaction: UnitOfWork | None = None,
+    ) -> SendPermit | None:
+        ids = (envelope.message_id, envelope.correlation_id)
+        try:
+            admission = super().admit(channel, envelope, patience, transaction)
+        except QueueFullError as error:
+            self._stories.tell(Happening.REFUSED, 0, channel.name, (*ids, error.reason))
+            raise
+        if admission is None:
+            self._stories.tell(Happening.DUPLICATE, 0, channel.name, ids)
+        return admission
+
+
+class TracedHost(VirtualHost):
+    """Tells `stories`."""
+
+    def __init__(
+        self,
+        name: str,
+        store: MessageStore,
+        clock: Clock,
+        stories: StoryBuffer,
+        *,
+        policy: HostPolicy | None = None,
+        on_due: Callable[[HasTimes, int], None] | None = None,
+        storage: StorageManager | None = None,
+    ) -> None:
+        """The arguments are those of `VirtualHost`."""
+        super().__init__(name, store, clock, policy=policy, on_due=on_due, storage=storage)
+        self._stories = stories
+        self.mover = _TracedMover(self, stories)
+        self.admission = _TracedAdmission(clock, stories)
+
+    def route(
+        self,
+        envelope: Envelope,
+        origin: ConnectionId | None,
+        transaction: UnitOfWork | None,
+        patience: SendTimeout | None = None,
+    ) -> None:
+        super().route(envelope, origin, transaction, patience)
+        if self._stories.everything and envelope.destination.kind is AddressKind.TOPIC:
+            self._look_after(envelope, origin)
+
+    def _look_after(self, envelope: Envelope, origin: ConnectionId | None) -> None:
+        """Tell of a message that a topic passed on to nobody."""
+        topic = self._topics.get(envelope.destination.name)
+        if topic is None:
+            return  # a temporary one: whoever made it knows
+        wanted = any(each.selector is None or each.selector.matches(envelope) for each in topic.subscriptions)
+        if not wanted:
+            ids = (envelope.message_id, envelope.correlation_id)
+            self._stories.tell(Happening.UNWANTED, 0, topic.name, (*ids, origin))
+
+    def _make_state(self) -> ChannelState:
+        kind = TracedState if self._stories.everything else EndsTracedState
+        persistence = None if self.storage is None else self.storage.journal
+        return kind(self.store, self._stories, persistence=persistence, reliability=self.policy.reliability)
