@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from pyjms.commands import COMMANDS, epilog_of
-from pyjms.spi.entry_points import entry_points
+from pyjms.spi.registry import entry_points
 from pyjms.spi.version import DISTRIBUTION, installed_version
 
 if TYPE_CHECKING:

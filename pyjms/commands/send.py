@@ -15,7 +15,7 @@ from pyjms.commands.bodies import BodyType, make_message, read_bodies, set_prope
 from pyjms.commands.connecting import Login, destination
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName, moment_ms
 from pyjms.commands.reporting import CommandError, errors_told, progress, tables
-from pyjms.messages.property_names import DELIVER_AT, DUPLICATE_ID
+from pyjms.messages.properties import DELIVER_AT, DUPLICATE_ID
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import escaped, note, put_json

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["EVENTS", "Arrival", "Batch", "Changed", "FlowEngine", "decide"]
 
 Changed: TypeAlias = tuple[Instance, int]
-
 """The next state of an instance, and the revision of the one that it replaces."""
 
 
@@ -113,21 +112,17 @@ def _obey(
 
 
 EVENTS = "pyjms.flows"
-
 """The queue of events, unless another name is given."""
 
 _log = logging.getLogger("pyjms.flows")
 
 _BATCH = 50
-
 """Events of one unit at most: they share one commit of the store, and one of the broker."""
 
 _LONGEST_WAIT_MS = 1_000
-
 """How long an engine looks at the queue alone: another one may have begun what is overdue soon."""
 
 _AGAIN_MS = 1_000
-
 """How long after a refusal a queue is asked again."""
 
 

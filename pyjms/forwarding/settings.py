@@ -79,7 +79,6 @@ class RouteSettings:
 
 
 HERE: Final = "here"
-
 """What stands for the URL of the broker that runs the route."""
 
 COMMON: Final = (
@@ -97,7 +96,6 @@ COMMON: Final = (
     "require",
     "attempts",
 )
-
 """The settings that all kinds of routes have."""
 
 _LONGEST_MS: Final = 86_400_000

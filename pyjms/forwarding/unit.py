@@ -37,7 +37,6 @@ class UndeliverableError(Exception):
 
 
 Plan: TypeAlias = Callable[[Envelope], Sequence[OutgoingMessage]]
-
 """Pure, and may be asked again for the same message. Raises `UndeliverableError`."""
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final, NoReturn
 
 from pyjms.errors import MessageNotWriteableException
-from pyjms.messages.properties import Properties
-from pyjms.messages.property_names import KNOWN_NAMES
+from pyjms.messages.properties import KNOWN_NAMES, Properties
 from pyjms.spi.envelope import Body, BodyKind
 
 __all__ = ["JmsMessage"]

@@ -22,7 +22,7 @@ from pyjms.messages.base import JmsMessage
 from pyjms.messages.bytes import JmsBytesMessage
 from pyjms.messages.map import JmsMapMessage
 from pyjms.messages.object import JmsObjectMessage
-from pyjms.messages.property_names import is_client_name
+from pyjms.messages.properties import is_client_name
 from pyjms.messages.stream import JmsStreamMessage
 from pyjms.messages.text import JmsTextMessage
 

@@ -16,8 +16,7 @@ from pyjms.messages.context import MessageContext
 from pyjms.messages.destinations import address_of
 from pyjms.messages.map import JmsMapMessage
 from pyjms.messages.object import JmsObjectMessage
-from pyjms.messages.properties import NO_NAMES
-from pyjms.messages.property_names import DELIVERY_COUNT
+from pyjms.messages.properties import DELIVERY_COUNT, NO_NAMES
 from pyjms.messages.stream import JmsStreamMessage
 from pyjms.messages.text import JmsTextMessage
 from pyjms.spi.delivery import Delivery

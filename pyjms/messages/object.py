@@ -17,7 +17,7 @@ from pyjms.messages.base import JmsMessage
 from pyjms.messages.context import TrustedClasses
 from pyjms.messages.unpickling import TrustingUnpickler
 from pyjms.spi.envelope import BodyKind, ObjectBody
-from pyjms.spi.reasons import reason_of
+from pyjms.spi.words import reason_of
 
 __all__ = ["JmsObjectMessage"]
 

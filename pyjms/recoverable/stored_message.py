@@ -13,7 +13,7 @@ from pyjms.messages.foreign import convert
 from pyjms.messages.freeze import freeze, thaw
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, MessageId, ObjectBody
-from pyjms.spi.typed_json import read_map, read_stream, write_map, write_stream
+from pyjms.spi.typed_values import read_map, read_stream, write_map, write_stream
 from pyjms.types import Stored
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyjms.routing.rules import Rule
 from pyjms.routing.transformers import TransformerError
 from pyjms.spi.envelope import Envelope
-from pyjms.spi.reasons import reason_of
+from pyjms.spi.words import reason_of
 
 __all__ = ["transformed"]
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from pyjms.spi.entry_points import entry_points
 from pyjms.spi.envelope import BodyKind, Envelope
-from pyjms.spi.reasons import reason_of
+from pyjms.spi.registry import entry_points
 from pyjms.spi.selector.headers import ATTRIBUTES, FUNCTIONS, read
 from pyjms.spi.selector.identifiers import is_identifier
+from pyjms.spi.words import reason_of
 from pyjms.types import Long, Stored
 
 __all__ = [

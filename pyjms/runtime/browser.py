@@ -17,8 +17,8 @@ from pyjms.runtime.error_mapping import to_jms
 from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.interrupts import defers_signals
-from pyjms.spi.reasons import reason_of
 from pyjms.spi.selector import Selector
+from pyjms.spi.words import reason_of
 
 if TYPE_CHECKING:
     from pyjms.runtime.session import JmsSession

@@ -13,21 +13,19 @@ from typing import Any, TypeAlias, TypeVar
 
 from pyjms.api.connection import Connection, ConnectionMetaData, ExceptionListenerLike
 from pyjms.api.destination import Destination, Topic
+from pyjms.api.enumeration import Enumeration
 from pyjms.api.server_sessions import ConnectionConsumer, ServerSessionPool
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidClientIDException, JMSException
 from pyjms.messages.destinations import JmsQueue, JmsTopic
 from pyjms.runtime.error_mapping import ErrorCollector, mapped_errors, to_jms
-from pyjms.runtime.leaving import note_start
-from pyjms.runtime.lifecycle import Event, State, next_state
+from pyjms.runtime.lifecycle import Event, State, close_made, next_state, note_start
 from pyjms.runtime.listeners import check_implementation, exception_callback
-from pyjms.runtime.meta_data import JmsConnectionMetaData
 from pyjms.runtime.server_sessions import JmsConnectionConsumer
 from pyjms.runtime.session import JmsSession
 from pyjms.runtime.subscribing import check_durable, subscribe_request
 from pyjms.runtime.temporaries import Temporaries
 from pyjms.runtime.threads import EventThread
-from pyjms.runtime.undoing import close_made
 from pyjms.runtime.waiting import CloseOnce
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock
@@ -35,12 +33,58 @@ from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import CapabilityError, ConnectionLostError, ProgramEndsError, ProviderError
 from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.poisoning import REASON, Poisoned, close_later
-from pyjms.spi.provider import ConnectRequest, Provider, ProviderConnection
+from pyjms.spi.provider import ConnectRequest, Provider, ProviderConnection, ProviderInfo
 
-__all__ = ["JmsConnection"]
+__all__ = ["JmsConnection", "JmsConnectionMetaData"]
+
+
+class JmsConnectionMetaData(ConnectionMetaData):
+    """Names and versions of the API and of the provider."""
+
+    __slots__ = ("_info", "_major", "_minor")
+
+    def __init__(self, info: ProviderInfo) -> None:
+        self._info = info
+        digits = [int(part) if part.isdecimal() else 0 for part in info.version.split(".")[:2]]
+        self._major, self._minor = (*digits, 0, 0)[:2]
+
+    @property
+    def jms_version(self) -> str:
+        return "1.1"
+
+    @property
+    def jms_major_version(self) -> int:
+        return 1
+
+    @property
+    def jms_minor_version(self) -> int:
+        return 1
+
+    @property
+    def jms_provider_name(self) -> str:
+        return self._info.name
+
+    @property
+    def provider_version(self) -> str:
+        return self._info.version
+
+    @property
+    def provider_major_version(self) -> int:
+        return self._major
+
+    @property
+    def provider_minor_version(self) -> int:
+        return self._minor
+
+    @property
+    def jmsx_property_names(self) -> Enumeration[str]:
+        return Enumeration(self._info.jmsx_property_names)
+
 
 _log = logging.getLogger("pyjms.runtime")
+
 _Session = TypeVar("_Session", bound=JmsSession)
+
 _Part: TypeAlias = JmsSession | JmsConnectionConsumer
 
 _MODES = {
@@ -48,6 +92,7 @@ _MODES = {
     AcknowledgeMode.CLIENT_ACKNOWLEDGE,
     AcknowledgeMode.DUPS_OK_ACKNOWLEDGE,
 }
+
 _KEPT_MAX, _KEPT_LENGTH_MAX = 1024, 256
 """How many destinations of received messages a connection keeps, and of names how long: senders choose them."""
 

@@ -13,9 +13,9 @@ from pyjms.api.destination import Destination, Queue, Topic
 from pyjms.api.domains import QueueReceiver, TopicSubscriber
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException, JMSException
-from pyjms.runtime.deadline import Deadline
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.listeners import message_callback
+from pyjms.runtime.waiting import Deadline
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.interrupts import deferred, defers_signals, getsignal

@@ -23,13 +23,13 @@ from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException
 from pyjms.messages.freeze import thaw
 from pyjms.runtime.error_mapping import mapped_errors
-from pyjms.runtime.rest import Rest
 from pyjms.runtime.threads import WorkThread
+from pyjms.runtime.waiting import Rest
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ConnectionLostError, GoneError, ProviderError, TooLateError
 from pyjms.spi.interrupts import deferred
-from pyjms.spi.reasons import reason_of
+from pyjms.spi.words import reason_of
 
 if TYPE_CHECKING:
     from pyjms.runtime.consumer import JmsMessageConsumer
@@ -50,7 +50,7 @@ _log = logging.getLogger("pyjms.runtime")
 
 
 class _UnreadError(ProviderError):
-    """A message cannot be had now. `unread`: what is to be given back, and is not owed yet."""
+    """A message cannot be had now. `unread`: what is to be given back, and is not pending release yet."""
 
     def __init__(self, reason: str, unread: Sequence[Delivery]) -> None:
         super().__init__(reason)
@@ -204,8 +204,8 @@ class Dispatcher:
 
     def _work(self) -> bool:
         session = self._session
-        if session.ledger.owed:
-            self._give_back_owed()
+        if session.ledger.pending_release:
+            self._release_pending()
         with session.gate.lock:
             found = self._next()
             if found is not None:
@@ -377,11 +377,11 @@ class Dispatcher:
         """Let what could not be settled come again; DUPS_OK settles it with its next batch."""
         session = self._session
         if session.settles_at_once and session.ledger.take_one(delivery):
-            session.ledger.owe((delivery,))
-        if session.ledger.owed:
-            self._give_back_owed()
+            session.ledger.release_later((delivery,))
+        if session.ledger.pending_release:
+            self._release_pending()
 
-    def _give_back_owed(self) -> None:
+    def _release_pending(self) -> None:
         """Try to give back what could not be before; else that is tried again with the next piece of work."""
         if self._session.gives_back_at_any_time:
             with suppress(ProviderError):
@@ -421,11 +421,11 @@ class Dispatcher:
             self._give_back_failed(delivery, reason)
 
     def _give_back_failed(self, delivery: Delivery, reason: str) -> None:
-        """Have it come again, as failed. Raises `ProviderError`: it is owed then."""
+        """Have it come again, as failed. Raises `ProviderError`: its release is pending then."""
         try:
             give_back_failed(self._session, delivery, reason)
         except Exception:
-            self._session.ledger.owe((delivery,))
+            self._session.ledger.release_later((delivery,))
             raise
 
 

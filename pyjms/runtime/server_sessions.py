@@ -11,14 +11,13 @@ from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
 from pyjms.runtime.listeners import check_implementation
-from pyjms.runtime.rest import Rest
 from pyjms.runtime.session import JmsSession
 from pyjms.runtime.threads import WorkThread
-from pyjms.runtime.waiting import CloseOnce
+from pyjms.runtime.waiting import CloseOnce, Rest
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError
 from pyjms.spi.provider import ProviderConsumer, ProviderSession, SubscribeRequest
-from pyjms.spi.reasons import reason_of
+from pyjms.spi.words import reason_of
 
 if TYPE_CHECKING:
     from pyjms.runtime.connection import JmsConnection
@@ -38,7 +37,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         "_consumer",
         "_is_told",
         "_max_messages",
-        "_owed",
+        "_pending_release",
         "_pool",
         "_rest",
         "_running",
@@ -63,7 +62,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self._rest = Rest(connection.clock)
         self._is_told = False
         """Whether the connection's ExceptionListener has heard of the outage that lasts; each is told once."""
-        self._owed: list[Delivery] = []
+        self._pending_release: list[Delivery] = []
         name = f"pyjms-connection-consumer-{connection.next_number()}"
         self._worker = WorkThread(name, connection.clock, self._work, self._tell)
 
@@ -123,7 +122,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
             self._worker.until_ms = self._rest.until_ms
             return False
         try:
-            if self._owed:
+            if self._pending_release:
                 self._give_back([])
             deliveries = self._take()
             if deliveries:
@@ -150,9 +149,9 @@ class JmsConnectionConsumer(ConnectionConsumer):
 
     def _give_back(self, deliveries: list[Delivery]) -> None:
         """Let `deliveries` come again; what cannot be given back is tried again before more is taken."""
-        self._owed += deliveries
-        self._session.recover(self._owed)
-        self._owed = []
+        self._pending_release += deliveries
+        self._session.recover(self._pending_release)
+        self._pending_release = []
 
     def _take(self) -> list[Delivery]:
         deliveries: list[Delivery] = []
@@ -164,7 +163,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
             if not deliveries:
                 raise  # else the next poll says so again, and what came before is not held up
         except Exception:
-            self._owed += deliveries
+            self._pending_release += deliveries
             raise
         return deliveries
 

@@ -29,7 +29,7 @@ from pyjms.runtime.browser import JmsQueueBrowser
 from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
 from pyjms.runtime.dispatch import Dispatcher
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
-from pyjms.runtime.lifecycle import Event, State, next_state
+from pyjms.runtime.lifecycle import Event, State, close_made, delete_made, next_state
 from pyjms.runtime.listeners import message_callback
 from pyjms.runtime.producer import JmsMessageProducer, producer_class
 from pyjms.runtime.settling import SettlingSession
@@ -41,7 +41,6 @@ from pyjms.runtime.subscribing import (
     subscribe_request,
 )
 from pyjms.runtime.tracing import current_tracer
-from pyjms.runtime.undoing import close_made, delete_made
 from pyjms.runtime.waiting import CloseOnce, Inbox
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
@@ -55,11 +54,11 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.provider import ProviderConsumer, ProviderSession
-from pyjms.spi.reasons import reason_of
+from pyjms.spi.words import reason_of
 
 if TYPE_CHECKING:
     from pyjms.runtime.connection import JmsConnection
-    from pyjms.runtime.rest import Rest
+    from pyjms.runtime.waiting import Rest
 
 __all__ = ["JmsSession"]
 
@@ -231,7 +230,7 @@ class JmsSession(SettlingSession):
         With `or_enter`, None also means that the consumer wants to be woken and that the calling thread is registered as
         blocked in a receive; a message ends both.
         """
-        if self.ledger.owed and self.gives_back_at_any_time:
+        if self.ledger.pending_release and self.gives_back_at_any_time:
             with suppress(ProviderError):
                 self.give_back(())
         me = get_ident()
@@ -305,21 +304,21 @@ class JmsSession(SettlingSession):
             if consumer.is_closed:
                 self._give_back_unreturned(consumer)
 
-    def owe_unreturned(self) -> None:
+    def release_unreturned_later(self) -> None:
         """Have what interrupted receives took, and did not return, come again after what was delivered before it."""
         with self.gate.lock:
             consumers = list(self._consumers)
         for consumer in consumers:
-            self._owe_unreturned(consumer)
+            self._release_unreturned_later(consumer)
 
-    def _owe_unreturned(self, consumer: JmsMessageConsumer) -> None:
+    def _release_unreturned_later(self, consumer: JmsMessageConsumer) -> None:
         unreturned = consumer.take_unreturned()
         if unreturned is not None:
-            self.ledger.owe((unreturned,))
+            self.ledger.release_later((unreturned,))
         with suppress(ProviderError), self.gate.lock:  # what cannot be read is in its queue again
             unreturned = consumer.provider.take_unreturned()
             if unreturned is not None:
-                self.ledger.owe((unreturned,))
+                self.ledger.release_later((unreturned,))
 
     def _refuse_overrun(self) -> NoReturn:
         raise ResourceError(
@@ -396,7 +395,7 @@ class JmsSession(SettlingSession):
 
     def unload(self, deliveries: list[Delivery]) -> None:
         """Give back what `load` took over and `run` has not delivered, as the server session could not start."""
-        self.ledger.owe(self._dispatcher.unload(deliveries))
+        self.ledger.release_later(self._dispatcher.unload(deliveries))
         with mapped_errors:
             if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
                 self.provider_session.rollback()
@@ -490,8 +489,8 @@ class JmsSession(SettlingSession):
     def _give_back_unreturned(self, consumer: JmsMessageConsumer) -> None:
         """Have what nobody receives any more from a closed consumer come again, or warn of it."""
         consumer.tell_unreturned()
-        self._owe_unreturned(consumer)
-        if self.ledger.owed and self.gives_back_at_any_time:
+        self._release_unreturned_later(consumer)
+        if self.ledger.pending_release and self.gives_back_at_any_time:
             with suppress(ProviderError):
                 self.give_back(())
 

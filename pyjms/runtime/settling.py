@@ -1,7 +1,7 @@
 """What becomes of the messages that a session has delivered: they are settled, by mode, or given back (JMS 1.1 §4.4.7, §4.4.11).
 
 The ledger says which deliveries that is about. What was taken out of it for a call that fails is put back, while the client may still
-settle it; what is to come again is owed until it is given back, if need be with the next piece of work.
+settle it; what could not be released to the provider stays pending release, and is tried again with the next piece of work.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NoReturn
 from pyjms.api.message import Message
 from pyjms.api.session import AcknowledgeMode, Session
 from pyjms.errors import IllegalStateException
-from pyjms.runtime.acknowledgements import AcknowledgementLedger
 from pyjms.runtime.dispatch import Dispatcher, give_back_failed
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
 from pyjms.runtime.waiting import DeliveryGate
@@ -35,7 +34,96 @@ from pyjms.spi.provider import ProviderSession
 if TYPE_CHECKING:
     from pyjms.runtime.connection import JmsConnection
 
-__all__ = ["SettlingSession"]
+__all__ = ["DUPS_OK_BATCH", "AcknowledgementLedger", "SettlingSession"]
+
+DUPS_OK_BATCH = 20
+"""So many deliveries a DUPS_OK_ACKNOWLEDGE session settles in one call; a crash may redeliver as many."""
+
+
+class AcknowledgementLedger:
+    """The unsettled deliveries of one session, in order of delivery.
+
+    One thread at a time; but `take` and `put_back` may come at any moment from others, which acknowledge what a listener handed to them.
+    """
+
+    __slots__ = ("_limit", "_mode", "committing", "pending_release", "unsettled")
+
+    def __init__(self, mode: AcknowledgeMode, limit: int = 0) -> None:
+        """`limit`: how many deliveries the client may keep unsettled before it gets no more; 0: any number."""
+        self._mode = mode
+        self._limit = limit
+        self.unsettled: list[Delivery] = []
+        """What the client has, and may settle."""
+        self.committing: Sequence[Delivery] = ()
+        """What is acknowledged in the transaction already, as its commit has begun: not every provider takes that twice."""
+        self.pending_release: Sequence[Delivery] = ()
+        """What is to come again, and has not been given back yet: no acknowledgement covers it."""
+
+    def __len__(self) -> int:
+        return len(self.unsettled)
+
+    def delivered(self, delivery: Delivery) -> None:
+        """Enter a delivery that the client gets now."""
+        self.unsettled.append(delivery)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client must settle something before it gets more (§4.4.11: client overrun)."""
+        return 0 < self._limit <= len(self.unsettled)
+
+    def due(self) -> Sequence[Delivery]:
+        """Take out what is to be acknowledged now that the client is done with the latest delivery."""
+        if self._mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
+            return self.take()
+        if self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE and len(self.unsettled) >= DUPS_OK_BATCH:
+            return self.take()
+        return ()
+
+    def take(self) -> Sequence[Delivery]:
+        """Take out everything: what ``acknowledge``, ``commit`` and ``recover`` cover."""
+        taken = self.unsettled
+        self.unsettled = []
+        return taken
+
+    def take_done(self) -> Sequence[Delivery]:
+        """Take out everything but the latest delivery, which a listener has in hand."""
+        done = self.unsettled[:-1]
+        del self.unsettled[:-1]
+        return done
+
+    def take_one(self, delivery: Delivery) -> bool:
+        """Take out `delivery`; return False if it is not there: recovered or acknowledged meanwhile."""
+        unsettled = self.unsettled  # asked for once: `take` on another thread puts an empty list in its place
+        for index in range(len(unsettled) - 1, -1, -1):
+            if unsettled[index] is delivery:
+                del unsettled[index]
+                return True
+        return False
+
+    def release_all_later(self) -> Sequence[Delivery]:
+        """Put all that was received before what is pending release; return it."""
+        received = [*self.committing, *self.unsettled]
+        self.pending_release, self.committing, self.unsettled = [*received, *self.pending_release], (), []
+        return received
+
+    def keep_all(self, received: Sequence[Delivery]) -> None:
+        """Take back an `release_all_later`: the client may settle what it returned."""
+        number = len(received)
+        self.unsettled, self.pending_release = [*received, *self.unsettled], self.pending_release[number:]
+
+    def release_later(self, deliveries: Sequence[Delivery]) -> None:
+        """Enter what is to come again."""
+        self.pending_release = [*self.pending_release, *deliveries]
+
+    def take_pending_release(self) -> Sequence[Delivery]:
+        """Take out what is pending release, to give it back."""
+        taken, self.pending_release = self.pending_release, ()
+        return taken
+
+    def put_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Enter again, in front, what was taken out and could not be settled."""
+        self.unsettled[:0] = deliveries
+
 
 _UNKNOWN = (InDoubtError, ConnectionLostError, ClosedError)
 """Why a commit failed of which nobody knows whether it was made, or whose messages are this session's no more."""
@@ -111,25 +199,25 @@ class SettlingSession(Session):
             raise IllegalStateException("a transacted session recovers by rollback()")
         self._check_thread("recover")
         if not self.settles_by_itself:  # else it may be settled already, and would not come again
-            self.owe_unreturned()
+            self.release_unreturned_later()
         ledger = self.ledger
-        deliveries, owed = ledger.take(), ledger.take_owed()
+        deliveries, pending = ledger.take(), ledger.take_pending_release()
         with mapped_errors:
             try:
-                self.provider_session.recover([*deliveries, *owed])
+                self.provider_session.recover([*deliveries, *pending])
             except Exception:  # the client still has its deliveries, and may acknowledge them yet
                 ledger.put_back(deliveries)
-                ledger.owed = [*owed, *ledger.owed]
+                ledger.pending_release = [*pending, *ledger.pending_release]
                 raise
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Let `deliveries` come again, and what is owed. Raises `ProviderError`: all of that is owed then."""
+        """Let `deliveries` come again, and what is pending release. Raises `ProviderError`: all of that is pending then."""
         ledger = self.ledger
-        owed = (*deliveries, *ledger.take_owed())
+        pending = (*deliveries, *ledger.take_pending_release())
         try:
-            self.provider_session.recover(owed)
+            self.provider_session.recover(pending)
         except Exception:
-            ledger.owed = (*owed, *ledger.owed)
+            ledger.pending_release = (*pending, *ledger.pending_release)
             raise
 
     def _settle_lazy(self) -> None:
@@ -193,19 +281,19 @@ class SettlingSession(Session):
             ledger.put_back(unsettled)
             raise
         ledger.committing = ()
-        if ledger.owed:  # what no client has seen, of a consumer that was closed
+        if ledger.pending_release:  # what no client has seen, of a consumer that was closed
             with suppress(ProviderError):
                 self.give_back(())
 
     @abstractmethod
-    def owe_unreturned(self) -> None:
+    def release_unreturned_later(self) -> None:
         """Have what interrupted receives took, and did not return, come again after what was delivered before it."""
 
     def _tell_rolled_back(self, error: ProviderError) -> NoReturn:
         """Have what a transaction has received come again, as it was not committed, and say so."""
         if isinstance(error, RolledBackError):
             with mapped_errors:
-                self._give_back_received(self.ledger.owe_all())
+                self._give_back_received(self.ledger.release_all_later())
             raise to_jms(error) from error
         self._roll_back()
         rolled_back = RolledBackError(f"the transaction was rolled back, as it could not commit: {error.reason}")
@@ -215,12 +303,12 @@ class SettlingSession(Session):
     @defers_signals()
     def rollback(self) -> None:
         self._check_transaction("rollback")
-        self.owe_unreturned()
+        self.release_unreturned_later()
         self._roll_back()
 
     def _roll_back(self) -> None:
         # Owed before anything is done: what was sent because of them may be gone, so no commit may settle them.
-        deliveries = self.ledger.owe_all()
+        deliveries = self.ledger.release_all_later()
         with mapped_errors:
             try:
                 self.provider_session.rollback()
@@ -230,16 +318,16 @@ class SettlingSession(Session):
             self._give_back_received(deliveries)
 
     def _give_back_received(self, deliveries: Sequence[Delivery]) -> None:
-        """Let what a transaction has received, which is owed first, come again: as failed, if that is said of it.
+        """Let what a transaction has received, which is pending release first, come again: as failed, if that is said of it.
 
-        Raises `ProviderError`: what was not given back is owed still.
+        Raises `ProviderError`: what was not given back is pending still.
         """
         ledger = self.ledger
         if self.failure is not None:
             for delivery in deliveries:
                 give_back_failed(self, delivery, self.failure)
-                ledger.owed = ledger.owed[1:]
-        if ledger.owed:
+                ledger.pending_release = ledger.pending_release[1:]
+        if ledger.pending_release:
             self.give_back(())
 
     # Who may do so

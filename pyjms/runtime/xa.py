@@ -88,7 +88,7 @@ class JmsXAResource(XAResource):
                 self._leave(branch)
 
     def _leave(self, branch: spi_xid.Xid) -> None:
-        if self._session.ledger.owed:  # what no client has seen, of a consumer that was closed
+        if self._session.ledger.pending_release:  # what no client has seen, of a consumer that was closed
             with suppress(ProviderError):
                 self._session.give_back(())
         if branch == self._working:

@@ -12,8 +12,7 @@ from pyjms.spark.errors import OptionError, RowError
 from pyjms.spark.options import parse_address
 from pyjms.spark.schema import ALIAS_PREFIX, DEDUP_ID, HEADERS, KINDS, MODES, SINK_COLUMNS
 from pyjms.spi.envelope import Address, Body, BodyKind, Envelope, MessageId, ObjectBody
-from pyjms.spi.typed_json import read_map, read_stream
-from pyjms.spi.typed_values import READERS
+from pyjms.spi.typed_values import READERS, read_map, read_stream
 from pyjms.types import Stored
 
 __all__ = ["ARTEMIS_DUPLICATE", "EnvelopeMaker", "check_sink_columns", "envelope_of", "row_told"]

@@ -21,12 +21,11 @@ from pyjms.spark.reading import one_ahead, pages_of_group, rows
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Signal
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.envelope import Address, AddressKind, content_size
 from pyjms.spi.errors import ClosedError, ConnectionLostError, FencedError, GroupError, ProviderError
 from pyjms.spi.provider import ProviderConnection, ProviderConsumer, ProviderSession, SubscribeRequest
 from pyjms.spi.replay import GroupRequest, OpenGroup
 from pyjms.spi.selector import selector_or_none
-from pyjms.spi.sizes import content_size
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyjms.spark.connecting import link_of
 from pyjms.spark.options import JmsOptions
+from pyjms.spi.envelope import content_size
 from pyjms.spi.replay import ReservedMessage
-from pyjms.spi.sizes import content_size
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

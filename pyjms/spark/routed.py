@@ -18,8 +18,8 @@ from pyjms.spark.messages import envelope_of
 from pyjms.spark.options import parse_address
 from pyjms.spark.schema import row_of
 from pyjms.spi.envelope import Address, Envelope
-from pyjms.spi.reasons import reason_of
 from pyjms.spi.replay import ReservedMessage
+from pyjms.spi.words import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,8 +19,7 @@ from pyjms.spark.errors import RowError
 from pyjms.spark.options import address_text
 from pyjms.spi.envelope import Address, BodyKind, Envelope, ObjectBody
 from pyjms.spi.replay import ReservedMessage
-from pyjms.spi.typed_json import is_unicode, write_map, write_stream
-from pyjms.spi.typed_values import LETTERS, base64_of_text, double_text, float_text
+from pyjms.spi.typed_values import LETTERS, base64_of_text, double_text, float_text, is_unicode, write_map, write_stream
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 
 # The columns of ``format("jms")``: names and Spark's types. docs/reference/spark.md says what each holds.

@@ -5,17 +5,52 @@ A provider is imported when its scheme is first used, so that who never uses it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
+from typing import TYPE_CHECKING, TypeVar
 
-from pyjms.spi.entry_points import entry_points, make
-from pyjms.spi.errors import MissingProviderError
+from pyjms.spi.errors import MissingProviderError, ProviderError
 from pyjms.spi.provider import Provider
+from pyjms.spi.words import reason_of
 
-__all__ = ["ENTRY_POINT_GROUP", "find_provider", "known_schemes", "register_provider"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
+
+__all__ = ["ENTRY_POINT_GROUP", "entry_points", "find_provider", "known_schemes", "make", "register_provider"]
+
+_Made = TypeVar("_Made")
+
+
+def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
+    """Return the entry points of a group, or those of one name. Looks on the disk."""
+    from importlib import (
+        metadata,  # takes longer to import than most of pyjms, and is not needed before a first connection
+    )
+
+    return metadata.entry_points(group=group) if name is None else metadata.entry_points(group=group, name=name)
+
+
+def make(point: EntryPoint, kind: type[_Made], where: str, error: Callable[[str], ProviderError], advice: str) -> _Made:
+    """Return an object of the class that `point` names, which must be a `kind`.
+
+    `where` says in an error what it is, and `advice` what to install when something is missing. Raises `error` of the reason: it
+    cannot be imported, or made, or is something else.
+    """
+    try:
+        made = point.load()()
+    except ImportError as failure:
+        raise error(f"{where} cannot be imported ({failure}); {advice}") from failure
+    except Exception as failure:
+        raise error(f"{where} ({point.value}) cannot be made: {reason_of(failure)}") from failure
+    if not isinstance(made, kind):
+        raise error(f"entry point {point.name} = {point.value} is no {kind.__module__}.{kind.__name__} class")
+    return made
+
 
 ENTRY_POINT_GROUP = "pyjms.providers"
 
 _lock = Lock()
+
 _registered: dict[str, Provider] = {}
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from pyjms.spi.clock import Clock
-from pyjms.spi.entry_points import entry_points, make
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+from pyjms.spi.registry import entry_points, make
 
 __all__ = [
     "ENTRY_POINT_GROUP",

@@ -6,14 +6,29 @@ that plain text cannot carry. Reading never trusts: whatever does not fit its le
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from math import isfinite, isnan
+from typing import Any
 
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 
-__all__ = ["LETTERS", "READERS", "base64_of_text", "bytes_of_base64", "double_text", "float_text", "text_of_base64"]
+__all__ = [
+    "LETTERS",
+    "READERS",
+    "base64_of_text",
+    "bytes_of_base64",
+    "double_text",
+    "float_text",
+    "is_unicode",
+    "read_map",
+    "read_stream",
+    "text_of_base64",
+    "write_map",
+    "write_stream",
+]
 
 LETTERS: Mapping[type, str] = {
     bool: "Z",
@@ -33,6 +48,7 @@ LETTERS: Mapping[type, str] = {
 """By the class of a stored value."""
 
 _integer = re.compile(r"-?[0-9]{1,19}").fullmatch
+
 _number = re.compile(r"-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?|-?Infinity|NaN").fullmatch
 
 
@@ -115,3 +131,124 @@ READERS: Mapping[str, Callable[[str], Stored]] = {
     "N": _null,
 }
 """By letter: from the text to the stored value; each raises `ValueError` for what does not fit."""
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+_NOT_JSON = frozenset({"NaN", "Infinity", "-Infinity"})
+
+_NUMBERS_ONLY = frozenset("BSIK")
+
+_FLOATS = frozenset("FD")
+
+
+def _number_or_text(text: str) -> object:
+    return text if text in _NOT_JSON else float(text)
+
+
+_JSON: Mapping[type, Callable[[Any], object]] = {
+    bool: bool,
+    Byte: int,
+    Short: int,
+    int: int,
+    Int: int,
+    Long: int.__repr__,  # readers of JSON elsewhere make a double of a number
+    Float: lambda value: _number_or_text(float_text(value)),
+    float: lambda value: _number_or_text(double_text(value)),
+    Double: lambda value: _number_or_text(double_text(value)),
+    Char: str.__str__,
+    str: str.__str__,
+    bytes: lambda value: b64encode(value).decode(),
+    type(None): lambda value: value,
+}
+
+
+def is_unicode(text: str) -> bool:
+    """Say whether `text` can be written in UTF-8: half of a surrogate pair cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def write_map(entries: Mapping[str, Stored]) -> str:
+    """Return the body of a map. Raises `KeyError` for a value that no message holds."""
+    text = _dumps([[name, *_typed(value)] for name, value in entries.items()])
+    return text if is_unicode(text) else _dumps([_spelled_out(name, value) for name, value in entries.items()])
+
+
+def write_stream(values: tuple[Stored, ...]) -> str:
+    """Return the body of a stream. Raises `KeyError` for a value that no message holds."""
+    text = _dumps([_typed(value) for value in values])
+    return text if is_unicode(text) else _dumps([_typed_spelled_out(value) for value in values])
+
+
+def read_map(text: str) -> dict[str, Stored]:
+    """Return what `write_map` was given. Raises `ValueError`, `TypeError`, `KeyError`, `RecursionError` for what is no such text."""
+    entries: dict[str, Stored] = {}
+    for entry in _list(json.loads(text)):
+        name, letter, value, *spelled = _list(entry)
+        if spelled not in ([], ["U"]) or type(name) is not str:
+            raise ValueError("no entry of a map")
+        entries[text_of_base64(name) if spelled else name] = _read_value(letter, value)
+    return entries
+
+
+def read_stream(text: str) -> tuple[Stored, ...]:
+    """Return what `write_stream` was given. Raises as `read_map`."""
+    values = []
+    for element in _list(json.loads(text)):
+        letter, value = _list(element)
+        values.append(_read_value(letter, value))
+    return tuple(values)
+
+
+def _typed(value: Stored) -> list[object]:
+    kind = type(value)
+    return [LETTERS[kind], _JSON[kind](value)]
+
+
+def _typed_spelled_out(value: Stored) -> list[object]:
+    """Return `value` so that no half of a surrogate pair is in it."""
+    if type(value) is Char:
+        return ["K", ord(value)]
+    if type(value) is str and not is_unicode(value):
+        return ["U", base64_of_text(value)]
+    return _typed(value)
+
+
+def _spelled_out(name: str, value: Stored) -> list[object]:
+    if is_unicode(name):
+        return [name, *_typed_spelled_out(value)]
+    return [base64_of_text(name), *_typed_spelled_out(value), "U"]
+
+
+def _list(value: object) -> list[Any]:
+    if type(value) is not list:
+        raise ValueError("no list")
+    return value
+
+
+def _read_value(letter: str, value: object) -> Stored:
+    """Return the stored value that stands as `value` in JSON. Raises `ValueError`, `KeyError`, `TypeError`."""
+    if letter == "N" and value is None:
+        return None
+    if letter == "Z":
+        if type(value) is not bool:
+            raise ValueError("a boolean is true or false")
+        return value
+    if type(value) is str:
+        if letter in _NUMBERS_ONLY or (letter in _FLOATS and value not in _NOT_JSON):
+            raise ValueError("a number is not quoted")
+        return READERS[letter](value)
+    if letter in _NUMBERS_ONLY and type(value) is int:
+        return READERS[letter](str(value))
+    if letter in _FLOATS and (type(value) is int or type(value) is float):
+        try:
+            number = float(value)
+        except OverflowError as error:  # JSON has whole numbers of any length
+            raise ValueError("a number is too large") from error
+        return Float(number) if letter == "F" else number
+    raise ValueError("no value of its type")

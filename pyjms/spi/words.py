@@ -6,13 +6,15 @@ import math
 import re
 from typing import Final
 
-__all__ = ["counted", "on_one_line", "plain_words", "rounded", "said_by_system", "span_text"]
+__all__ = ["REASON_MAX", "counted", "on_one_line", "plain_words", "reason_of", "rounded", "said_by_system", "span_text"]
 
 _NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
 
 _CARET: Final = re.compile(r"\n  (.*)\n  ( *)\^\s*$")
 """How `InvalidSelectorError` ends: the selector, or a part of it, and a caret beneath the place."""
+
 _PREFIXES: Final = ("Value error, ", "Assertion failed, ", "Input ")
+
 _WORDS: Final = (
     (", unable to parse string as an integer", ""),
     (", unable to parse string as a number", ""),
@@ -77,3 +79,21 @@ def plain_words(text: str) -> str:
     for theirs, ours in _WORDS:
         text = text.replace(theirs, ours)
     return text
+
+
+REASON_MAX = 1_000
+"""So many characters a reason has at most: a dead letter carries it, and a frame of STOMP must hold it."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the class and the text of `error`, cut after `REASON_MAX` characters. Raises nothing.
+
+    What UTF-8 cannot hold, and NUL, which ends a frame, are spelled out.
+    """
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # an application's class: __str__ may fail in any way
+        return name[:REASON_MAX]
+    reason = f"{name}: {text[:REASON_MAX]}"[:REASON_MAX] if text else name[:REASON_MAX]
+    return reason.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

@@ -13,9 +13,9 @@ from enum import Enum
 from typing import Any
 
 from pyjms.spi.clock import Clock
-from pyjms.spi.entry_points import entry_points, make
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+from pyjms.spi.registry import entry_points, make
 
 __all__ = [
     "ENTRY_POINT_GROUP",

@@ -151,7 +151,7 @@ BROAD_HANDLERS = {
     "pyjms/porting/java/threads.py::_work": "a thread of an executor: what one piece of work raised is told, and the next must not wait",
     "pyjms/recoverable/server.py::_serve_one": "a server's work: what it raised rolls the request back, and the server goes on",
     "pyjms/spark/routed.py::_made_of": "what a transformer of an application made, which may be anything",
-    "pyjms/spi/reasons.py::reason_of": "the text of any exception, which may fail in any way",
+    "pyjms/spi/words.py::reason_of": "the text of any exception, which may fail in any way",
     "pyjms/runtime/dispatch.py::_process": "a session's thread, or an application server's: the next message must not wait",
     "pyjms/runtime/dispatch.py::_read": "the same: what cannot be read is counted, and set aside in the end",
     "pyjms/runtime/dispatch.py::_call": "a message listener: what it raised decides about redelivery",

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.errors import IllegalArgumentException, MessageFormatException
-from pyjms.messages import property_names
-from pyjms.messages.property_names import KNOWN_NAMES, check_property_name, is_client_name
+from pyjms.messages import properties
+from pyjms.messages.properties import KNOWN_NAMES, check_property_name, is_client_name
 from pyjms.messages.text import JmsTextMessage
 from tests.pyjms.messages.support import NAMES
 
@@ -111,7 +111,7 @@ def test_clients_set_the_group() -> None:
 
 
 def test_known_names_are_kept_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(property_names, "_KNOWN_MAX", 10)
+    monkeypatch.setattr(properties, "_KNOWN_MAX", 10)
     message = JmsTextMessage()
     for number in range(50):
         message.set_int_property(f"name{number}", number)

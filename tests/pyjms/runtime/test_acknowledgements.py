@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms import AcknowledgeMode
-from pyjms.runtime.acknowledgements import DUPS_OK_BATCH, AcknowledgementLedger
+from pyjms.runtime.settling import DUPS_OK_BATCH, AcknowledgementLedger
 from pyjms.spi import Delivery, Envelope
 
 AUTO, CLIENT, DUPS_OK, TRANSACTED = (
@@ -163,14 +163,14 @@ def test_the_ledger_is_a_list_with_rules(mode: AcknowledgeMode, limit: int, step
 @pytest.mark.parametrize("mode", AcknowledgeMode)
 def test_what_is_owed_is_never_settled(mode: AcknowledgeMode) -> None:
     ledger, owed = AcknowledgementLedger(mode), [make(), make(1)]
-    ledger.owe(owed[:1])
-    ledger.owe(owed[1:])
+    ledger.release_later(owed[:1])
+    ledger.release_later(owed[1:])
     for number in range(2 * DUPS_OK_BATCH):
         ledger.delivered(make(number + 2))
         assert not any(each is other for each in ledger.due() for other in owed)
     assert not any(each is other for each in ledger.take() for other in owed)
-    assert same(ledger.take_owed(), owed)
-    assert not ledger.owed
+    assert same(ledger.take_pending_release(), owed)
+    assert not ledger.pending_release
 
 
 class TestTwoThreads:

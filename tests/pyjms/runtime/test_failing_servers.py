@@ -252,7 +252,7 @@ class TestProvidersThatFail:
     """What fails is not the application server's: its consumer goes on."""
 
     @pytest.mark.realises("BOIL-ACK-8")
-    @pytest.mark.parametrize("owes", [False, True], ids=["given back", "owed"])
+    @pytest.mark.parametrize("owes", [False, True], ids=["given back", "pending_release"])
     def test_messages_that_cannot_be_loaded_come_again(self, wrapped: Wrapped, sending: Session, owes: bool) -> None:
         with ConnectionFactory(wrapped.url).create_connection() as connection:
             problems, recorder = Problems(), Recorder()

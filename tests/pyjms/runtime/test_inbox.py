@@ -7,8 +7,7 @@ from threading import Barrier, get_ident
 import pytest
 
 from pyjms import JMSException
-from pyjms.runtime.deadline import Deadline
-from pyjms.runtime.waiting import CloseOnce, DeliveryGate, Inbox
+from pyjms.runtime.waiting import CloseOnce, Deadline, DeliveryGate, Inbox
 from pyjms.spi import SystemClock
 from pyjms.testing import VirtualClock
 from tests.pyjms.runtime.helpers import PATIENCE_S, Call, WatchedClock

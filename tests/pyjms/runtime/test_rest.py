@@ -11,7 +11,7 @@ import pytest
 
 from pyjms import DeliveryMode, Session
 from pyjms.runtime.factory import ConnectionFactory
-from pyjms.runtime.rest import Rest
+from pyjms.runtime.waiting import Rest
 from pyjms.spi import ProviderUrl, find_provider
 from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock

@@ -4,7 +4,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from pyjms.spi.reasons import REASON_MAX, reason_of
+from pyjms.spi.words import REASON_MAX, reason_of
 
 
 class Nothing(Exception):

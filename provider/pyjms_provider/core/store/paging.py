@@ -13,8 +13,7 @@ from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from pyjms.spi.envelope import ConnectionId, Envelope
-from pyjms.spi.sizes import content_size
+from pyjms.spi.envelope import ConnectionId, Envelope, content_size
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.core.store.store import MessageStore, NotInMemoryError
 

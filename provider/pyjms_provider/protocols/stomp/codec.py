@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
 
-from pyjms.spi.typed_json import is_unicode
+from pyjms.spi.typed_values import is_unicode
 from pyjms_provider.protocols.stomp.errors import EncodingError, FrameError, FrameLimitError, StompError
 from pyjms_provider.protocols.stomp.frames import HEARTBEAT, Frame, Heartbeat, Version
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.spi.errors import ResourceError
-from pyjms.spi.typed_json import read_map, read_stream, write_map, write_stream
+from pyjms.spi.typed_values import read_map, read_stream, write_map, write_stream
 from pyjms.types import Stored
 from pyjms_provider.protocols.stomp.codec import PROFILE_HEADER, escape, split_lines
 from pyjms_provider.protocols.stomp.dialects import Dialect, ForeignBody

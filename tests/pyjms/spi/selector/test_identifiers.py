@@ -5,7 +5,7 @@ from unicodedata import category
 
 import pytest
 
-from pyjms.messages.property_names import check_property_name
+from pyjms.messages.properties import check_property_name
 from pyjms.spi.selector import compile_selector
 from pyjms.spi.selector.identifiers import RESERVED_WORDS, first_bad_character, is_identifier, is_reserved
 from tests.pyjms.spi.selector.support import envelope, error_of

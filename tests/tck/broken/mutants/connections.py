@@ -10,7 +10,7 @@ __all__ = ["MUTANTS"]
 _C = "pyjms.runtime.connection:JmsConnection."
 _F = "pyjms.runtime.factory:ConnectionFactory."
 _TABLE = "pyjms.runtime.lifecycle:TRANSITIONS"
-_META = "pyjms.runtime.meta_data:JmsConnectionMetaData."
+_META = "pyjms.runtime.connection:JmsConnectionMetaData."
 _SESSION = "pyjms.runtime.session:JmsSession."
 _STARTED_AT_ONCE = edit(
     _C + "__init__",

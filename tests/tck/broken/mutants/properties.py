@@ -45,7 +45,7 @@ MUTANTS = (
     mutant(
         "3.5.1-b",
         "a property may have an empty name",
-        edit("pyjms.messages.property_names:check_property_name", "or not name", ""),
+        edit("pyjms.messages.properties:check_property_name", "or not name", ""),
     ),
     mutant(
         "3.5.3-a",

@@ -7,7 +7,7 @@ from tests.tck.broken.mutation import body, edit, mutant, value
 __all__ = ["MUTANTS"]
 
 _S = "pyjms.runtime.session:JmsSession."
-_LEDGER = "pyjms.runtime.acknowledgements:AcknowledgementLedger."
+_LEDGER = "pyjms.runtime.settling:AcknowledgementLedger."
 _CONSUMER = "pyjms.runtime.consumer:JmsMessageConsumer."
 _VM = "pyjms_provider.clients.vm_session:VmSession."
 _QUEUE = "pyjms_provider.core.queue.queue:Queue."
@@ -265,7 +265,7 @@ MUTANTS = (
         "4.4.11-g",
         "DUPS_OK_ACKNOWLEDGE acknowledges nothing",
         edit(_S + "_settle_lazy", "self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE", "False"),
-        value("pyjms.runtime.acknowledgements:DUPS_OK_BATCH", 10_000),
+        value("pyjms.runtime.settling:DUPS_OK_BATCH", 10_000),
     ),
     mutant(
         "4.4.12-a 4.4.13-a 4.7-a",
