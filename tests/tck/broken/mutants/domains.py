@@ -280,8 +280,8 @@ MUTANTS = (
         "what a nondurable subscriber received is not recovered",
         edit(
             _S + "recover",
-            "self.provider_session.recover([*deliveries, *owed])",
-            "self.provider_session.acknowledge([*deliveries, *owed])",
+            "self.provider_session.recover([*deliveries, *pending])",
+            "self.provider_session.acknowledge([*deliveries, *pending])",
         ),
     ),
     mutant(

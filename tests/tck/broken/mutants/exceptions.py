@@ -107,7 +107,7 @@ MUTANTS = (
     mutant(
         "11.2-a",
         "getJMSMinorVersion takes an argument",
-        value(_R + "meta_data:JmsConnectionMetaData.getJMSMinorVersion", lambda self, which: 1),
+        value(_R + "connection:JmsConnectionMetaData.getJMSMinorVersion", lambda self, which: 1),
     ),
     mutant(
         "11.2-a",

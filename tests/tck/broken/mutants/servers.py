@@ -118,7 +118,7 @@ MUTANTS = (
     mutant(
         "8.5-b",
         "rollback of a branch commits it",
-        edit(_XA + "JmsXAResource.rollback", "xa_rollback(branch)", "xa_commit(branch, one_phase=True)"),
+        edit(_XA + "JmsXAResource.rollback", "xa_rollback(_fact(xid))", "xa_commit(_fact(xid), one_phase=True)"),
         durable=True,
     ),
     mutant(

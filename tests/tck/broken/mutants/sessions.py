@@ -215,7 +215,7 @@ MUTANTS = (
     mutant(
         "4.4.11-a 4.4-a",
         "recover does nothing",
-        edit(_S + "recover", "self.provider_session.recover([*deliveries, *owed])", "pass"),
+        edit(_S + "recover", "self.provider_session.recover([*deliveries, *pending])", "pass"),
     ),
     mutant(
         "4.4.11-a",
