@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 __all__ = [
@@ -29,33 +30,7 @@ SHADES = {"p50_ms": "one", "p90_ms": "two", "p99_ms": "three"}
 _NS_PER_S = 10**9
 _DESTINATIONS = 40  # more bars than that nobody reads; the table has all
 
-_STYLE = """
-:root { color-scheme: light dark; --ground: #fff; --text: #1b1f24; --faint: #667; --line: #d5d9e0; --panel: #f6f7f9;
-  --one: #1f6feb; --two: #bf5b00; --three: #8a63d2; --violation: #c62828; --warning: #a86400; --information: #0b7285;
-  --good: #1a7f37; }
-@media (prefers-color-scheme: dark) { :root { --ground: #14171c; --text: #e4e7ec; --faint: #9aa3b2; --line: #343b46;
-  --panel: #1d222a; --one: #6cb0ff; --two: #ffa657; --three: #c3a6ff; --violation: #ff7b72; --warning: #e3b341;
-  --information: #56c8d8; --good: #56d364; } }
-body { background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 0 auto;
-  max-width: 60rem; padding: 1.5rem; }
-h1 { font-size: 1.6rem; margin: 0 0 .25rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
-p { margin: .25rem 0; } .faint { color: var(--faint); }
-.verdict { font-weight: 600; } .violation { color: var(--violation); } .warning { color: var(--warning); }
-.information { color: var(--information); } .good { color: var(--good); }
-figure { margin: 0; overflow-x: auto; } svg { background: var(--panel); border-radius: 6px; display: block; height: auto;
-  width: 100%; } svg text { fill: var(--faint); font: 11px system-ui, sans-serif; }
-.axis { stroke: var(--line); } .one { fill: var(--one); } .two { fill: var(--two); } .three { fill: var(--three); }
-.line-one { fill: none; stroke: var(--one); stroke-width: 1.8; } .line-two { fill: none; stroke: var(--two);
-  stroke-width: 1.8; stroke-dasharray: 5 3; }
-circle.violation { fill: var(--violation); } circle.warning { fill: var(--warning); }
-circle.information { fill: var(--information); }
-table { border-collapse: collapse; font-size: .9rem; width: 100%; } th, td { border-bottom: 1px solid var(--line);
-  padding: .35rem .5rem; text-align: left; vertical-align: top; } td.number, th.number { text-align: right; }
-td { overflow-wrap: anywhere; } td.violation, td.warning, td.information { white-space: nowrap; } details ol { color: var(--faint); margin: .3rem 0 0; padding-left: 1.2rem; }
-.key::before { border-radius: 2px; content: ""; display: inline-block; height: .7em; margin: 0 .35em 0 1em;
-  width: .7em; } .key.k-one::before { background: var(--one); } .key.k-two::before { background: var(--two); }
-.key.k-three::before { background: var(--three); }
-"""
+_STYLE = "\n" + files("pyjms.spark").joinpath("plots.css").read_text(encoding="utf-8")
 
 
 def document(title: str, parts: Iterable[str], data: Mapping[str, Any]) -> str:

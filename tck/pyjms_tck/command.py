@@ -19,11 +19,10 @@ from pyjms.spi.arguments import PlainlyTold
 from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import INTERRUPTED, printable
 from pyjms_tck.catalogue import Catalogue, SelectionError, load_catalogue, select
-from pyjms_tck.report.diff import compare, left_out
 from pyjms_tck.report.files import check_can_write, write_whole
 from pyjms_tck.report.html import to_html
 from pyjms_tck.report.junit import to_junit
-from pyjms_tck.report.terminal import print_changes, print_report, print_requirements
+from pyjms_tck.report.terminal import compare, left_out, print_changes, print_report, print_requirements
 from pyjms_tck.results import Report, ReportError
 from pyjms_tck.run import SPI_TARGET, SUITE_TARGET, contract_catalogue, judge_provider, judge_spi
 from pyjms_tck.runner.pool import GIVE_UP_AFTER, Listener, RunRefusedError, Task

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyjms_tck.judging import NO_TEST
-from pyjms_tck.report.diff import compare
 from pyjms_tck.report.html import to_html
+from pyjms_tck.report.terminal import compare
 from pyjms_tck.results import Outcome, Report
 from tests.brokers.running import KINDS
 from tests.tidy.source import ROOT

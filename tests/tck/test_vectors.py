@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyjms
-from pyjms_tck.java_types import TYPES
-from pyjms_tck.vectors import load, value_of_bits
+from pyjms_tck.vectors import TYPES, load, value_of_bits
 
 SPEC = Path(__file__).parents[1] / "data" / "spec"
 

@@ -8,7 +8,6 @@ Pythonic takes them out, one by one. Names that Java has are those of Java.
 from pyjms.porting.java import (
     dates,
     decimals,
-    enums,
     errors,
     files,
     formats,
@@ -17,14 +16,12 @@ from pyjms.porting.java import (
     objects,
     patterns,
     queues,
-    resources,
     streams,
     strings,
     threads,
 )
 from pyjms.porting.java.dates import *  # noqa: F403
 from pyjms.porting.java.decimals import *  # noqa: F403
-from pyjms.porting.java.enums import *  # noqa: F403
 from pyjms.porting.java.errors import *  # noqa: F403
 from pyjms.porting.java.files import *  # noqa: F403
 from pyjms.porting.java.formats import *  # noqa: F403
@@ -33,7 +30,6 @@ from pyjms.porting.java.numbers import *  # noqa: F403
 from pyjms.porting.java.objects import *  # noqa: F403
 from pyjms.porting.java.patterns import *  # noqa: F403
 from pyjms.porting.java.queues import *  # noqa: F403
-from pyjms.porting.java.resources import *  # noqa: F403
 from pyjms.porting.java.streams import *  # noqa: F403
 from pyjms.porting.java.strings import *  # noqa: F403
 from pyjms.porting.java.threads import *  # noqa: F403
@@ -41,7 +37,6 @@ from pyjms.porting.java.threads import *  # noqa: F403
 __all__: list[str] = []
 __all__ += dates.__all__
 __all__ += decimals.__all__
-__all__ += enums.__all__
 __all__ += errors.__all__
 __all__ += files.__all__
 __all__ += formats.__all__
@@ -50,7 +45,6 @@ __all__ += numbers.__all__
 __all__ += objects.__all__
 __all__ += patterns.__all__
 __all__ += queues.__all__
-__all__ += resources.__all__
 __all__ += streams.__all__
 __all__ += strings.__all__
 __all__ += threads.__all__

@@ -7,7 +7,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 from uuid import UUID
 
 from pyjms.api.enumeration import NoSuchElementException
@@ -26,6 +26,7 @@ from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 
 __all__ = [
     "Class",
+    "Enum",
     "Iterator",
     "Object",
     "added",
@@ -71,6 +72,7 @@ __all__ = [
     "uuid_of_bytes",
     "with_cause",
 ]
+
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -499,3 +501,66 @@ def made(kind: type[T], initialize: Callable[..., None], *arguments: Any) -> T:
     created = kind.__new__(kind)
     initialize(created, *arguments)
     return created
+
+
+# Enums: classes with a fixed number of objects.
+
+
+class Enum:
+    """java.lang.Enum: each object that is made is one of the class's constants, in the order in which they are made."""
+
+    _constants: ClassVar[list[Any]]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if Enum in cls.__bases__:
+            cls._constants = []
+
+    def __init__(self, name: str) -> None:
+        self.__name = name
+        self.__ordinal = len(self._constants)
+        self._constants.append(self)
+
+    def name(self) -> str:
+        """Return the name as it is declared."""
+        return self.__name
+
+    def ordinal(self) -> int:
+        """Return its place among the constants, from 0 on."""
+        return self.__ordinal
+
+    def toString(self) -> str:
+        """Return the name, unless the class says otherwise."""
+        return self.__name
+
+    def compareTo(self, other: Enum) -> int:
+        """Return the difference of the places."""
+        return self.__ordinal - other.__ordinal
+
+    def __lt__(self, other: Enum) -> bool:
+        return self.__ordinal < other.__ordinal
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _constant, (self._declaring(), self.__name)
+
+    def _declaring(self) -> type:
+        return next(each for each in type(self).__mro__ if Enum in each.__bases__)
+
+    @classmethod
+    def values(cls) -> list[Self]:
+        """Return all constants."""
+        return list(cls._constants)
+
+    @classmethod
+    def valueOf(cls, name: str | None) -> Self:
+        """Return the constant of a name. Raises `IllegalArgumentException`."""
+        if name is None:
+            raise NullPointerException("Name is null")
+        for each in cls._constants:
+            if each.name() == name:
+                return each  # type: ignore[no-any-return]
+        raise IllegalArgumentException(f"No enum constant {java_class_name(cls).replace('$', '.')}.{name}")
+
+
+def _constant(kind: type[Enum], name: str) -> Enum:
+    return kind.valueOf(name)

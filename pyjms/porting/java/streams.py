@@ -6,14 +6,53 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from pyjms.api.enumeration import NoSuchElementException
 from pyjms.errors import NumberFormatException
 from pyjms.porting.java.errors import InputMismatchException
 from pyjms.porting.java.strings import parse_double, parse_int, parse_long, text
 
-__all__ = ["Scanner", "error_line", "exit", "put_text", "read_byte", "read_line", "text_line"]
+__all__ = [
+    "Scanner",
+    "error_line",
+    "exit",
+    "filled",
+    "looked_up",
+    "put_text",
+    "read_byte",
+    "read_line",
+    "text_line",
+]
+
+
+# Fields that a container of Java fills.
+
+_UNKNOWN: Final = object()
+
+
+class looked_up:  # noqa: N801  it is written like a function
+    """A field with `@Resource`: its object is looked up when it is first read, and may be set as any other."""
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find = find
+        self._found: Any = _UNKNOWN
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if self._found is _UNKNOWN:
+            self._found = self._find()
+        return self._found
+
+
+def filled(pattern: str, *values: str) -> str:
+    """Return a pattern of a logger with its values, in the place of ``{}`` or of ``{0}``."""
+    for place, value in enumerate(values):
+        for hole in (f"{{{place}}}", "{}"):
+            if hole in pattern:
+                pattern = pattern.replace(hole, value, 1)
+                break
+    return pattern
+
 
 T = TypeVar("T")
 

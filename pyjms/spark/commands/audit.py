@@ -72,10 +72,9 @@ def audit_command(
     _check_rules(without or ())
     with errors_told("audit", CANNOT_BE_USED, verbose=verbose):
         from pyjms.spark.checker.audit import audit
-        from pyjms.spark.checker.figures import figures_of
-        from pyjms.spark.checker.page import page
+        from pyjms.spark.checker.judging import check_place_of_findings, write_findings
+        from pyjms.spark.checker.page import figures_of, page
         from pyjms.spark.checker.reading import read_history
-        from pyjms.spark.checker.results import check_place_of_findings, write_findings
 
         for place in (*directories, *([] if findings is None else [findings])):
             check_folder(place)

@@ -19,7 +19,7 @@ from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import escaped, note
 
 if TYPE_CHECKING:
-    from pyjms.spark.reports.figures import Source
+    from pyjms.spark.report import Source
 
 __all__ = ["EXAMPLES", "report_command"]
 
@@ -63,7 +63,7 @@ def report_command(
     if not histories and not archives:
         raise failure("report", "name a directory of recorded histories, or --archive DIR")
     with errors_told("report", verbose=verbose), ended_at_once("report"):
-        from pyjms.spark.reports.figures import figures_of, read_sources
+        from pyjms.spark.report import figures_of, read_sources
 
         check_form(form)
         for place in (*(histories or ()), *(archives or ())):
@@ -79,7 +79,7 @@ def report_command(
         if not dry_run:
             data["figures"] = figures_of(source, note)
             if report is not None:
-                from pyjms.spark.reports.page import page
+                from pyjms.spark.report import page
 
                 report.write_text(page(data), encoding="utf-8")
     if as_json:
@@ -100,7 +100,7 @@ def _read(source: Source, histories: list[str], archives: list[str]) -> dict[str
 
 
 def _show(data: dict[str, Any]) -> None:
-    from pyjms.spark.reports.page import DESTINATION_HEADS, REASON_HEADS, destination_cells, reason_cells
+    from pyjms.spark.report import DESTINATION_HEADS, REASON_HEADS, destination_cells, reason_cells
 
     figures = data["figures"]
     console = Console(emoji=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms_tck.report.diff import compare
+from pyjms_tck.report.terminal import compare
 from pyjms_tck.results import Outcome, Report
 from tests.tidy.source import ROOT
 from tools.make_conformance import FOLDER, Judged, judge

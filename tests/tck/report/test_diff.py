@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyjms_tck.report.diff import Change, compare, left_out
+from pyjms_tck.report.terminal import Change, compare, left_out
 from pyjms_tck.results import Judgement, Outcome
 from tests.tck.samples import judgement, requirement, result, sample_report
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from pyjms_tck.report.diff import compare
 from pyjms_tck.report.terminal import (
     FAILURES_SHOWN_MAX,
     TESTS_SHOWN_MAX,
+    compare,
     print_changes,
     print_report,
     print_requirements,

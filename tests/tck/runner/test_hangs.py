@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pyjms_tck import failures
-from pyjms_tck.runner.hangs import describe_hang
+from pyjms_tck.runner.pool import describe_hang
 
 PACKAGE = failures.__file__.rpartition("/")[0]
 DUMP = f"""Timeout (0:00:01)!

@@ -13,8 +13,7 @@ from typing import Any
 import pyjms
 from pyjms import Message, Session
 from pyjms_tck.checks import Checks, attempt
-from pyjms_tck.java_types import NUMBERS, TYPES
-from pyjms_tck.vectors import load, value_of_bits
+from pyjms_tck.vectors import NUMBERS, TYPES, load, value_of_bits
 
 __all__ = ["MAP", "PROPERTIES", "STREAM", "Carrier", "check_null", "check_parsing", "check_row"]
 

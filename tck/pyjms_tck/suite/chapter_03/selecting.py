@@ -24,8 +24,7 @@ from pyjms import (
 )
 from pyjms.spi.capability import Capability
 from pyjms_tck.environment import Environment
-from pyjms_tck.java_types import TYPES
-from pyjms_tck.vectors import load
+from pyjms_tck.vectors import TYPES, load
 
 __all__ = ["INVALID", "Selecting", "vectors_of"]
 

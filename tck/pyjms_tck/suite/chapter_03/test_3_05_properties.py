@@ -15,9 +15,9 @@ from pyjms import (
     Session,
 )
 from pyjms_tck.checks import Checks, expect
-from pyjms_tck.java_types import PROPERTY_TYPES, TYPES
 from pyjms_tck.requirements import requirement
 from pyjms_tck.suite.chapter_03.carriers import PROPERTIES, check_null
+from pyjms_tck.vectors import PROPERTY_TYPES, TYPES
 
 RoundTrip = Callable[[Any], Any]
 

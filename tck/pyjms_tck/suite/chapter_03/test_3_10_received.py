@@ -21,8 +21,8 @@ from pyjms import (
 from pyjms_tck.checks import Checks, expect, expect_error
 from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import MakeSession
-from pyjms_tck.java_types import BODY_TYPES, JavaType
 from pyjms_tck.requirements import requirement
+from pyjms_tck.vectors import BODY_TYPES, JavaType
 
 RoundTrip = Callable[[Any], Any]
 _TYPES = (TextMessage, ObjectMessage, MapMessage, StreamMessage, BytesMessage)

@@ -17,8 +17,8 @@ from pyjms import (
     types,
 )
 from pyjms_tck.checks import Checks, expect, expect_error
-from pyjms_tck.java_types import TYPES
 from pyjms_tck.requirements import requirement
+from pyjms_tck.vectors import TYPES
 
 RoundTrip = Callable[[Any], Any]
 _READS = ("Boolean", "Byte", "UnsignedByte", "Short", "UnsignedShort", "Char", "Int", "Long", "Float", "Double", "UTF")

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyjms import MessageFormatException, NullPointerException, NumberFormatException, Session
 from pyjms_tck.checks import Checks
-from pyjms_tck.java_types import BODY_TYPES
 from pyjms_tck.requirements import requirement
 from pyjms_tck.suite.chapter_03.carriers import MAP, STREAM, check_null, check_parsing, check_row
+from pyjms_tck.vectors import BODY_TYPES
 
 RoundTrip = Callable[[Any], Any]
 _NULLS = ("boolean", "byte", "short", "int", "long", "float", "double", "String", "byte[]")

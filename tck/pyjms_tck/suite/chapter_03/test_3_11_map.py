@@ -8,8 +8,8 @@ from typing import Any
 
 from pyjms import IllegalArgumentException, MessageFormatException, Session
 from pyjms_tck.checks import Checks, expect
-from pyjms_tck.java_types import BODY_TYPES, JavaType
 from pyjms_tck.requirements import requirement
+from pyjms_tck.vectors import BODY_TYPES, JavaType
 
 RoundTrip = Callable[[Any], Any]
 _ALL = [(f"{type.word}_{number}", type, value) for type in BODY_TYPES for number, value in enumerate(type.values)]

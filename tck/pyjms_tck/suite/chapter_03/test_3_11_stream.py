@@ -14,8 +14,8 @@ from pyjms import (
     Session,
 )
 from pyjms_tck.checks import Checks, expect, expect_error
-from pyjms_tck.java_types import BODY_TYPES, JavaType
 from pyjms_tck.requirements import requirement
+from pyjms_tck.vectors import BODY_TYPES, JavaType
 
 RoundTrip = Callable[[Any], Any]
 _ALL = [(type, value) for type in BODY_TYPES for value in type.values]

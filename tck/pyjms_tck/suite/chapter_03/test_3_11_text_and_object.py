@@ -7,8 +7,8 @@ from typing import Any
 
 from pyjms import MessageFormatException, Session
 from pyjms_tck.checks import Checks, expect, expect_error
-from pyjms_tck.java_types import TYPES
 from pyjms_tck.requirements import requirement
+from pyjms_tck.vectors import TYPES
 
 RoundTrip = Callable[[Any], Any]
 _OBJECTS: tuple[Any, ...] = (

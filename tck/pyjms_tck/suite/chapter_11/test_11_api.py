@@ -26,9 +26,9 @@ from pyjms import (
 from pyjms_tck.checks import Checks, expect
 from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import Connect, MakeFactory
-from pyjms_tck.java_types import BODY_TYPES, PROPERTY_TYPES
 from pyjms_tck.requirements import needs, requirement
 from pyjms_tck.suite.chapter_11.signatures import check_members, check_objects, types
+from pyjms_tck.vectors import BODY_TYPES, PROPERTY_TYPES
 
 _INHERITING = {
     "Message": ("Message", "TextMessage", "ObjectMessage", "MapMessage", "StreamMessage", "BytesMessage"),

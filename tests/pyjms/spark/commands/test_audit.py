@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from pyjms.history import check, read
 from pyjms.history.command import commands as history_commands
 from pyjms.history.events import Event
-from pyjms.spark.checker import results
+from pyjms.spark.checker import judging
 from pyjms.spark.checker.audit import audit
+from pyjms.spark.checker.judging import check_place_of_findings, write_findings
 from pyjms.spark.checker.page import page
 from pyjms.spark.checker.reading import read_history, table_of
-from pyjms.spark.checker.results import check_place_of_findings, write_findings
 from pyjms.spark.commands import commands
 from pyjms.spark.errors import OptionError
 from pyjms.spi.words import rounded
@@ -218,7 +218,7 @@ def test_findings_give_way_to_those_of_the_next_audit_and_to_nothing_else(
     for _ in range(2):
         write_findings(first, place, [faulty[0]])
         assert plain_spark.read.parquet(place).count() == len(found)
-    monkeypatch.setattr(results, "local_path", lambda _: None)  # as a place that only Spark reaches
+    monkeypatch.setattr(judging, "local_path", lambda _: None)  # as a place that only Spark reaches
     check_place_of_findings(place, ["hdfs://elsewhere"], None)
     write_findings(first, place, [faulty[0]])
     for name, told in (("more.txt", "'more.txt'"), ("part-1.parquet", "part-0")):

@@ -16,7 +16,7 @@ from pyjms.history import Event
 from pyjms.spark.checker.reading import table_of
 from pyjms.spark.commands import commands
 from pyjms.spark.commands.report import _show
-from pyjms.spark.reports.page import destination_cells, page
+from pyjms.spark.report import destination_cells, page
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

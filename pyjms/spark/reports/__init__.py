@@ -1,1 +1,0 @@
-"""Reports on what passed through destinations: `pyjms pipeline report`."""
