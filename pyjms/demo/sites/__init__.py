@@ -5,6 +5,6 @@
 
 Each site is one process (`site`) with a broker, a store, companies that have a database, and routes to the other site; it dies
 as a whole. The process of the demo (`run`) starts them, begins the orders, kills one, and judges what the companies have written.
-What is decided without messages is pure: `orders` (what each order holds, and what must become of it), `chain` (the workflow,
-and what each company does) and `judging`.
+What is decided without messages is pure: `chain` (the workflow, and what each company does) and `judging` (what each order holds, and
+what must become of it).
 """
