@@ -22,7 +22,7 @@ from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.journal.storage_manager import StorageManager
 from pyjms_provider.core.store.paging import PagingMessageStore
 from pyjms_provider.forks import forget_in_children
-from pyjms_provider.housekeeping import Housekeeper
+from pyjms_provider.housekeeping import ScheduledTasks
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy
 from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError
 from pyjms_provider.stores.file_lock import RETRY_MS
@@ -113,7 +113,7 @@ class EmbeddedBroker:
         self._on_left: list[Callable[[ProviderError], None]] = []
         self._on_stop: dict[ConnectionId, Callable[[ConnectionLostError], None]] = {}
         self._clients: dict[ConnectionId, Client] = {}
-        self._housekeeper = Housekeeper(name, clock)
+        self._scheduled_tasks = ScheduledTasks(name, clock)
         self._journal = journal
         self._first_watch = on_expired
         self.stories: StoryLog | None = None
@@ -130,7 +130,7 @@ class EmbeddedBroker:
         refusal = _of_parent(self.name)
         self._lock, self._stopped, self._lost = Lock(), True, ResourceError(refusal)
         self._on_stop, self._clients = {}, {}
-        self._housekeeper.forget()
+        self._scheduled_tasks.forget()
         self.virtual_host.refusal = refusal
 
     @property
@@ -187,11 +187,11 @@ class EmbeddedBroker:
         """Have nothing of a take-over that has failed."""
         self._let_go()
         self._journal, self.stories, self._lost = None, None, None
-        self._housekeeper = Housekeeper(self.name, self.clock)
+        self._scheduled_tasks = ScheduledTasks(self.name, self.clock)
 
     def _let_go(self) -> None:
         """Close what is open of a broker that does not serve."""
-        self._housekeeper.stop()
+        self._scheduled_tasks.stop()
         if self.stories is not None:
             self.stories.close()
         if self._journal is not None:
@@ -210,7 +210,7 @@ class EmbeddedBroker:
             store.stories = self.stories.buffer
         forced = chosen is not None and chosen.acknowledge is Acknowledge.FORCED
         storage = StorageManager(
-            journal, store, self.clock, force_acknowledgements=forced, on_due=self._housekeeper.ask
+            journal, store, self.clock, force_acknowledgements=forced, on_due=self._scheduled_tasks.schedule
         )
         host = self._make_host(store, storage)
         restored = restore_host(host, journal, store, recovery)
@@ -242,7 +242,7 @@ class EmbeddedBroker:
             raise lost
 
     def _make_host(self, store: MessageStore, storage: StorageManager | None) -> VirtualHost:
-        policy, on_due = self.settings.policy, self._housekeeper.ask
+        policy, on_due = self.settings.policy, self._scheduled_tasks.schedule
         if self.stories is None:
             host = VirtualHost(self.name, store, self.clock, policy=policy, on_due=on_due, storage=storage)
         else:
@@ -274,9 +274,9 @@ class EmbeddedBroker:
 
         return progress
 
-    def tend(self, tended: HasTimes, at_ms: int) -> None:
-        """Have the housekeeper visit `tended` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
-        self._housekeeper.ask(tended, at_ms)
+    def schedule(self, tended: HasTimes, at_ms: int) -> None:
+        """Have `tended` called at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
+        self._scheduled_tasks.schedule(tended, at_ms)
 
     def attach(
         self, lose: Callable[[ConnectionLostError], None], handle: object = None, on_expired: OnExpired | None = None
@@ -368,7 +368,7 @@ class EmbeddedBroker:
                 self._journal.hasten()  # or each of those who write would wait for a server that does not answer
             for lose in connections:
                 lose(error)
-            self._housekeeper.stop()
+            self._scheduled_tasks.stop()
             if self.stories is not None:
                 self.stories.close()  # before the host lets go of its messages, which is no end of theirs
             storage = self.virtual_host.storage

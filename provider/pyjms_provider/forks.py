@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["Forgetting", "forget_in_children", "let_go"]
+__all__ = ["AfterFork", "forget_in_children", "let_go"]
 
 
-class Forgetting(Protocol):
+class AfterFork(Protocol):
     """Who has something that is of this process alone."""
 
     def forget(self) -> None:
@@ -22,10 +22,10 @@ class Forgetting(Protocol):
         ...
 
 
-_known: WeakSet[Forgetting] = WeakSet()
+_known: WeakSet[AfterFork] = WeakSet()
 
 
-def forget_in_children(owner: Forgetting) -> None:
+def forget_in_children(owner: AfterFork) -> None:
     """Have `owner` forget in each child of this process, for as long as it is there."""
     _known.add(owner)
 

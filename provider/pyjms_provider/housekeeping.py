@@ -21,7 +21,7 @@ from weakref import ReferenceType, ref
 from pyjms.spi.clock import Clock, Signal, SteppedClock
 from pyjms_provider.core.timed import HasTimes
 
-__all__ = ["Housekeeper"]
+__all__ = ["ScheduledTasks"]
 
 _LOOK_MS: Final = 10_000
 """It waits for so long at most, so that who is due when the clock is set forward is visited so late at most; and so long after a fault."""
@@ -32,7 +32,7 @@ _SPARE: Final = 64  # visits that were put off, and are not worth tidying
 _log = logging.getLogger(__name__)
 
 
-class Housekeeper:
+class ScheduledTasks:
     """Visits whoever has times at which something is due, when asked: it calls `do_what_is_due`.
 
     Of each it notes the next visit alone, as that answers when to come again: a queue asks with each of its messages. Who is
@@ -59,7 +59,7 @@ class Housekeeper:
         if isinstance(clock, SteppedClock):
             clock.add_due_work(self._run_due)
 
-    def ask(self, visited: HasTimes, at_ms: int) -> None:
+    def schedule(self, visited: HasTimes, at_ms: int) -> None:
         """Come to `visited`, if it is still there, at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks.
 
         If the system has no thread to give, the log says so, and the next who asks tries again: who asks has done what it
@@ -187,4 +187,4 @@ class Housekeeper:
                 _log.exception("%s: purging %r failed", self._name, visited)
                 again_ms = now_ms + _LOOK_MS  # what was due is so still
             if again_ms is not None:
-                self.ask(visited, again_ms)
+                self.schedule(visited, again_ms)

@@ -17,9 +17,9 @@ from measure import report
 from pyjms import ConnectionFactory, Session
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
-from pyjms_provider.management.desk import Caller, Desk
 from pyjms_provider.management.listing import ListRequest
 from pyjms_provider.management.metrics import Metrics
+from pyjms_provider.management.service import Caller, ManagementService
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
 from pyjms_provider.model.embedded import manage
 from pyjms_provider.model.system_config import SystemConfig
@@ -58,7 +58,7 @@ def many_queues() -> bool:
         began = time.perf_counter()
         system = open_system(folder)
         good = report(f"seconds to start with {QUEUES} queues", time.perf_counter() - began, most=10)
-        desk = Desk(system, AuditLog(VirtualClock()))
+        desk = ManagementService(system, AuditLog(VirtualClock()))
         access = RuleAccessPolicy(parse_rules("allow * all *"))
         caller = Caller(principal=Principal(name="ann"), access=access)
         for what, request in (

@@ -17,7 +17,7 @@ from pyjms.types import Long
 from pyjms_provider.broker import EmbeddedBroker, find_broker, running_broker, stop_broker
 from pyjms_provider.core.host.admission import DELIVER_AT
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.housekeeping import Housekeeper
+from pyjms_provider.housekeeping import ScheduledTasks
 from tests.provider.helpers import QueueWorld, holders, make_envelope
 
 
@@ -122,9 +122,9 @@ def test_a_clock_that_is_put_back_keeps_nobody_away_who_comes_each_few_seconds()
             return now_ms + 10_000
 
     regular, hour_ms = EachTenSeconds(), 3_600_000
-    housekeeper = Housekeeper("back", clock)
+    housekeeper = ScheduledTasks("back", clock)
     try:
-        housekeeper.ask(regular, clock.time_ms() + 10_000)
+        housekeeper.schedule(regular, clock.time_ms() + 10_000)
         for _ in range(2):
             clock.await_wait(10_000)
             clock.advance(10_000)
@@ -142,21 +142,21 @@ def test_a_clock_that_is_put_back_keeps_nobody_away_who_comes_each_few_seconds()
 def test_a_fault_in_one_channel_stops_no_other(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
     world = QueueWorld()
     good, bad = world.queue, world.make_queue("queue://bad")
-    housekeeper = Housekeeper("faulty", clock)
+    housekeeper = ScheduledTasks("faulty", clock)
 
     def fail(now_ms: int) -> int | None:
         raise RuntimeError(f"at {now_ms}")
 
     bad.do_what_is_due = fail  # type: ignore[method-assign]
     reference = world.send(expiration_ms=clock.time_ms() + 10)
-    housekeeper.ask(bad, clock.time_ms() + 5)
-    housekeeper.ask(good, clock.time_ms() + 10)
+    housekeeper.schedule(bad, clock.time_ms() + 5)
+    housekeeper.schedule(good, clock.time_ms() + 10)
     clock.advance(5)
     wait_until(lambda: "queue://bad" in caplog.text)
     clock.advance(5)
     wait_until(lambda: holders(world.store, reference) == 0)
     housekeeper.stop()
-    housekeeper.ask(good, 0)
+    housekeeper.schedule(good, 0)
     assert not threads_of("faulty")
 
 
@@ -176,16 +176,16 @@ class Visited:
 
 
 @pytest.fixture
-def housekeeper(clock: VirtualClock) -> Iterator[Housekeeper]:
-    made = Housekeeper("alone", clock)
+def housekeeper(clock: VirtualClock) -> Iterator[ScheduledTasks]:
+    made = ScheduledTasks("alone", clock)
     yield made
     made.stop()
 
 
-def test_what_was_due_is_tried_again_after_a_fault(clock: VirtualClock, housekeeper: Housekeeper) -> None:
+def test_what_was_due_is_tried_again_after_a_fault(clock: VirtualClock, housekeeper: ScheduledTasks) -> None:
     begin_ms = clock.time_ms()
     visited = Visited(RuntimeError("once"), None)
-    housekeeper.ask(visited, begin_ms + 5)
+    housekeeper.schedule(visited, begin_ms + 5)
     clock.await_wait(5)
     clock.advance(5)
     wait_until(lambda: len(visited.visits) == 1)
@@ -209,7 +209,7 @@ def test_a_queue_that_asks_with_each_message_takes_no_memory_for_that(
         properties = {DELIVER_AT: Long(soon_ms)} if number % 2 else {}
         broker.virtual_host.route(make_envelope(properties=properties), None, unit)
         unit.commit(clock.time_ms())
-    assert len(broker._housekeeper._visits) < 100
+    assert len(broker._scheduled_tasks._visits) < 100
     clock.advance(5_000)
     wait_until(lambda: queue.delayed_count == 1)
     clock.advance(86_400_000)
@@ -217,17 +217,17 @@ def test_a_queue_that_asks_with_each_message_takes_no_memory_for_that(
 
 
 def test_who_has_gone_is_not_kept_until_its_time(
-    clock: VirtualClock, housekeeper: Housekeeper, caplog: pytest.LogCaptureFixture
+    clock: VirtualClock, housekeeper: ScheduledTasks, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As a temporary queue that was deleted: a reply with a time to live of a day had come to it."""
     stays = Visited(None)
     tomorrow_ms = clock.time_ms() + 86_400_000
-    housekeeper.ask(stays, tomorrow_ms)
+    housekeeper.schedule(stays, tomorrow_ms)
     gone: list[ReferenceType[Visited]] = []
     for number in range(1_000):
         visited = Visited()
         gone.append(ref(visited))
-        housekeeper.ask(visited, tomorrow_ms - number)
+        housekeeper.schedule(visited, tomorrow_ms - number)
         del visited
     assert not any(each() for each in gone)
     assert len(housekeeper._visits) < 100
@@ -254,7 +254,7 @@ def fail_to_start(_: Thread) -> None:
 
 def test_it_starts_later_if_the_system_has_no_thread_to_give(
     clock: VirtualClock,
-    housekeeper: Housekeeper,
+    housekeeper: ScheduledTasks,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -263,11 +263,11 @@ def test_it_starts_later_if_the_system_has_no_thread_to_give(
     with monkeypatch.context() as patch:
         patch.setattr(Thread, "start", fail_to_start)
         for _ in range(3):
-            housekeeper.ask(visited, clock.time_ms())
+            housekeeper.schedule(visited, clock.time_ms())
     [record] = caplog.records
     assert record.levelname == "WARNING"
     assert "can't start new thread" in record.getMessage()
-    housekeeper.ask(visited, clock.time_ms() + 1)  # it is to come before that, as was asked already
+    housekeeper.schedule(visited, clock.time_ms() + 1)  # it is to come before that, as was asked already
     wait_until(lambda: len(visited.visits) == 1)
 
 
@@ -277,7 +277,7 @@ def test_each_time_without_a_thread_is_told(
     """Of two housekeepers."""
     monkeypatch.setattr(Thread, "start", fail_to_start)
     for name in ("one", "two"):
-        Housekeeper(name, clock).ask(Visited(), clock.time_ms())
+        ScheduledTasks(name, clock).schedule(Visited(), clock.time_ms())
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["one", "two"]
 
 
@@ -287,13 +287,13 @@ def test_a_send_does_not_fail_because_of_that(broker: EmbeddedBroker, monkeypatc
     assert broker.virtual_host.queue("orders").count(MessageState.NEW) == 1
 
 
-def test_a_visit_that_has_become_needless_is_left_out(clock: VirtualClock, housekeeper: Housekeeper) -> None:
+def test_a_visit_that_has_become_needless_is_left_out(clock: VirtualClock, housekeeper: ScheduledTasks) -> None:
     """As it was asked for an earlier one; and what is planned since then is not forgotten."""
     begin_ms = clock.time_ms()
     visited, other = Visited(begin_ms + 20, None), Visited(None)
-    housekeeper.ask(visited, begin_ms + 10)
-    housekeeper.ask(visited, begin_ms + 5)
-    housekeeper.ask(other, begin_ms + 10)  # it is visited after what is due with it
+    housekeeper.schedule(visited, begin_ms + 10)
+    housekeeper.schedule(visited, begin_ms + 5)
+    housekeeper.schedule(other, begin_ms + 10)  # it is visited after what is due with it
     for pause_ms, waits_for in ((5, visited), (5, other), (10, visited)):
         clock.await_wait(pause_ms)
         before = len(waits_for.visits)
@@ -337,9 +337,9 @@ def test_a_step_of_the_clock_waits_for_a_visit_that_is_under_way() -> None:
             return None
 
     slow = Slow()
-    housekeeper = Housekeeper("slow", clock)
+    housekeeper = ScheduledTasks("slow", clock)
     try:
-        housekeeper.ask(slow, clock.time_ms())
+        housekeeper.schedule(slow, clock.time_ms())
         assert begun.wait(10)
         mover = Thread(target=clock.advance, args=(1,))
         mover.start()
@@ -364,9 +364,9 @@ def test_a_step_of_the_clock_ends_a_wait_within_a_visit() -> None:
             return None
 
     waits = Waits()
-    housekeeper = Housekeeper("waits", clock)
+    housekeeper = ScheduledTasks("waits", clock)
     try:
-        housekeeper.ask(waits, clock.time_ms())
+        housekeeper.schedule(waits, clock.time_ms())
         clock.await_wait(500)
         clock.advance(499)
         assert not ended

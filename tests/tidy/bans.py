@@ -117,7 +117,7 @@ BANS = (
             "provider/pyjms_provider/stores/sql/lease.py": "who looks whether an idle broker still holds its store",
             "provider/pyjms_provider/stories/log.py": "the thread that writes stories, so that nobody waits for that",
             "provider/pyjms_provider/transport/service.py": "the one thread of the network's event loop",
-            "provider/pyjms_provider/transport/timers.py": "the thread that waits by the injected clock for the network",
+            "provider/pyjms_provider/transport/scheduler.py": "the thread that waits by the injected clock for the network",
             "provider/pyjms_provider/transport/workers.py": "the threads for what may wait, so that the network does not",
             "provider/pyjms_provider/stores/testing/suite.py": "the contract of stores is tested with several threads",
             "tck/pyjms_tck/runner/orders.py": "a worker whose controller is gone ends, even if its test hangs",

@@ -162,7 +162,7 @@ class VmTransactions(ProviderSession):
             self._host.time_limit.end(timed)
 
     def _time_out(self, timed: OpenTransaction) -> None:
-        """Roll back, in the housekeeper's thread; the client hears of it when it commits."""
+        """Roll back, on the timer thread; the client hears of it when it commits."""
         with self._lock:
             if self._timed is not timed:
                 return  # it has ended at this moment

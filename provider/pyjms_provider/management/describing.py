@@ -1,21 +1,25 @@
-"""Objects of the tree as plain data: facts, attributes, statistics, in one flat record each."""
+"""How objects and the model itself are described to callers, as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms_provider.model import tree
-from pyjms_provider.model.attributes import declarations
+from pyjms_provider.model.attributes import AttributeDeclaration, declarations
 from pyjms_provider.model.errors import UnknownObjectError, WrongStateError
 from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.statistics import statistics_of
+from pyjms_provider.model.lookup import names_needed
+from pyjms_provider.model.operations import OperationDeclaration, operations_of
+from pyjms_provider.model.statistics import StatisticDeclaration, statistics_of
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
 
-__all__ = ["FACTS", "describe", "known_fields"]
+__all__ = ["FACTS", "describe", "describe_model", "known_fields"]
+
 
 FACTS: Final = frozenset(
     {
@@ -77,3 +81,86 @@ def _statistics(managed: ManagedObject, fields: Sequence[str] | None) -> dict[st
         for name, each in statistics_of(type(managed)).items()
         if (not each.is_costly if fields is None else name in fields)
     }
+
+
+def describe_model() -> dict[str, Any]:
+    """Return all categories from the broker down, in the order of the tree's table."""
+    return {"categories": [_category(shape) for shape in tree.TREE.values() if shape.category != tree.ROOT]}
+
+
+def _category(shape: tree.CategoryShape) -> dict[str, Any]:
+    category = shape.category
+    kinds: dict[type[ManagedObject], list[str]] = {}
+    for name in tree.types_of(category):
+        kinds.setdefault(tree.class_of(category, name)[1], []).append(name)
+    return {
+        "category": category,
+        "parent": None if category == "broker" else shape.parent,
+        "summary": shape.summary,
+        "address": [] if category == "broker" else list(names_needed(category)),
+        "is_observed": shape.is_observed,
+        "is_only_child": shape.is_only_child,
+        "default_type": shape.default_type,
+        "kinds": [_kind(kind, types) for kind, types in kinds.items()],
+    }
+
+
+def _kind(kind: type[ManagedObject], types: list[str]) -> dict[str, Any]:
+    return {
+        "types": types,
+        "attributes": [_attribute(each) for each in declarations(kind.attributes_class).values()],
+        "statistics": [_statistic(each) for each in statistics_of(kind).values()],
+        "operations": [_operation(each) for each in operations_of(kind).values()],
+    }
+
+
+def _attribute(declared: AttributeDeclaration) -> dict[str, Any]:
+    return {
+        "name": declared.name,
+        "description": declared.description,
+        "is_mandatory": declared.is_mandatory,
+        "default": declared.default,
+        "is_mutable": declared.is_mutable,
+        "is_secure": declared.is_secure,
+        "unit": declared.unit,
+        "refers_to": declared.refers_to,
+        "allowed": None if declared.allowed is None else list(declared.allowed),
+        "schema": _lean(declared.schema),
+    }
+
+
+def _statistic(declared: StatisticDeclaration) -> dict[str, Any]:
+    return {
+        "name": declared.name,
+        "description": declared.description,
+        "unit": declared.unit,
+        "kind": declared.kind.value,
+        "is_costly": declared.is_costly,
+        "schema": _lean(declared.schema),
+    }
+
+
+def _operation(declared: OperationDeclaration) -> dict[str, Any]:
+    return {
+        "name": declared.name,
+        "description": declared.description,
+        "needs": declared.needs.value,
+        "changes": declared.changes,
+        "is_long": declared.is_long,
+        "parameters": _lean(declared.parameters),
+    }
+
+
+def _lean(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with those definitions alone that it refers to, if only through others."""
+    lean = {name: value for name, value in schema.items() if name != "$defs"}
+    definitions = schema.get("$defs", {})
+    needed: dict[str, Any] = {}
+    waiting: list[Any] = [lean]
+    while waiting:
+        text = json.dumps(waiting.pop())
+        for name, definition in definitions.items():
+            if name not in needed and f'"#/$defs/{name}"' in text:
+                needed[name] = definition
+                waiting.append(definition)
+    return {**lean, "$defs": needed} if needed else lean

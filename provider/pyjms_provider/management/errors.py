@@ -11,7 +11,7 @@ __all__ = [
     "ChangedMeanwhileError",
     "ContentTypeError",
     "JobError",
-    "LockOutError",
+    "LockoutError",
     "RequestTooLargeError",
     "UnknownHostError",
     "UnknownJobError",
@@ -40,7 +40,7 @@ class ContentTypeError(ProviderError):
     code = "PYJMS-REQUEST-TYPE"
 
 
-class LockOutError(ProviderError):
+class LockoutError(ProviderError):
     """Who asks for a change could not undo it, as it takes from them what they come in by."""
 
     code = "PYJMS-LOCK-OUT"

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import resolve
-from pyjms_provider.model.configuration.files import find_same_ids
-from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
+from pyjms_provider.model.configuration.json_file import JsonConfigurationStore, find_same_ids
 from pyjms_provider.model.configuration.writer import reveal
 from pyjms_provider.model.configured import ConfiguredObject
 from pyjms_provider.model.errors import InvalidAttributesError, Problem

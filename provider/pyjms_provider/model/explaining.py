@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from pyjms_provider.model.messages import TypedValue
-from pyjms_provider.model.showing import view_value
+from pyjms_provider.model.messages import TypedValue, view_value
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope

@@ -19,10 +19,9 @@ from pyjms_provider.model.attributes import Attributes
 from pyjms_provider.model.errors import ObjectInUseError, UnknownObjectError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.managed import ChildSource, ManagedObject, Snapshot, observed_id
-from pyjms_provider.model.messages import LetterView
+from pyjms_provider.model.messages import LetterView, MessageRenderer
 from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
 from pyjms_provider.model.queue import Ids, Offset, Selector, chosen
-from pyjms_provider.model.showing import Showing
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.stores.configuration_contract import ObjectRecord
@@ -605,8 +604,8 @@ class DeadLetterOffice(ObservedObject):
     ) -> LetterPage:
         """Return a page of letters. Raises `InvalidSelectorError`, `ResourceError`."""
         found = self.host.queue_manager.browse(self.name, chosen(selector, message_ids))
-        showing = Showing(with_bodies=with_bodies)
-        shown, has_more = showing.page(found, showing.letter, offset, limit)
+        renderer = MessageRenderer(with_bodies=with_bodies)
+        shown, has_more = renderer.page(found, renderer.letter, offset, limit)
         return LetterPage(letters=shown, has_more=has_more)
 
     @operation("Return dead letters to where they came from.")

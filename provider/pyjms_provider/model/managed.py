@@ -27,7 +27,7 @@ from pyjms_provider.model.errors import (
     WrongStateError,
 )
 from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.operations import EVERYTHING, NO_PROGRESS, Permits, Progress, operations_of
+from pyjms_provider.model.operations import EVERYTHING, NO_PROGRESS, Permissions, Progress, operations_of
 from pyjms_provider.model.statistics import statistics_of
 from pyjms_provider.security.contracts import Target, TargetKind
 from pyjms_provider.stores.configuration_contract import ObjectId
@@ -260,11 +260,11 @@ class ManagedObject:
         *,
         by: str = "",
         progress: Progress = NO_PROGRESS,
-        permits: Permits = EVERYTHING,
+        permissions: Permissions = EVERYTHING,
     ) -> Any:
         """Run an operation with plain arguments, and return its plain result. May wait; runs on the caller's thread.
 
-        `permits`: of which other objects it may tell; who calls has asked about this one.
+        `permissions`: of which other objects it may tell; who calls has asked about this one.
 
         Raises `UnknownOperationError`, `InvalidArgumentsError`, and what the operation raises.
         """
@@ -273,7 +273,7 @@ class ManagedObject:
             raise UnknownOperationError(f"{self.path} has no operation {name!r}; it has: {', '.join(known) or 'none'}")
         declared = known[name]
         read = declared.read_arguments(self.path, arguments)
-        injected = {"by": by, "progress": progress, "permits": permits}
+        injected = {"by": by, "progress": progress, "permissions": permissions}
         acting = ACTING.set(by)
         try:
             result = getattr(self, name)(**read, **{each: injected[each] for each in declared.injected})

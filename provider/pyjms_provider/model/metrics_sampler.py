@@ -22,8 +22,8 @@ from pyjms.spi.errors import ProviderError
 from pyjms.spi.words import counted
 from pyjms_provider.core.queue.measuring import about_bytes, is_there, largest_message, oldest_timestamp_ms
 from pyjms_provider.core.queue.observing import counts_of
-from pyjms_provider.watching.alerts import AlertBook, AlertKind, AlertLimits, AlertNews, Telling
-from pyjms_provider.watching.series import STEP_MS, History, Past
+from pyjms_provider.model.alerts import AlertBook, AlertKind, AlertLimits, AlertNews, Telling
+from pyjms_provider.model.time_series import STEP_MS, History, TimeSeries
 
 if TYPE_CHECKING:
     from pyjms_provider.broker import EmbeddedBroker
@@ -177,7 +177,7 @@ class MetricsSampler:
 
     def start(self) -> None:
         """Have each step called from now on."""
-        self._broker.tend(self, self._broker.clock.time_ms() + STEP_MS)
+        self._broker.schedule(self, self._broker.clock.time_ms() + STEP_MS)
 
     def close(self) -> None:
         """End. May be repeated."""
@@ -187,7 +187,7 @@ class MetricsSampler:
         """Sample, and return when to be called again."""
         if self._closed:
             return None
-        self._broker.tend(self, now_ms + STEP_MS)  # first, so that a fault in one sample does not end all
+        self._broker.schedule(self, now_ms + STEP_MS)  # first, so that a fault in one sample does not end all
         self.sample(now_ms)
         return None
 
@@ -198,14 +198,14 @@ class MetricsSampler:
         """The alerts."""
         return self._book
 
-    def past_of(self, queue: str, since_ms: int) -> Past | None:
+    def past_of(self, queue: str, since_ms: int) -> TimeSeries | None:
         """Return the last hour of a queue; None: it is not among the busiest."""
         return self._queues.read(queue, since_ms)
 
-    def past(self, since_ms: int) -> Past:
+    def past(self, since_ms: int) -> TimeSeries:
         """Return the last hour of the host."""
         found = self._whole.read(_WHOLE, since_ms)
-        return Past(times_ms=(), columns=dict.fromkeys(_HOST_COLUMNS, ())) if found is None else found
+        return TimeSeries(times_ms=(), columns=dict.fromkeys(_HOST_COLUMNS, ())) if found is None else found
 
     # The timer thread
 

@@ -2,7 +2,7 @@
 
 An operation is a method whose parameters have types; each is described by ``Annotated[int, Field(description=…)]``. One that
 may take long has a parameter `progress`, of which callers hear; one that notes who asked has a parameter `by`; one that tells of
-other objects than its own has a parameter `permits`, which says which of them its caller may be told of.
+other objects than its own has a parameter `permissions`, which says which of them its caller may be told of.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "NO_PROGRESS",
     "WRITES_TO",
     "OperationDeclaration",
-    "Permits",
+    "Permissions",
     "Progress",
     "operation",
     "operations_of",
@@ -33,12 +33,12 @@ __all__ = [
 _F = TypeVar("_F", bound=Callable[..., Any])
 _MARK: Final = "__pyjms_operation__"
 _PROGRESS: Final = "progress"
-_PERMITS: Final = "permits"
+_PERMISSIONS: Final = "permissions"
 KEPT_QUIET: Final = "x-kept-quiet"
 """Marks a parameter whose values are in no log: `Field(json_schema_extra={KEPT_QUIET: True})`."""
 WRITES_TO: Final = "x-writes-to"
 """Marks, in the schema of an argument, that it names an object beside this one, of that category, which is written to."""
-_INJECTED: Final = ("by", _PROGRESS, _PERMITS)
+_INJECTED: Final = ("by", _PROGRESS, _PERMISSIONS)
 
 
 class Progress(Protocol):
@@ -57,7 +57,7 @@ NO_PROGRESS: Final[Progress] = _go_on
 """Hears nothing, and lets the operation end."""
 
 
-class Permits(Protocol):
+class Permissions(Protocol):
     """Tells what the caller of an operation may do."""
 
     def __call__(
@@ -76,7 +76,7 @@ def _all_of_them(
     return names
 
 
-EVERYTHING: Final[Permits] = _all_of_them
+EVERYTHING: Final[Permissions] = _all_of_them
 """For who is in this process: they could look by plain calls."""
 
 
@@ -106,7 +106,7 @@ class OperationDeclaration:
     arguments_type: type[BaseModel]
     result_type: TypeAdapter[Any]
     injected: tuple[str, ...]
-    """The parameters that are not the caller's: `by`, who asks, `progress`, and `permits`, what they may."""
+    """The parameters that are not the caller's: `by`, who asks, `progress`, and `permissions`, what they may."""
 
     def read_arguments(self, where: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return plain values as the method wants them. Raises `InvalidArgumentsError`."""

@@ -28,6 +28,7 @@ from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.measuring import most_deliveries, oldest_timestamp_ms
 from pyjms_provider.core.queue.observing import counts_of, traffic_of
 from pyjms_provider.core.queue.policy import QueuePolicy
+from pyjms_provider.model.alerts import AlertLimits
 from pyjms_provider.model.attributes import mask, plain, resolve
 from pyjms_provider.model.errors import (
     InvalidAttributesError,
@@ -40,7 +41,7 @@ from pyjms_provider.model.errors import (
 from pyjms_provider.model.explaining import ExplainedMessage, explain_message
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.managed import OFFSET_MAX, ChildSource, ManagedObject, Snapshot, observed_id
-from pyjms_provider.model.messages import MessageView, NewMessage, to_envelope
+from pyjms_provider.model.messages import MessageRenderer, MessageView, NewMessage, to_envelope
 from pyjms_provider.model.operations import KEPT_QUIET, NO_PROGRESS, WRITES_TO, Progress, operation
 from pyjms_provider.model.queue_attributes import (
     ALERT_FIELDS,
@@ -51,21 +52,18 @@ from pyjms_provider.model.queue_attributes import (
     policy_of,
     told_of_attributes,
 )
-from pyjms_provider.model.rates import Rates
-from pyjms_provider.model.showing import Showing
 from pyjms_provider.model.statistics import Statistic, StatisticKind, statistic, statistics_of
-from pyjms_provider.model.watched import AlertView, PastView, Since, alert_views, past_view
+from pyjms_provider.model.time_series import AlertView, PastView, Rates, Since, alert_views, past_view
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, UnknownQueueError
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
-from pyjms_provider.watching.alerts import AlertLimits
 
 if TYPE_CHECKING:
     from pyjms_provider.core.queue.channel_state import Counts
     from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.model.alerts import Alert
     from pyjms_provider.model.attributes import Attributes
     from pyjms_provider.model.contracts import ManagedHost
-    from pyjms_provider.watching.alerts import Alert
 
 __all__ = [
     "KNOWN",
@@ -299,8 +297,8 @@ class ManagedQueue(ManagedObject):
     ) -> MessagePage:
         """Return a page of messages. Raises `InvalidSelectorError`, `ResourceError`."""
         found = self._source.manager.browse_counted(self.name, chosen(selector, message_ids))
-        showing = Showing(with_bodies=with_bodies)
-        shown, has_more = showing.page(found, showing.counted, offset, limit)
+        renderer = MessageRenderer(with_bodies=with_bodies)
+        shown, has_more = renderer.page(found, renderer.counted, offset, limit)
         return MessagePage(messages=shown, has_more=has_more)
 
     @operation(

@@ -18,10 +18,10 @@ from pyjms_provider.core.queue.policy import (
     QueuePolicy,
     QueueType,
 )
+from pyjms_provider.model.alerts import AlertLimits
 from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, attribute
 from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.security.contracts import Operation, TargetKind
-from pyjms_provider.watching.alerts import AlertLimits
 
 __all__ = [
     "ALERT_FIELDS",

@@ -20,9 +20,9 @@ from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.errors import InvalidAttributesError, Problem, WrongStateError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.operations import operation
-from pyjms_provider.model.rates import Rates
 from pyjms_provider.model.statistics import StatisticKind, statistic
 from pyjms_provider.model.store_url import has_password
+from pyjms_provider.model.time_series import Rates
 from pyjms_provider.security.contracts import Operation, TargetKind
 
 if TYPE_CHECKING:

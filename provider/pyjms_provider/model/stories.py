@@ -2,26 +2,85 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.core.message.location import channel_named, whereabouts
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
-from pyjms_provider.model.operations import EVERYTHING, Permits, operation
-from pyjms_provider.model.sight import Sight
-from pyjms_provider.security.contracts import Operation
+from pyjms_provider.model.operations import EVERYTHING, Permissions, operation
+from pyjms_provider.security.contracts import Operation, TargetKind
 from pyjms_provider.stories.reading import Found, Story, Wanted, find_stories
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
 from pyjms_provider.stories.words import in_words
 
 if TYPE_CHECKING:
-    from pyjms_provider.broker import EmbeddedBroker
+    from collections.abc import Iterator
 
-__all__ = ["StoriesView", "StoryAttributes", "StoryTelling", "story_settings"]
+    from pyjms_provider.broker import EmbeddedBroker
+    from pyjms_provider.stories.reading import StoryEvent
+
+__all__ = ["StoriesView", "StoryAttributes", "StoryTelling", "VisibilityFilter", "story_settings"]
+
+
+_HIDDEN: Final = "where you may not look"
+
+
+class VisibilityFilter:
+    """What the caller of one operation may observe at one virtual host. For one thread."""
+
+    def __init__(self, permissions: Permissions, virtual_host: str) -> None:
+        """`permissions`: what the caller may do."""
+        self._permissions = permissions
+        self._virtual_host = virtual_host
+        self._known: dict[str, bool] = {}
+
+    def covers(self, where: str) -> bool:
+        """Return whether they may observe the queue, topic or subscription whose channel has that name.
+
+        The name of a subscription can be read in several ways if a ``#`` or ``/`` is in its parts: then they must be allowed all of them.
+        """
+        if where not in self._known:
+            self._known[where] = all(self._may(kind, name) for kind, name in _targets(where))
+        return self._known[where]
+
+    def seen(self, event: StoryEvent) -> StoryEvent:
+        """Return a step as it may be told: without the name of where the message went, if that is hidden."""
+        target = event.facts.get("target")
+        if not isinstance(target, str) or self.covers(target):
+            return event
+        return replace(event, facts={**event.facts, "target": _HIDDEN})
+
+    def _may(self, kind: TargetKind, name: str) -> bool:
+        return bool(self._permissions(Operation.OBSERVE, kind, self._virtual_host, [name]))
+
+
+def _targets(where: str) -> Iterator[tuple[TargetKind, str]]:
+    scheme, _, name = where.partition("://")
+    if scheme == "queue":
+        yield TargetKind.QUEUE, name
+    elif scheme != "topic":
+        yield TargetKind.TEMPORARY, name
+    elif "#" not in name:
+        yield TargetKind.TOPIC, name
+    for topic, subscription in _splits(name, "#") if scheme == "topic" else ():
+        if "/" not in subscription:
+            yield TargetKind.TOPIC, topic  # of a subscriber who is there: the number tells nothing
+        for client_id, subscribed in _splits(subscription, "/"):
+            yield TargetKind.SUBSCRIPTION, str(SubscriptionKey(client_id, subscribed))
+
+
+def _splits(text: str, at: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts before and after each place where `at` stands."""
+    place = text.find(at)
+    while place >= 0:
+        yield text[:place], text[place + 1 :]
+        place = text.find(at, place + 1)
 
 
 class StoryAttributes(Attributes):
@@ -139,7 +198,7 @@ class StoryTelling:
         ] = None,
         most: Annotated[int, Field(ge=1, le=100, description="So many messages at most.")] = 20,
         *,
-        permits: Permits = EVERYTHING,
+        permissions: Permissions = EVERYTHING,
     ) -> StoriesView:
         """Tell it, as far as it was written down, and as its caller may observe the queues and subscriptions where it happened.
 
@@ -154,10 +213,10 @@ class StoryTelling:
             told = Problem(name="property", text="is NAME=VALUE")
             raise InvalidArgumentsError(f"story of {self.path}", (told,))
         wanted = Wanted(message_id=id, correlation_id=correlation_id, property=(name, value) if property else None)
-        return _tell(self.embedded, wanted, most, Sight(permits, self.name))
+        return _tell(self.embedded, wanted, most, VisibilityFilter(permissions, self.name))
 
 
-def _tell(broker: EmbeddedBroker, wanted: Wanted, most: int, sight: Sight) -> StoriesView:
+def _tell(broker: EmbeddedBroker, wanted: Wanted, most: int, visibility: VisibilityFilter) -> StoriesView:
     log = broker.stories
     if log is None:
         found = Found(stories=(), missing=0, since_ms=None, is_cut=False)
@@ -168,7 +227,7 @@ def _tell(broker: EmbeddedBroker, wanted: Wanted, most: int, sight: Sight) -> St
     if wanted.message_id is not None and not stories:
         stories = [Story(message_id=wanted.message_id, correlation_id=None)]
     now = _now(broker, stories)
-    views = [_view(each, now.get(each.message_id or "", []), sight) for each in stories]
+    views = [_view(each, now.get(each.message_id or "", []), visibility) for each in stories]
     return StoriesView(
         stories=[each for each in views if each is not None],
         level=StoryLevel.OFF.value if log is None else log.settings.level.value,
@@ -210,10 +269,10 @@ def _now(broker: EmbeddedBroker, stories: list[Story]) -> dict[str, list[StoryPl
     }
 
 
-def _view(story: Story, now: list[StoryPlace], sight: Sight) -> StoryView | None:
+def _view(story: Story, now: list[StoryPlace], visibility: VisibilityFilter) -> StoryView | None:
     """Return what somebody may see of a message; None: it was never where they may look, or nothing is known."""
-    events = [each for each in story.events if not each.where or sight.covers(each.where)]
-    places = [each for each in now if sight.covers(each.where)]
+    events = [each for each in story.events if not each.where or visibility.covers(each.where)]
+    places = [each for each in now if visibility.covers(each.where)]
     is_hidden = len(events) < len(story.events) or len(places) < len(now)
     if not places and not (any(each.where for each in events) if is_hidden else events):
         return None
@@ -229,7 +288,7 @@ def _view(story: Story, now: list[StoryPlace], sight: Sight) -> StoryView | None
                 text=in_words(each),
                 facts=each.facts,
             )
-            for each in map(sight.seen, events)
+            for each in map(visibility.seen, events)
         ],
         now=places,
     )

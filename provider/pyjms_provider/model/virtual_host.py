@@ -26,16 +26,15 @@ from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.errors import ObjectInUseError, WrongStateError
 from pyjms_provider.model.host_views import host_sources
 from pyjms_provider.model.life_cycle import Phase, State
-from pyjms_provider.model.messages import MessageView
+from pyjms_provider.model.messages import MessageRenderer, MessageView
 from pyjms_provider.model.metrics_sampler import AlertNotifier, MetricsSampler
-from pyjms_provider.model.operations import EVERYTHING, NO_PROGRESS, Permits, Progress, operation
+from pyjms_provider.model.operations import EVERYTHING, NO_PROGRESS, Permissions, Progress, operation
 from pyjms_provider.model.queue import QueueSource, chosen
 from pyjms_provider.model.queue_attributes import PolicyPattern, policy_reaches, read_policy
-from pyjms_provider.model.showing import Showing
 from pyjms_provider.model.statistics import StatisticKind, statistic
 from pyjms_provider.model.store_url import with_password
 from pyjms_provider.model.stories import StoryAttributes, StoryTelling, story_settings
-from pyjms_provider.model.watched import PastView, Since, past_view
+from pyjms_provider.model.time_series import PastView, Since, past_view
 from pyjms_provider.queue_manager import QueueManager, UnknownQueueError
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy, StoreSettings, Synchronous
@@ -373,21 +372,21 @@ class VirtualHost(StoryTelling, Stoppable):
         *,
         with_bodies: Annotated[bool, Field(description="Whether bodies are wanted.")] = False,
         progress: Progress = NO_PROGRESS,
-        permits: Permits = EVERYTHING,
+        permissions: Permissions = EVERYTHING,
     ) -> list[FoundMessage]:
         """Return the messages that nobody holds, each with its queue; it looks into one queue after the other.
 
         Properties tell as much as bodies do, so what its caller may not browse is not there for them.
         """
-        names = permits(Operation.BROWSE, TargetKind.QUEUE, self.name, self.queues.names())
+        names = permissions(Operation.BROWSE, TargetKind.QUEUE, self.name, self.queues.names())
         found: list[FoundMessage] = []
-        showing = Showing(with_bodies=with_bodies)
+        renderer = MessageRenderer(with_bodies=with_bodies)
         for number, name in enumerate(names):
             if not progress(number, len(names)):
                 break
             with suppress(UnknownQueueError):  # it was deleted meanwhile
                 messages = self.queues.manager.browse(name, chosen(None, message_ids))
-                found += [FoundMessage(queue=name, message=showing.message(each)) for each in messages]
+                found += [FoundMessage(queue=name, message=renderer.message(each)) for each in messages]
         return found
 
     @operation("Settle a transaction that is in doubt, in place of its coordinator, whose log is to be asked first.")

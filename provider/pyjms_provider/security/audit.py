@@ -11,18 +11,22 @@ import json
 import logging
 import os
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from threading import Lock
 from typing import Final, TextIO
 
 from pyjms.spi.clock import Clock
 from pyjms_provider.security.contracts import Principal
+from pyjms_provider.security.throttle import network_of
 
-__all__ = ["MASK", "AuditAction", "AuditLog", "AuditRecord", "AuditResult", "masked"]
+__all__ = ["MASK", "AuditAction", "AuditLog", "AuditRecord", "AuditResult", "LoginAudit", "masked"]
+
 
 MASK: Final = "********"
 _log = logging.getLogger("pyjms.audit")
@@ -208,3 +212,79 @@ class _AuditFile(RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:
         """Log what cannot be written to the file, so that it is not lost without a trace."""
         _errors.exception("PYJMS-AUDIT-9 a record could not be written to %s; it stands in the log", self.baseFilename)
+
+
+_QUIET_MS: Final = 60_000
+_REFUSED_BURST: Final = 100
+_REFUSED_INTERVAL_MS: Final = 1_000
+_REMEMBERED: Final = 1_000
+_LONGEST_NAME: Final = 256
+_Key = tuple[str, str, AuditResult]
+
+
+class LoginAudit:
+    """Safe to use from any thread. Never raises."""
+
+    def __init__(self, audit: AuditLog, clock: Clock) -> None:
+        self._audit = audit
+        self._clock = clock
+        self._lock = Lock()
+        self._alike: OrderedDict[_Key, tuple[float, int]] = OrderedDict()
+        """When the next one is written, and how many have not been."""
+        self._refused = 0.0
+        """How many of the burst are used up."""
+        self._refused_ms = 0.0
+        self._left_out = 0
+        """Refused ones that no record has told of, and nothing else remembers."""
+
+    def note(self, record: AuditRecord) -> None:
+        """Write a record of a log-in, or count it."""
+        record = replace(record, target=record.target[:_LONGEST_NAME])
+        name = record.target if record.who is None else f"{record.who.name} of {record.who.provider}"
+        with self._lock:
+            left_out = self._admit((network_of(record.peer), name, record.result))
+        if left_out is not None:
+            self._audit.write(_with_count(record, left_out))
+
+    def close(self) -> None:
+        """Write how many were refused that no record has told of."""
+        with self._lock:
+            left_out = self._left_out + sum(
+                count for (_, _, result), (_, count) in self._alike.items() if result is AuditResult.REFUSED
+            )
+            self._alike.clear()
+            self._left_out = 0
+        if left_out:
+            record = AuditRecord(action=AuditAction.LOG_IN, who=None, target="", result=AuditResult.REFUSED)
+            self._audit.write(_with_count(record, left_out))
+
+    def _admit(self, key: _Key) -> int | None:
+        """Return how many have been left out before this one; None: leave it out, too. The lock is held."""
+        now_ms = self._clock.monotonic_ms()
+        until_ms, count = self._alike.get(key, (now_ms, 0))
+        if now_ms < until_ms:
+            self._alike[key] = until_ms, count + 1
+            return None
+        if key[2] is AuditResult.REFUSED:
+            if not self._takes_refusal(now_ms):
+                self._left_out += 1
+                return None
+            count, self._left_out = count + self._left_out, 0
+        self._alike[key] = now_ms + _QUIET_MS, 0
+        self._alike.move_to_end(key)
+        if len(self._alike) > _REMEMBERED:
+            (_, _, result), (_, forgotten) = self._alike.popitem(last=False)
+            self._left_out += forgotten if result is AuditResult.REFUSED else 0
+        return count
+
+    def _takes_refusal(self, now_ms: float) -> bool:
+        drained = (now_ms - self._refused_ms) / _REFUSED_INTERVAL_MS
+        self._refused, self._refused_ms = max(0.0, self._refused - drained), now_ms
+        if self._refused > _REFUSED_BURST - 1:
+            return False
+        self._refused += 1
+        return True
+
+
+def _with_count(record: AuditRecord, left_out: int) -> AuditRecord:
+    return replace(record, after={**record.after, "more": left_out}) if left_out else record

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pyjms.spi.clock import SystemClock
 from pyjms_provider.protocols.rare_lines import RareLines
-from pyjms_provider.transport.descriptors import KEPT_FROM_OPERATORS, is_kept
+from pyjms_provider.transport.listener import KEPT_FROM_OPERATORS, is_kept
 from pyjms_provider.transport.reports import RareReports, Report
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
-    from pyjms_provider.management.desk import Desk
+    from pyjms_provider.management.service import ManagementService
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.transport.service import NetworkService
     from pyjms_provider.transport.settings import ListenerSettings, TlsSettings
@@ -199,7 +199,9 @@ class HttpListeningPort:
 
 
 def http_opener(
-    network: NetworkService, desk: Callable[[HttpPort], Desk], routes: Callable[[HttpPort], list[Route]]
+    network: NetworkService,
+    management: Callable[[HttpPort], ManagementService],
+    routes: Callable[[HttpPort], list[Route]],
 ) -> Callable[[ManagedObject], HttpListeningPort]:
     """Return what opens an `HttpPort` on that network; `routes`: what it serves besides REST."""
 
@@ -222,7 +224,7 @@ def http_opener(
                 "rights of who reads them; name the hosts instead, or have a proxy check them",
                 port.path,
             )
-        app = make_app(desk(port), port.authenticator(), port.access(), rest, routes(port))
+        app = make_app(management(port), port.authenticator(), port.access(), rest, routes(port))
         opened = HttpListeningPort(network, settings, app)
         log_who_comes_in(port)
         return opened

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
+from collections.abc import Callable, Mapping
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -21,26 +22,28 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.terminal import printable
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.management.desk import Caller
+from pyjms_provider.management.describing import describe_model
 from pyjms_provider.management.errors import BadRequestError
-from pyjms_provider.management.requests_by_message import MessageRequest
+from pyjms_provider.management.listing import ListRequest
 from pyjms_provider.management.rest.answers import error_data, status_of
 from pyjms_provider.management.rest.requests import read_json
+from pyjms_provider.management.service import Caller
+from pyjms_provider.model import tree
+from pyjms_provider.model.errors import UnknownCategoryError, UnknownObjectError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.managed import ConfigurationChangeListener
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.protocols.stomp.server.hosts import Guard
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target
-from pyjms_provider.serving.embedded_host import EmbeddedHost
-from pyjms_provider.serving.hosts import running_hosts
+from pyjms_provider.serving.hosts import EmbeddedHost, running_hosts
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms_provider.broker import EmbeddedBroker
-    from pyjms_provider.management.desk import Desk
+    from pyjms_provider.management.service import ManagementService
     from pyjms_provider.model.managed import ManagedObject
 
-__all__ = ["MANAGEMENT", "STATUS", "WANTED", "ManagementQueues", "MessageService"]
+__all__ = ["ACTIONS", "MANAGEMENT", "STATUS", "WANTED", "ManagementQueues", "MessageRequest", "MessageService"]
 
 
 MANAGEMENT: Final = "$management"
@@ -77,12 +80,12 @@ _EVERYTHING: Final = _Everything()
 class MessageService:
     """Serves one virtual host's queue, on a thread of its own, until `close` or the host's end."""
 
-    def __init__(self, desk: Desk, broker: EmbeddedBroker, scope: tuple[str, ...] = ()) -> None:
+    def __init__(self, management: ManagementService, broker: EmbeddedBroker, scope: tuple[str, ...] = ()) -> None:
         """`broker`: the running virtual host; `scope`: its names, which names are relative to; none: the whole broker.
 
         Raises `ClosedError` when the host has ended.
         """
-        self._desk = desk
+        self._management = management
         self._broker = broker
         self._scope = scope
         self._signal = Signal()
@@ -175,7 +178,7 @@ class MessageService:
         if len(body) > _LONGEST:
             raise BadRequestError(f"a request has at most {_LONGEST} characters")
         text = body.encode("utf-8", "surrogatepass")  # half of a pair is refused where bytes are read that are no UTF-8
-        return MessageRequest(self._desk, caller, self._scope, read_json(text)).run()
+        return MessageRequest(self._management, caller, self._scope, read_json(text)).run()
 
     def _answer(self, caller: Caller, origin: ConnectionId, request: Envelope, answer: dict[str, Any]) -> None:
         """Send an answer, where the sender of the request might send it by the same connection. Raises `ProviderError`.
@@ -211,15 +214,15 @@ WANTED: Final = "pyjms.management.queue"
 class ManagementQueues(ConfigurationChangeListener):
     """Follows the virtual hosts as they come and go. A service ends by itself with its host."""
 
-    def __init__(self, desk: Desk, synthetic: EmbeddedBroker) -> None:
+    def __init__(self, management: ManagementService, synthetic: EmbeddedBroker) -> None:
         """`synthetic`: the running host ``$management``, whose queue is about the whole broker."""
-        self._desk = desk
+        self._management = management
         self._synthetic = synthetic
         self._lock = Lock()
         self._services: dict[UUID, MessageService] = {}
-        self._whole = MessageService(desk, synthetic)
-        desk.system.add_listener(self, below=True)
-        for host in running_hosts(desk.system):
+        self._whole = MessageService(management, synthetic)
+        management.system.add_listener(self, below=True)
+        for host in running_hosts(management.system):
             self._serve(host)
 
     def state_changed(self, managed: ManagedObject, old: State, new: State) -> None:
@@ -236,7 +239,7 @@ class ManagementQueues(ConfigurationChangeListener):
         if host.variable(WANTED) != "true":
             return
         try:
-            service = MessageService(self._desk, host.embedded, host.names)
+            service = MessageService(self._management, host.embedded, host.names)
         except ProviderError:
             return  # it has stopped meanwhile
         with self._lock:
@@ -253,3 +256,147 @@ class ManagementQueues(ConfigurationChangeListener):
         for service in services:
             service.close()
         self._synthetic.stop()
+
+
+_HOST: Final = "virtual_host"
+_TYPES: Final[Mapping[str, tuple[type, str]]] = {
+    "action": (str, "a text"),
+    "category": (str, "a text"),
+    "names": (list, "a list of texts"),
+    "id": (str, "a UUID"),
+    "attributes": (dict, "an object"),
+    "operation": (str, "a text"),
+    "arguments": (dict, "an object"),
+    "fields": (list, "a list of texts"),
+    "actual": (bool, "true or false"),
+    "force": (bool, "true or false"),
+    "filter": (str, "a text"),
+    "sort": (list, "a list of texts"),
+    "offset": (int, "a number"),
+    "limit": (int, "a number"),
+}
+
+
+class MessageRequest:
+    """One request. All calls raise what the management raises, and `BadRequestError`."""
+
+    def __init__(self, management: ManagementService, caller: Caller, scope: tuple[str, ...], data: Any) -> None:
+        """`scope`: the names of the virtual host that names are relative to; none: the broker."""
+        self._management = management
+        self._caller = caller
+        self._scope = scope
+        self._data = _checked(data)
+
+    def run(self) -> Any:
+        """Do what is asked for, and return the result as JSON has it."""
+        action = str(self._data.get("action", ""))
+        if action not in ACTIONS:
+            raise BadRequestError(f"there is no action {action[:40]!r}; there are: {', '.join(ACTIONS)}")
+        return ACTIONS[action](self)
+
+    def discover(self) -> Any:
+        """Return the categories that can be asked about, as data."""
+        model = describe_model()
+        model["categories"] = [each for each in model["categories"] if self._is_here(each["category"])]
+        return model
+
+    def list(self) -> Any:
+        """Return a page of objects."""
+        data = self._data
+        fields = data.get("fields")
+        wanted = ListRequest(
+            fields=None if fields is None else tuple(fields),
+            actual=data.get("actual", False),
+            condition=data.get("filter"),
+            order=tuple(data.get("sort", ())),
+            offset=data.get("offset", 0),
+            limit=data.get("limit", 100),
+        )
+        page = self._management.list(self._caller, self._category(), self._names(), wanted)
+        return {"items": list(page.items), "total": page.total, "offset": page.offset}
+
+    def get(self) -> Any:
+        """Return one object."""
+        return self._management.describe(
+            self._object(), self._data.get("fields"), actual=self._data.get("actual", False)
+        )
+
+    def create(self) -> Any:
+        """Create an object; the names are those of its parent."""
+        attributes = self._data.get("attributes", {})
+        return self._management.describe(
+            self._management.create(self._caller, self._category(), self._names(), attributes)
+        )
+
+    def change(self) -> Any:
+        """Change attributes of an object."""
+        managed = self._object()
+        attributes, force = self._data.get("attributes", {}), self._data.get("force", False)
+        self._management.change(self._caller, managed, attributes, force=force)
+        return self._management.describe(managed)
+
+    def delete(self) -> Any:
+        """Delete an object."""
+        self._management.delete(self._caller, self._object())
+
+    def invoke(self) -> Any:
+        """Ask an object for one of its operations."""
+        name, arguments = self._data.get("operation", ""), self._data.get("arguments", {})
+        return self._management.invoke(self._caller, self._object(), name, arguments)
+
+    def _category(self) -> str:
+        category = self._data.get("category")
+        if category is None:
+            raise BadRequestError("name the category that it is about")
+        tree.shape_of(category)  # raises for what is none
+        if not self._is_here(category):
+            raise UnknownCategoryError(
+                f"there is no {category} below {'a virtual host' if self._scope else 'the broker'}"
+            )
+        return str(category)
+
+    def _is_here(self, category: str) -> bool:
+        return category != tree.ROOT and (not self._scope or category == _HOST or _HOST in tree.ancestors(category))
+
+    def _names(self) -> tuple[str, ...]:
+        return (*self._scope, *self._data.get("names", ()))
+
+    def _object(self) -> ManagedObject:
+        category, wanted = self._category(), self._data.get("id")
+        if wanted is None:
+            return self._management.find(self._caller, category, self._names())
+        try:
+            object_id = UUID(wanted)
+        except ValueError:
+            raise BadRequestError("id is no UUID") from None
+        found = self._management.find_by_id(self._caller, category, object_id)
+        if found.names[: len(self._scope)] != self._scope:
+            raise UnknownObjectError(f"there is no {category} with the id {object_id} here")
+        return found
+
+
+ACTIONS: Final[Mapping[str, Callable[[MessageRequest], Any]]] = {
+    "discover": MessageRequest.discover,
+    "list": MessageRequest.list,
+    "get": MessageRequest.get,
+    "create": MessageRequest.create,
+    "change": MessageRequest.change,
+    "delete": MessageRequest.delete,
+    "invoke": MessageRequest.invoke,
+}
+"""What can be asked for."""
+
+
+def _checked(data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise BadRequestError("the body is a JSON object: {…}")
+    for name, value in data.items():
+        kind, text = _TYPES.get(name, (None, ""))
+        if kind is None:
+            raise BadRequestError(f"there is no word {name[:40]!r} here; there are: {', '.join(_TYPES)}")
+        is_right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if is_right and kind is list:
+            is_right = all(isinstance(each, str) for each in value)
+        if not is_right:
+            raise BadRequestError(f"{name} is {text}")
+    return data

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.forks import forget_in_children
-from pyjms_provider.management.desk import Desk
+from pyjms_provider.management.service import ManagementService
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.port import Port
 from pyjms_provider.model.services import Services
@@ -35,37 +35,39 @@ if TYPE_CHECKING:
 __all__ = ["ServedBroker"]
 
 
-class _Desks:
-    """The one desk of a broker, made when the first port wants it."""
+class _ManagementServices:
+    """The one management of a broker, made when the first port wants it."""
 
     def __init__(self, audit: AuditLog) -> None:
         self._audit = audit
         self._lock = Lock()
-        self._desk: Desk | None = None
+        self._management: ManagementService | None = None
 
-    def of(self, port: ManagedObject) -> Desk:
-        """Return the desk of the broker that a port belongs to."""
+    def of(self, port: ManagedObject) -> ManagementService:
+        """Return the management of the broker that a port belongs to."""
         root = port.root
         assert isinstance(root, SystemConfig)
         with self._lock:
-            if self._desk is None:
-                self._desk = Desk(root, self._audit)
-            return self._desk
+            if self._management is None:
+                self._management = ManagementService(root, self._audit)
+            return self._management
 
     def close(self) -> None:
         """End what still runs."""
-        if self._desk is not None:
-            self._desk.close()
+        if self._management is not None:
+            self._management.close()
         self._audit.close()
 
 
 class ServedBroker:
     """Runs from `open` to `close`; a context manager closes it."""
 
-    def __init__(self, system: SystemConfig, network: NetworkService, desks: _Desks, queues: ManagementQueues) -> None:
+    def __init__(
+        self, system: SystemConfig, network: NetworkService, services: _ManagementServices, queues: ManagementQueues
+    ) -> None:
         self.system = system
         self.network = network
-        self._desks = desks
+        self._services = services
         self._queues = queues
         self._is_parents = False
         """Whether another process runs it, which has forked this one."""
@@ -95,10 +97,10 @@ class ServedBroker:
             network = NetworkService(name, clock=clock, trace=trace)
             undo.callback(network.stop)
             network.start()
-            desks = _Desks(audit)
+            services = _ManagementServices(audit)
             synthetic = EmbeddedBroker(MANAGEMENT, clock)
             undo.callback(synthetic.stop)
-            openers = {"stomp": stomp_opener(network, synthetic, desks.of), "http": _http_opener(network, desks)}
+            openers = {"stomp": stomp_opener(network, synthetic, services.of), "http": _http_opener(network, services)}
             system = SystemConfig.opened(
                 store,
                 broker={"name": name},
@@ -109,8 +111,8 @@ class ServedBroker:
             )
             undo.callback(system.close)
             HostFailures(system.broker)
-            system.broker.add_listener(UserWatch(desks.of, synthetic), below=True)
-            opened = cls(system, network, desks, ManagementQueues(desks.of(system), synthetic))
+            system.broker.add_listener(UserWatch(services.of, synthetic), below=True)
+            opened = cls(system, network, services, ManagementQueues(services.of(system), synthetic))
             undo.pop_all()
         return opened
 
@@ -144,7 +146,7 @@ class ServedBroker:
         with ExitStack() as ends:  # the last of these first; one that fails to end keeps no other one open
             ends.callback(self.network.stop)
             ends.callback(self.system.close)
-            ends.callback(self._desks.close)
+            ends.callback(self._services.close)
             ends.callback(self._queues.close)
 
     def forget(self) -> None:
@@ -158,13 +160,13 @@ class ServedBroker:
         self.close()
 
 
-def _http_opener(network: NetworkService, desks: _Desks) -> PortOpener:
+def _http_opener(network: NetworkService, services: _ManagementServices) -> PortOpener:
     """Return what opens ports for operators. What serves HTTP is imported by the first one: a broker may have none."""
 
     def opener(port: ManagedObject) -> OpenPort:
         from pyjms_provider.management.console.pages import console_routes
         from pyjms_provider.serving.http_port import http_opener
 
-        return http_opener(network, desks.of, lambda _: console_routes())(port)
+        return http_opener(network, services.of, lambda _: console_routes())(port)
 
     return opener

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjms_provider.broker import EmbeddedBroker
-    from pyjms_provider.management.desk import Desk
+    from pyjms_provider.management.service import ManagementService
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.contracts import Credentials, Principal
     from pyjms_provider.transport.listener import Listener
@@ -55,11 +55,11 @@ class ListeningPort:
 def stomp_opener(
     network: NetworkService,
     synthetic: EmbeddedBroker | None = None,
-    desk: Callable[[ManagedObject], Desk] | None = None,
+    management: Callable[[ManagedObject], ManagementService] | None = None,
 ) -> Callable[[ManagedObject], ListeningPort]:
     """Return what opens a `StompPort` on that network.
 
-    `synthetic`: a virtual host that is not in the tree; `desk`: has log-ins audited.
+    `synthetic`: a virtual host that is not in the tree; `management`: has log-ins audited.
     """
 
     def opener(port: ManagedObject) -> ListeningPort:
@@ -67,8 +67,8 @@ def stomp_opener(
         check_hosts(port)
 
         def note_login(principal: Principal | None, shown: Credentials | None, address: str, reason: str) -> None:
-            if desk is not None:
-                desk(port).note_client(principal, _name_in(shown), address, port.name, reason)
+            if management is not None:
+                management(port).note_client(principal, _name_in(shown), address, port.name, reason)
 
         chosen = port.chosen
         assert isinstance(chosen, StompPortAttributes)
@@ -83,7 +83,7 @@ def stomp_opener(
                 prefetch=chosen.prefetch,
             ),
             note_login=note_login,
-            revocations=RevocationGuard() if desk is None else desk(port).revocations,
+            revocations=RevocationGuard() if management is None else management(port).revocations,
         )
         opened = ListeningPort(network.open(port.listener_settings(), service.engine))
         log_who_comes_in(port)

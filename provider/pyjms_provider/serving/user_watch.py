@@ -16,7 +16,7 @@ from pyjms_provider.serving.hosts import running_hosts
 
 if TYPE_CHECKING:
     from pyjms_provider.broker import EmbeddedBroker
-    from pyjms_provider.management.desk import Desk
+    from pyjms_provider.management.service import ManagementService
     from pyjms_provider.model.managed import ManagedObject
 
 __all__ = ["UserWatch"]
@@ -27,9 +27,9 @@ _CATEGORY = "user"
 class UserWatch(ConfigurationChangeListener):
     """Hears of all users of a broker."""
 
-    def __init__(self, desk: Callable[[ManagedObject], Desk], synthetic: EmbeddedBroker) -> None:
+    def __init__(self, management: Callable[[ManagedObject], ManagementService], synthetic: EmbeddedBroker) -> None:
         """`synthetic`: a virtual host that is not in the tree."""
-        self._desk = desk
+        self._management = management
         self._synthetic = synthetic
 
     def attributes_changed(self, managed: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
@@ -41,7 +41,7 @@ class UserWatch(ConfigurationChangeListener):
             self._end(parent, child.name, "was deleted")
 
     def _end(self, provider: ManagedObject, user_name: str, what: str) -> None:
-        self._desk(provider).end_sessions(provider.name, user_name)
+        self._management(provider).end_sessions(provider.name, user_name)
         for host in (*_running(provider), self._synthetic):
             for connection_id, client in host.clients().items():
                 who = client.principal

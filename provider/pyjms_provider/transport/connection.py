@@ -17,23 +17,131 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, Protocol, TypeVar, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 from pyjms.spi.clock import Clock
 from pyjms_provider.protocols.engine import BatchJob, Peer, ProtocolEngine
-from pyjms_provider.transport.deadlines import Deadlines
 from pyjms_provider.transport.layers import HELD_FOR_STRANGERS, Bytes, Layer, LayerError
 from pyjms_provider.transport.reports import RareReports, Report
-from pyjms_provider.transport.scheduler import Scheduler
+from pyjms_provider.transport.scheduler import Alarm, Scheduler, Timers
 from pyjms_provider.transport.settings import ListenerSettings
-from pyjms_provider.transport.states import NEXT, Event, State
-from pyjms_provider.transport.timers import Timers
-from pyjms_provider.transport.unfed import Unfed
 from pyjms_provider.transport.workers import WorkerPool
 
-__all__ = ["Connection", "Direction", "Home", "Trace"]
+if TYPE_CHECKING:
+    from pyjms_provider.transport.scheduler import Alarmed
+
+__all__ = ["NEXT", "Connection", "Deadlines", "Direction", "Event", "Home", "PendingInput", "State", "Trace"]
+
+
+class State(Enum):
+    """What a connection is at."""
+
+    SHAKING = "the handshakes of TLS and WebSocket go on; there is no engine"
+    OPEN = "bytes go to and from the engine"
+    CLOSING = "all is said; waiting for the peer to hang up"
+    ENDED = "the socket is closed"
+
+
+class Event(Enum):
+    """What brings a connection to another state."""
+
+    OPENED = "the handshakes are done"
+    FINISHED = "there is nothing more to say"
+    LOST = "the socket was closed"
+
+
+NEXT: Final = MappingProxyType(
+    {
+        (State.SHAKING, Event.OPENED): State.OPEN,
+        (State.SHAKING, Event.FINISHED): State.CLOSING,
+        (State.OPEN, Event.FINISHED): State.CLOSING,
+        (State.SHAKING, Event.LOST): State.ENDED,
+        (State.OPEN, Event.LOST): State.ENDED,
+        (State.CLOSING, Event.LOST): State.ENDED,
+    }
+)
+"""Which state follows, of those that may."""
+
+
+_JOINED_BYTES: Final = 4 * 2**10
+
+
+class PendingInput(deque[bytes]):
+    """In the order in which it came. Small pieces are joined, as heart-beats of one byte would each cost forty."""
+
+    def add(self, data: bytes) -> None:
+        """Hold `data`, too."""
+        if self and len(self[-1]) + len(data) <= _JOINED_BYTES:
+            self[-1] += data
+        else:
+            self.append(data)
+
+    def has(self, size: int) -> bool:
+        """Return whether it is `size` bytes or more."""
+        return sum(map(len, self)) >= size
+
+
+class Deadlines:
+    """Those of one connection; `math.inf`: there is none. On the loop."""
+
+    __slots__ = ("_alarm", "_now_ms", "_timers", "armed_ms", "leaves_ms", "over_ms", "stalls_ms")
+
+    def __init__(self, timers: Timers, now_ms: Callable[[], float], who: Alarmed) -> None:
+        self._timers = timers
+        self._now_ms = now_ms
+        self._alarm = Alarm(who)
+        self.armed_ms = math.inf
+        """When the alarm goes off."""
+        self.over_ms = math.inf
+        """When its handshake, or its end, must be over."""
+        self.stalls_ms = math.inf
+        """When the peer must have taken any of what waits for it."""
+        self.leaves_ms = math.inf
+        """When jobs end that wait for other clients, as the peer sends nothing more."""
+
+    def limit(self, timeout_ms: int) -> None:
+        """Have it over after so long, unless it must be earlier."""
+        self.over_ms = min(self.over_ms, self._now_ms() + timeout_ms)
+        self.arm(self.over_ms)
+
+    def await_taking(self, timeout_ms: int) -> None:
+        """Give the peer so long to take any of what waits for it."""
+        self.stalls_ms = self._now_ms() + timeout_ms
+        self.arm(self.stalls_ms)
+
+    def await_leaving(self, timeout_ms: int) -> None:
+        """Give jobs so long that wait for other clients, however many come one after the other."""
+        if self.leaves_ms == math.inf:
+            self.leaves_ms = self._now_ms() + timeout_ms
+            self.arm(self.leaves_ms)
+
+    def arm(self, at_ms: float) -> None:
+        """Set the alarm, unless it goes off by then."""
+        if at_ms < self.armed_ms:
+            self.armed_ms = self._timers.arm(at_ms, self._alarm, self.armed_ms)
+
+    def arm_next(self) -> None:
+        """Set the alarm for the first of them."""
+        self.arm(min(self.over_ms, self.stalls_ms, self.leaves_ms))
+
+    def went_off(self, due_ms: float) -> bool:
+        """Note that the alarm has gone off; return whether it is the one that was set last.
+
+        An earlier one was armed after any other; to arm again for each that is left would leave ever more of them.
+        """
+        is_last = due_ms == self.armed_ms
+        if is_last:
+            self.armed_ms = math.inf
+        return is_last
+
+    def end(self) -> None:
+        """Have nobody called any more."""
+        self._alarm.who = None
+
 
 _T = TypeVar("_T")
 
@@ -120,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_eof = False
         self._jobs = 0
         self._patient_jobs = 0
-        self._unfed = Unfed()
+        self._pending_input = PendingInput()
         self._unsent = 0
         self._now_ms = home.clock.monotonic_ms
         self._heard_ms = self._now_ms()
@@ -240,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._state is State.ENDED:
             return
         self._move(Event.LOST)
-        self._unfed.clear()
+        self._pending_input.clear()
         if self._layer is not None:
             self._layer.let_go()
         if self._engine is not None:
@@ -317,7 +425,7 @@ class Connection(asyncio.BufferedProtocol):
             self._choose(data)
         layer = self._layer
         if layer is None:
-            self._unfed.add(data)
+            self._pending_input.add(data)
             return
         try:
             chunks = layer.received(data)
@@ -327,7 +435,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._engine is None and layer.is_open:
             self._open(layer.certificate)
         for chunk in chunks:
-            self._unfed.add(chunk)
+            self._pending_input.add(chunk)
         self._is_eof = self._is_eof or layer.is_over
         if layer.held > HELD_FOR_STRANGERS:
             self._bound_stranger(layer)
@@ -343,7 +451,7 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse(self, error: LayerError) -> None:
         self._home.reports.log(Report.HANDSHAKE_FAILED, "%s: %s", self._address, error)
         self._error = error
-        self._unfed.clear()
+        self._pending_input.clear()
         self._finish()
 
     # ---------------------------------------------------------------------------------------------------- the work cycle
@@ -351,14 +459,14 @@ class Connection(asyncio.BufferedProtocol):
     def _read(self, data: bytes) -> None:
         engine = self._engine
         if self._layer is None and engine is not None:
-            waits = self._unfed or self._is_awake or self._has_more or self._is_blocked
+            waits = self._pending_input or self._is_awake or self._has_more or self._is_blocked
             if not waits and self._home.trace is None and engine.is_reading:
                 engine.received(data)  # nothing is in the way: the cycle below in a third of its steps
                 self._write()
                 if self._deadlines.armed_ms == math.inf or engine.is_over or self._is_eof:
                     self._balance()
                 return
-            self._unfed.add(data)
+            self._pending_input.add(data)
         else:
             self._unwrap(data)
         # An engine that was pulled dry, and not woken since, has nothing to write first.
@@ -389,7 +497,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if write_first:
             self._write()
-        if self._unfed and self._feed():
+        if self._pending_input and self._feed():
             self._write()
         if self._state is _OPEN:  # writing may have found the peer gone
             self._balance()
@@ -404,11 +512,11 @@ class Connection(asyncio.BufferedProtocol):
         """Give the engine what was read, for as long as it takes it; return whether any was."""
         engine = self._engine
         assert engine is not None, "there is an engine while the connection is open"
-        unfed = self._unfed
+        pending_input = self._pending_input
         trace = self._home.trace
         is_fed = False
-        while unfed and not (self._is_blocked or self._has_more) and engine.is_reading:
-            data = unfed.popleft()
+        while pending_input and not (self._is_blocked or self._has_more) and engine.is_reading:
+            data = pending_input.popleft()
             if trace is not None:
                 trace(self._address, Direction.IN, data)
             engine.received(data)
@@ -480,7 +588,7 @@ class Connection(asyncio.BufferedProtocol):
             self._deadlines.leaves_ms = math.inf
         elif self._is_eof:
             self._deadlines.await_leaving(self._settings.closing_timeout_ms)
-        if self._unfed and self._unfed.has(self._settings.read_buffer_bytes):
+        if self._pending_input and self._pending_input.has(self._settings.read_buffer_bytes):
             self._pause()
         elif self._is_paused and not (self._is_blocked or self._has_more) and engine.is_reading:
             self._is_paused = False
@@ -518,7 +626,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the connection is to be closed as soon as all is said."""
         if self._the_engine().is_over:
             return True
-        return self._is_eof and not self._unfed and not self._jobs
+        return self._is_eof and not self._pending_input and not self._jobs
 
     # ----------------------------------------------------------------------------------------------------------- the end
 

@@ -6,10 +6,12 @@ import asyncio
 import errno
 import ipaddress
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from ssl import SSLContext
 from typing import Final, Protocol
 
 from pyjms.spi.clock import Clock
@@ -17,16 +19,66 @@ from pyjms.spi.errors import ResourceError
 from pyjms_provider.forks import forget_in_children, let_go
 from pyjms_provider.protocols.engine import ProtocolEngine, TransportContext
 from pyjms_provider.transport.connection import Connection, Trace
-from pyjms_provider.transport.delegates import ChosenLayer, choose_layer
-from pyjms_provider.transport.descriptors import is_kept
+from pyjms_provider.transport.layers import Layer, Stack
 from pyjms_provider.transport.reports import RareReports, Report
-from pyjms_provider.transport.scheduler import Scheduler
+from pyjms_provider.transport.scheduler import Scheduler, Timers
 from pyjms_provider.transport.settings import ListenerKind, ListenerSettings, ListenerSettingsError, TlsSettings
-from pyjms_provider.transport.timers import Timers
-from pyjms_provider.transport.tls import make_context
+from pyjms_provider.transport.tls import TlsLayer, make_context
 from pyjms_provider.transport.workers import WorkerPool
 
-__all__ = ["EngineFactory", "Listener", "ListenerStatistics", "Services", "bind", "is_reached_from_elsewhere"]
+__all__ = [
+    "KEPT",
+    "KEPT_FROM_OPERATORS",
+    "ChosenLayer",
+    "EngineFactory",
+    "Listener",
+    "ListenerStatistics",
+    "Services",
+    "bind",
+    "choose_layer",
+    "is_kept",
+    "is_reached_from_elsewhere",
+]
+
+
+if sys.platform != "win32":  # which has no such limit
+    import resource
+
+
+KEPT: Final = 64
+"""So many files clients leave; of a small limit, a quarter. The stores of a virtual host need some twenty."""
+KEPT_FROM_OPERATORS: Final = 32
+"""So many of these operators leave, too."""
+
+
+def is_kept(descriptor: int, kept: int = KEPT) -> bool:
+    """Return whether a new connection has one of the last files that this process may open. The system gives the lowest that is free."""
+    if sys.platform == "win32":
+        return False
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most != resource.RLIM_INFINITY and descriptor >= most - min(kept, most * kept // KEPT // 4)
+
+
+ChosenLayer = tuple[Layer | None, bool]
+"""The layer below the engine, None for nothing, and whether it has TLS."""
+
+_TLS_HANDSHAKE: Final = 22
+"""The type of a TLS record that begins a handshake (RFC 8446 §5.1): no letter, so no other protocol begins with it."""
+
+
+def choose_layer(settings: ListenerSettings, context: SSLContext | None, first: bytes) -> ChosenLayer:
+    """Return what to put below the engine; `first` counts only where one port serves plain and TLS."""
+    is_secure = context is not None and (not settings.plain_and_tls or first[:1] == bytes((_TLS_HANDSHAKE,)))
+    layer: Layer | None = None
+    if settings.kind is ListenerKind.WEB_SOCKET:
+        from pyjms_provider.transport.websocket import WebSocketLayer
+
+        layer = WebSocketLayer(settings.websocket)
+    if is_secure and context is not None:
+        tls = TlsLayer(context)
+        layer = tls if layer is None else Stack(tls, layer)
+    return layer, is_secure
+
 
 _ACCEPTS: Final = 32  # in one turn
 _BACK_OFF_S: Final = 0.2

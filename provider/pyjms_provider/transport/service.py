@@ -22,9 +22,8 @@ from pyjms_provider.forks import forget_in_children
 from pyjms_provider.transport.connection import Trace
 from pyjms_provider.transport.listener import EngineFactory, Listener, bind
 from pyjms_provider.transport.reports import RareReports, Report
-from pyjms_provider.transport.scheduler import Scheduler
+from pyjms_provider.transport.scheduler import Scheduler, Timers
 from pyjms_provider.transport.settings import ListenerKind, ListenerSettings
-from pyjms_provider.transport.timers import Timers
 from pyjms_provider.transport.workers import WorkerPool, WorkerSettings
 
 __all__ = ["EventLoop", "NetworkService"]

@@ -15,7 +15,7 @@ from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_session import VmSession
 from tests.provider.clients.world import World, consume, poll
 from tests.provider.helpers import ORDERS, HandClock, make_envelope, text_of
-from tests.provider.simulation.site import HandHousekeeper
+from tests.provider.simulation.site import HandScheduledTasks
 
 LIMITED = "?transaction_timeout=10"
 BILLS = Address(AddressKind.QUEUE, "bills")
@@ -24,7 +24,7 @@ BILLS = Address(AddressKind.QUEUE, "bills")
 @pytest.fixture
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the housekeeper come only when the test says so."""
-    monkeypatch.setattr("pyjms_provider.broker.Housekeeper", HandHousekeeper)
+    monkeypatch.setattr("pyjms_provider.broker.Housekeeper", HandScheduledTasks)
 
 
 @pytest.fixture

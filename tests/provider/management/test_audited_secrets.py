@@ -89,7 +89,7 @@ def test_a_secret_is_in_no_record(world: Site, trail: AuditTrail, data: st.DataO
         body[name] = data.draw(in_any_form() if is_secret else in_anything())
     trail.records.clear()
     with pytest.raises(AccessDeniedError):
-        world.desk.create(world.caller("bob"), category, PARENTS.get(category, ()), body)
+        world.management.create(world.caller("bob"), category, PARENTS.get(category, ()), body)
     [record] = trail.records
     assert SECRET not in json.dumps(record)
 

@@ -105,7 +105,7 @@ def test_a_long_operation_runs_as_a_job_of_who_asked(site: Site, ann: TestClient
     response = ann.post(PURGE, headers=ASYNC)
     job = ok(response, 202)
     assert response.headers["location"] == f"{ROOT}/job/{job['id']}"
-    finished(site.desk.jobs, job["id"])
+    finished(site.management.jobs, job["id"])
     done = ok(ann.get(response.headers["location"]))
     assert (done["state"], done["result"], done["done"]) == ("done", {"messages": 2}, 2)
     assert [each["id"] for each in ok(ann.get(f"{ROOT}/job"))["items"]] == [job["id"]]
@@ -119,13 +119,13 @@ def test_a_long_operation_runs_as_a_job_of_who_asked(site: Site, ann: TestClient
 def test_a_job_is_a_persons_and_not_a_names(site: Site, ann: TestClient) -> None:
     site.queue()
     job = ok(ann.post(PURGE, headers=ASYNC), 202)
-    finished(site.desk.jobs, job["id"])
+    finished(site.management.jobs, job["id"])
     namesake = replace(site.caller(), principal=replace(ANN, provider="others"))
     for end in (False, True):
         with pytest.raises(UnknownJobError, match="of yours"):
-            site.desk.job(namesake, job["id"], end=end)
+            site.management.job(namesake, job["id"], end=end)
     regrouped = replace(site.caller(), principal=replace(ANN, groups=frozenset()))
-    assert site.desk.job(regrouped, job["id"]).is_of(ANN)
+    assert site.management.job(regrouped, job["id"]).is_of(ANN)
     site.people.provider = "others"  # the port asks another one, who knows an ann, too
     error_of(ann.get(f"{ROOT}/job/{job['id']}"), 404)
     assert ok(ann.get(f"{ROOT}/job"))["items"] == []
@@ -136,7 +136,7 @@ def test_a_job_that_only_looks_tells_how_far_it_is_too(site: Site, ann: TestClie
         site.queue(name)
     wanted = {"message_ids": ["ID:nobody"]}
     job = ok(ann.post(f"{ROOT}/virtual_host/main/shop/find_messages", headers=ASYNC, json=wanted), 202)
-    finished(site.desk.jobs, job["id"])
+    finished(site.management.jobs, job["id"])
     done = ok(ann.get(f"{ROOT}/job/{job['id']}"))
     assert (done["state"], done["done"], done["total"]) == ("done", 1, 2)
 
@@ -151,7 +151,7 @@ def test_a_selector_that_is_wrong_ends_the_job_with_that_reason(site: Site, ann:
     site.queue()
     moved = {"target": "other", "selector": "a >"}
     job = ok(ann.post(PURGE.replace("purge", "move_messages"), headers=ASYNC, json=moved), 202)
-    finished(site.desk.jobs, job["id"])
+    finished(site.management.jobs, job["id"])
     failed = ok(ann.get(f"{ROOT}/job/{job['id']}"))
     assert failed["state"] == "failed"
     assert "position" in failed["error"]

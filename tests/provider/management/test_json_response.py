@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 import pyjms_provider.management.rest
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
-from pyjms_provider.management.rest.json_response import JSONResponse
+from pyjms_provider.management.rest.answers import JSONResponse
 from tests.provider.helpers import make_envelope
 from tests.provider.management.world import ROOT, Site, ok
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from pyjms_provider.management.desk import Caller
-from pyjms_provider.management.errors import LockOutError
-from pyjms_provider.management.requests_by_message import MessageRequest
+from pyjms_provider.management.errors import LockoutError
+from pyjms_provider.management.service import Caller
 from pyjms_provider.model.access_control import AccessControl
 from pyjms_provider.model.errors import InvalidAttributesError
 from pyjms_provider.model.managed import ManagedObject
 from pyjms_provider.security.contracts import Principal
 from pyjms_provider.security.rules import parse_rules, rules_to_data
+from pyjms_provider.serving.management_queues import MessageRequest
 from tests.provider.management.world import Site
 
 PASSWORD = "long enough"
@@ -37,7 +37,7 @@ class Door:
     folder: Path
 
     def change(self, managed: ManagedObject, *, force: bool = False, **changes: Any) -> None:
-        self.site.desk.change(self.ann, managed, changes, force=force)
+        self.site.management.change(self.ann, managed, changes, force=force)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def door(site: Site, tmp_path: Path) -> Door:
 )
 def test_rules_that_shut_out_their_author_are_refused_and_can_be_forced(door: Door, rules: str) -> None:
     before = door.access.attribute_values(["rules"])
-    with pytest.raises(LockOutError, match=r"by these rules 'ann' may not administer it.*force it") as told:
+    with pytest.raises(LockoutError, match=r"by these rules 'ann' may not administer it.*force it") as told:
         door.change(door.access, rules=_rules(rules))
     assert "--force" in told.value.reason
     assert door.access.attribute_values(["rules"]) == before
@@ -82,20 +82,20 @@ def test_rules_that_shut_out_their_author_are_refused_and_can_be_forced(door: Do
 
 
 def test_rules_by_default_are_none_and_shut_everybody_out(door: Door) -> None:
-    with pytest.raises(LockOutError):
+    with pytest.raises(LockoutError):
         door.change(door.access, rules=None)
 
 
 def test_rules_that_leave_their_author_a_way_and_those_of_other_ports_are_changed(door: Door) -> None:
     door.change(door.access, rules=_rules("deny user:zoe all *\nallow user:ann administer,observe managed"))
-    door.change(door.site.desk.find(door.ann, "access_control", ("other",)), rules=[])
+    door.change(door.site.management.find(door.ann, "access_control", ("other",)), rules=[])
     with pytest.raises(InvalidAttributesError, match="effect"):
         door.change(door.access, rules=[{"effect": "perhaps", "who": "*"}])
 
 
 def test_nobody_leaves_the_group_that_lets_them_in(door: Door) -> None:
     me, zoe = door.users.child("user", "ann"), door.users.child("user", "zoe")
-    with pytest.raises(LockOutError, match="without those groups 'ann' may not"):
+    with pytest.raises(LockoutError, match="without those groups 'ann' may not"):
         door.change(me, groups=["staff"])
     assert "admins" in door.users.child("user", "ann").attribute_values(["groups"])["groups"]
     door.change(me, password="another good one")
@@ -115,7 +115,7 @@ def test_nobody_leaves_the_group_that_lets_them_in(door: Door) -> None:
     ],
 )
 def test_a_port_goes_on_to_let_in_who_changes_it(door: Door, changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(LockOutError, match=told):
+    with pytest.raises(LockoutError, match=told):
         door.change(door.port, **changes)
     door.change(door.port, authentication_providers=["anonymous", "users"], max_connections=5)
     door.change(door.port, force=True, **changes)
@@ -131,14 +131,14 @@ def test_a_provider_goes_on_to_know_who_changes_it(door: Door, line: str | None,
         chosen = next(each for each in known if each.startswith(line)).replace("admins", "nobodies")
         path.touch(mode=0o600)
         path.write_text(f"{chosen}\n")
-    with pytest.raises(LockOutError, match=told):
+    with pytest.raises(LockoutError, match=told):
         door.change(door.users, path=str(path))
     door.change(door.users, description="those of the file")
 
 
 def test_a_message_and_a_request_say_that_it_is_wanted(door: Door) -> None:
     asked = {"action": "change", "category": "user", "names": ["users", "ann"], "attributes": {"groups": []}}
-    with pytest.raises(LockOutError):
-        MessageRequest(door.site.desk, door.ann, (), asked).run()
-    MessageRequest(door.site.desk, door.ann, (), {**asked, "force": True}).run()
+    with pytest.raises(LockoutError):
+        MessageRequest(door.site.management, door.ann, (), asked).run()
+    MessageRequest(door.site.management, door.ann, (), {**asked, "force": True}).run()
     assert door.users.child("user", "ann").attribute_values(["groups"])["groups"] == []

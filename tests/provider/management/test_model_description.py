@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyjms_provider.management.model_description import describe_model
+from pyjms_provider.management.describing import describe_model
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.operations import operations_of

@@ -11,8 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from pyjms.spi.errors import AccessDeniedError
-from pyjms_provider.management.desk import Caller
 from pyjms_provider.management.listing import ListRequest
+from pyjms_provider.management.service import Caller
 from pyjms_provider.model.errors import NotChangeableError, ObjectInUseError, UnknownObjectError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.lookup import names_needed
@@ -73,9 +73,9 @@ def test_what_is_no_address_is_told_as_that_whatever_is_there(
         return told.value.reason.replace(f"{'/'.join(names)!r}", "…")
 
     asked: list[Callable[[tuple[str, ...]], str]]
-    asked = [partial(heard, site.desk.find), partial(heard, site.desk.find_or_none)]
+    asked = [partial(heard, site.management.find), partial(heard, site.management.find_or_none)]
     if len(there) > len(names_needed(category)):
-        asked.append(lambda names: heard(site.desk.list, names, ListRequest()))
+        asked.append(lambda names: heard(site.management.list, names, ListRequest()))
     for ask in asked:
         assert ask(there) == ask(missing)
         assert "… is not that" in ask(there)
@@ -131,16 +131,16 @@ def test_nobody_stops_or_deletes_what_they_come_in_by(site: Site, tmp_path: obje
     ann = _operator(site, ports[0].id)
     for own in (ports[0], users):
         with pytest.raises(ObjectInUseError, match=f"{own.name} is (where|what)"):
-            site.desk.invoke(ann, own, "stop", {})
+            site.management.invoke(ann, own, "stop", {})
         assert own.state is State.ACTIVE
     for own in (ports[0], users, me):
         with pytest.raises(ObjectInUseError, match=f"{own.name} is "):
-            site.desk.delete(ann, own)
+            site.management.delete(ann, own)
         assert own.state is State.ACTIVE
-    site.desk.invoke(ann, ports[1], "stop", {})
-    site.desk.invoke(ann, ports[0], "restart", {})
+    site.management.invoke(ann, ports[1], "stop", {})
+    site.management.invoke(ann, ports[0], "restart", {})
     for another in (ports[1], others, other):
-        site.desk.delete(ann, another)
+        site.management.delete(ann, another)
     assert broker.find_child("port", "two") is None
 
 
@@ -148,9 +148,9 @@ def test_nobody_deletes_what_holds_what_they_come_in_by(site: Site) -> None:
     broker = site.system.broker
     ann = _operator(site, broker.create_child("port", {"name": "one", "type": "http"}).id)
     with pytest.raises(ObjectInUseError, match="broker shop holds what you come in by: port one is where"):
-        site.desk.delete(ann, broker)
+        site.management.delete(ann, broker)
     with pytest.raises(NotChangeableError, match="broker shop cannot be deleted; end its process"):
-        site.desk.delete(site.caller(), broker)
+        site.management.delete(site.caller(), broker)
     with site.client() as client:
         error_of(client.delete(f"{ROOT}/broker"), 405)
     assert broker.state is State.ACTIVE
@@ -160,9 +160,9 @@ def test_nobody_deletes_what_holds_what_they_come_in_by(site: Site) -> None:
 def test_who_may_not_do_it_at_all_hears_just_that(site: Site) -> None:
     port = site.system.broker.create_child("port", {"name": "one", "type": "http"})
     with pytest.raises(AccessDeniedError):
-        site.desk.delete(replace(site.caller("bob"), port=port.id), port)
+        site.management.delete(replace(site.caller("bob"), port=port.id), port)
     with pytest.raises(UnknownObjectError):
-        site.desk.find(site.caller("ann"), "port", ("none",))
+        site.management.find(site.caller("ann"), "port", ("none",))
 
 
 def test_an_answer_says_what_its_caller_may_do_with_the_object(site: Site, ann: TestClient) -> None:

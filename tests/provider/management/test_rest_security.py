@@ -159,7 +159,7 @@ def test_a_fault_of_the_broker_is_told_without_its_details(
     def fail(*_: object) -> None:
         raise ValueError(SECRET)
 
-    monkeypatch.setattr(site.desk, "find", fail)
+    monkeypatch.setattr(site.management, "find", fail)
     response = ann.get(f"{ROOT}/broker")
     assert "PYJMS-REST-1" in error_of(response, 500)["reason"]
     assert SECRET not in response.text
@@ -293,7 +293,7 @@ def test_a_log_in_does_not_end_in_a_session_when_the_user_is_shut_out_meanwhile(
 
     def shut_out_meanwhile(*arguments: Any, **options: Any) -> Any:
         principal = authenticate(*arguments, **options)
-        site.desk.end_sessions("people", "ann")
+        site.management.end_sessions("people", "ann")
         return principal
 
     body = {"user_name": "ann", "password": "ann's-password"}

@@ -13,13 +13,13 @@ import anyio
 import httpx2
 import pytest
 
-from pyjms_provider.management.desk import Desk
 from pyjms_provider.management.errors import BusyError
 from pyjms_provider.management.metrics import Metrics
 from pyjms_provider.management.rest import monitoring
 from pyjms_provider.management.rest import threads as threads_module
 from pyjms_provider.management.rest.identity import Identity, peer_of
 from pyjms_provider.management.rest.threads import MOST_OF_ONE, LogInThreads, WaitingThreads
+from pyjms_provider.management.service import ManagementService
 from pyjms_provider.security.rules import parse_rules, rules_to_data
 from pyjms_provider.security.user_file import UserFile
 from pyjms_provider.serving.served_broker import ServedBroker
@@ -41,7 +41,7 @@ class Waiting:
         self.may_go_on = Event()
 
     def invoke(self, *_: Any, **__: Any) -> str:
-        """Take the place of `Desk.invoke`."""
+        """Take the place of `ManagementService.invoke`."""
         self.begun.release()
         assert self.may_go_on.wait(PATIENCE_S)
         return "done"
@@ -68,7 +68,7 @@ def url(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Waiting]:
     made = Waiting()
-    monkeypatch.setattr(Desk, "invoke", made.invoke)
+    monkeypatch.setattr(ManagementService, "invoke", made.invoke)
     yield made
     made.may_go_on.set()
 

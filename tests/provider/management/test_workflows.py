@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyjms.flows import FlowStore
 from pyjms.flows.instance import Suspend
 from pyjms.flows.store import open_store
-from pyjms_provider.management.requests_by_message import MessageRequest
 from pyjms_provider.model.lookup import find_by_id
+from pyjms_provider.serving.management_queues import MessageRequest
 from tests.provider.management.world import ROOT, AuditTrail, Site, error_of, ok
 from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, parked, supply_flow
 
@@ -280,7 +280,7 @@ def test_management_messages_see_and_steer_them_as_well(site: Site, store: FlowS
 
     def ask(**data: Any) -> Any:
         names = ["flows", *data.pop("names", ())]
-        return MessageRequest(site.desk, site.caller(), ("main", "shop"), {**data, "names": names}).run()
+        return MessageRequest(site.management, site.caller(), ("main", "shop"), {**data, "names": names}).run()
 
     listed = ask(action="list", category="workflow_instance", filter="status = 'parked'")
     assert [each["name"] for each in listed["items"]] == ["i"]

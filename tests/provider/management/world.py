@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import AccessDeniedError
 from pyjms.testing import VirtualClock
-from pyjms_provider.management.desk import Caller, Desk
 from pyjms_provider.management.rest.app import RestSettings, make_app
+from pyjms_provider.management.service import Caller, ManagementService
 from pyjms_provider.model.managed import ManagedObject
 from pyjms_provider.model.services import Services
 from pyjms_provider.model.system_config import SystemConfig
@@ -99,8 +99,8 @@ class Site:
         self.people = People()
         self.access = RuleAccessPolicy(parse_rules(self.rules))
         self.audit = AuditLog(self.clock)
-        self.desk = Desk(self.system, self.audit)
-        self.app = make_app(self.desk, self.people, self.access, self.settings, [])
+        self.management = ManagementService(self.system, self.audit)
+        self.app = make_app(self.management, self.people, self.access, self.settings, [])
 
     def queue(self, name: str = "orders", **attributes: Any) -> ManagedObject:
         return self.host.create_child("queue", {"name": name, **attributes})
@@ -119,7 +119,7 @@ class Site:
         return TestClient(self.app, base_url="http://localhost", headers=headers, raise_server_exceptions=False)
 
     def close(self) -> None:
-        self.desk.close()
+        self.management.close()
         self.system.close()
 
 

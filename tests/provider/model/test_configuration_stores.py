@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from pyjms.spi.errors import InDoubtError
-from pyjms_provider.model.configuration.files import EditedFileError
-from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
+from pyjms_provider.model.configuration.json_file import EditedFileError, JsonConfigurationStore
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
 from pyjms_provider.stores.errors import (
     DamagedStoreError,

@@ -10,7 +10,7 @@ from pyjms.errors import IllegalArgumentException, JMSException
 from pyjms.messages.properties import check_property_name
 from pyjms_provider.model.errors import InvalidArgumentsError
 from pyjms_provider.model.managed import ManagedObject
-from pyjms_provider.model.property_names import why_not_settable
+from pyjms_provider.model.messages import why_not_settable
 from tests.provider.model.world import Folder
 
 

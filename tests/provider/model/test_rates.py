@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms_provider.model.rates import Rates
+from pyjms_provider.model.time_series import Rates
 
 
 def test_a_rate_is_that_of_the_last_seconds() -> None:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from pyjms.spi.envelope import BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.types import Byte, Char, Float, Long, Short, Stored
-from pyjms_provider.model import showing as showing_module
-from pyjms_provider.model.messages import NewMessage, TypedValue, to_envelope
-from pyjms_provider.model.showing import Showing, view_value
+from pyjms_provider.model import messages as showing_module
+from pyjms_provider.model.messages import MessageRenderer, NewMessage, TypedValue, to_envelope, view_value
 from tests.provider.helpers import make_envelope
 
 LONGEST = 100_000
@@ -29,7 +28,7 @@ def envelope(kind: BodyKind = BodyKind.NONE, body: Any = None, **headers: Any) -
 
 
 def body_of(kind: BodyKind, body: Any) -> Any:
-    shown = Showing().message(envelope(kind, body)).body
+    shown = MessageRenderer().message(envelope(kind, body)).body
     assert shown is not None
     return shown
 
@@ -45,7 +44,7 @@ def test_what_is_short_is_shown_whole() -> None:
         TypedValue(type="null", value=None), TypedValue(type="boolean", value=True)
     ]  # fmt: skip
     assert body_of(BodyKind.NONE, None).model_dump(exclude_none=True) == {"kind": "none", "size": 0, "is_whole": True}
-    assert Showing(with_bodies=False).message(envelope()).body is None
+    assert MessageRenderer(with_bodies=False).message(envelope()).body is None
 
 
 @pytest.mark.parametrize(
@@ -82,10 +81,10 @@ def test_a_body_of_just_the_longest_is_whole() -> None:
     ],
 )
 def test_long_headers_and_properties_are_cut(headers: Mapping[str, Any]) -> None:
-    shown = Showing(with_bodies=False).message(envelope(**headers))
+    shown = MessageRenderer(with_bodies=False).message(envelope(**headers))
     assert not shown.is_whole
     assert len(shown.model_dump_json()) < 2 * LONGEST
-    assert Showing().message(envelope(properties={"note": "short"}, jms_type="order")).is_whole
+    assert MessageRenderer().message(envelope(properties={"note": "short"}, jms_type="order")).is_whole
 
 
 def test_a_page_ends_where_it_is_too_long_and_has_one_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +92,8 @@ def test_a_page_ends_where_it_is_too_long_and_has_one_at_least(monkeypatch: pyte
     long, short = envelope(BodyKind.TEXT, "x" * 600), envelope(BodyKind.TEXT, "x")
 
     def page(offset: int, *there: Envelope, limit: int = 50) -> tuple[list[int], bool]:
-        showing = Showing()
-        shown, has_more = showing.page(there, showing.message, offset, limit)
+        renderer = MessageRenderer()
+        shown, has_more = renderer.page(there, renderer.message, offset, limit)
         return [message.body.size for message in shown if message.body is not None], has_more
 
     assert page(0, long, long, short) == ([600, 600], True)
@@ -107,27 +106,27 @@ def test_a_page_ends_where_it_is_too_long_and_has_one_at_least(monkeypatch: pyte
 
 def test_all_but_the_names_is_left_out_where_the_answer_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(showing_module, "_LONGEST_PAGE", 1_000)
-    showing = Showing()
+    renderer = MessageRenderer()
     there = envelope(BodyKind.TEXT, "x" * 600, properties={"n": 1}, jms_type="order")
-    shown = [showing.message(there) for _ in range(3)]
+    shown = [renderer.message(there) for _ in range(3)]
     assert [message.body is not None for message in shown] == [True, True, False]
     assert [message.is_whole for message in shown] == [True, True, False]
     assert (shown[2].id, shown[2].type, shown[2].properties) == (there.message_id, None, {})
 
 
 def test_long_names_count_too() -> None:
-    showing = Showing(with_bodies=False)
+    renderer = MessageRenderer(with_bodies=False)
     there = [replace(envelope(), message_id=MessageId("ID:" + "x" * 10**6)) for _ in range(10)]
-    shown, has_more = showing.page(there, showing.message, 0, 50)
+    shown, has_more = renderer.page(there, renderer.message, 0, 50)
     assert (len(shown), has_more) == (4, True)
     assert shown[0].id == there[0].message_id
 
 
 def test_what_a_dead_letter_says_is_cut() -> None:
     long = {f"JMS_pyjms_dead{name}": "x" * 10**6 for name in ("Kind", "Reason", "Destination", "Consumer")}
-    shown = Showing().letter(envelope(properties=long))
+    shown = MessageRenderer().letter(envelope(properties=long))
     assert len(shown.model_dump_json()) < 3 * LONGEST
-    assert Showing().letter(envelope(properties={"JMS_pyjms_deadReason": "why"})).reason == "why"
+    assert MessageRenderer().letter(envelope(properties={"JMS_pyjms_deadReason": "why"})).reason == "why"
 
 
 @pytest.mark.parametrize("value", [Float(math.inf), -math.inf, Long(2**63 - 1), Float(0.1), 1e300, Char("x"), True])
@@ -160,7 +159,7 @@ VALUES = st.one_of(
 
 @given(st.dictionaries(st.sampled_from("abcd"), VALUES.filter(lambda value: value is not None), max_size=4))
 def test_a_message_that_is_sent_as_it_was_shown_has_the_same_properties(properties: dict[str, Stored]) -> None:
-    shown = Showing().message(envelope(properties=properties))
+    shown = MessageRenderer().message(envelope(properties=properties))
     again = NewMessage.model_validate_json(NewMessage(properties=dict(shown.properties)).model_dump_json())
     sent = to_envelope(again, "orders", "ID:1", 0, "here").properties
     assert sent == properties

@@ -17,10 +17,11 @@ from pyjms_provider.protocols.stomp.server.hosts import Guard, ServedHost
 from pyjms_provider.security import access
 from pyjms_provider.security.access import RuleAccessPolicy
 from pyjms_provider.security.contracts import Operation, Principal, Target, TargetKind
-from pyjms_provider.security.patterns import Pattern, PatternError
 from pyjms_provider.security.rules import (
     EVERYTHING,
     USERS,
+    Pattern,
+    PatternError,
     Rule,
     RuleError,
     parse_rules,

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from pyjms.testing import VirtualClock
-from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
+from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult, LoginAudit
 from pyjms_provider.security.contracts import Principal
-from pyjms_provider.security.login_audit import LoginAudit
 
 
 class World:

@@ -22,12 +22,12 @@ from pyjms_provider.security.passwords import (
     PasswordAuthenticator,
     PasswordHasher,
     Scheme,
+    ScramVerifier,
     User,
     VerifierError,
     scheme_of,
 )
 from pyjms_provider.security.refusals import LogInsBusyError, TooManyAttemptsError
-from pyjms_provider.security.scram import ScramVerifier
 from tests.provider.security.helpers import CHEAP, GOOD, CountingHasher, World, password
 
 PEER = "192.0.2.7:50000"

@@ -14,7 +14,7 @@ from pyjms.spi.clock import SystemClock
 from pyjms_provider.serving import http_connection
 from pyjms_provider.serving.http_port import HttpListeningPort
 from pyjms_provider.serving.served_broker import ServedBroker
-from pyjms_provider.transport.descriptors import KEPT_FROM_OPERATORS
+from pyjms_provider.transport.listener import KEPT_FROM_OPERATORS
 from pyjms_provider.transport.service import NetworkService
 from pyjms_provider.transport.settings import ListenerSettings
 

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import InDoubtError
-from pyjms_provider.housekeeping import Housekeeper
+from pyjms_provider.housekeeping import ScheduledTasks
 from tests.provider.keeping.site import Site
 from tests.provider.simulation.power import PoweredJournal, PoweredMedium
 
@@ -20,7 +20,7 @@ class LostAnswerError(InDoubtError):
         self.is_written = is_written
 
 
-class HandHousekeeper(Housekeeper):
+class HandScheduledTasks(ScheduledTasks):
     """Takes note of who asks for a visit, and visits nobody by itself."""
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -40,9 +40,9 @@ class SimulatedSite(Site):
         return PoweredJournal(self.medium, self._tap)
 
     def start(self) -> None:
-        with patch("pyjms_provider.broker.Housekeeper", HandHousekeeper):
+        with patch("pyjms_provider.broker.ScheduledTasks", HandScheduledTasks):
             super().start()
 
     def tend(self) -> None:
         """Let the housekeeper do what is due."""
-        self.broker._housekeeper._visit(self.clock.time_ms())
+        self.broker._scheduled_tasks._visit(self.clock.time_ms())

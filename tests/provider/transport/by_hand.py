@@ -12,8 +12,8 @@ from pyjms_provider.protocols.engine import BatchJob, ProtocolEngine
 from pyjms_provider.transport.connection import Connection, Direction
 from pyjms_provider.transport.layers import Bytes, Layer
 from pyjms_provider.transport.reports import RareReports
+from pyjms_provider.transport.scheduler import Alarm
 from pyjms_provider.transport.settings import ListenerSettings
-from pyjms_provider.transport.timers import Alarm
 from tests.provider.transport.world import EchoEngine
 
 GRAIN_MS = 20

@@ -8,9 +8,8 @@ from weakref import ref
 
 import pytest
 
-from pyjms_provider.transport.connection import Direction
+from pyjms_provider.transport.connection import NEXT, Direction, Event, State
 from pyjms_provider.transport.settings import ListenerSettings
-from pyjms_provider.transport.states import NEXT, Event, State
 from tests.provider.transport.by_hand import GRAIN_MS, AnsweringLayer, PassingLayer, World
 
 

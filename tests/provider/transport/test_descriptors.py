@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from pyjms_provider.transport.descriptors import KEPT_FROM_OPERATORS, is_kept
+from pyjms_provider.transport.listener import KEPT_FROM_OPERATORS, is_kept
 
 
 @pytest.mark.parametrize(

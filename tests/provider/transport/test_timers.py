@@ -7,7 +7,7 @@ from weakref import ref
 import pytest
 
 from pyjms.testing import VirtualClock
-from pyjms_provider.transport.timers import Alarm, Timers
+from pyjms_provider.transport.scheduler import Alarm, Timers
 from tests.provider.transport.world import PATIENCE_S, Net
 
 

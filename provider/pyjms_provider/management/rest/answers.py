@@ -1,9 +1,16 @@
-"""Errors as answers: one status for each class, the same form for all."""
+r"""JSON as answers have it, whatever texts are in it.
+
+Java's strings, and so those of messages, may hold half of a surrogate pair. UTF-8 cannot, so it is written as JSON escapes it, ``\ud800``:
+one such message would else keep an operator from seeing the others of its queue. All answers are made by this class.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
+
+from starlette import responses
 
 from pyjms.spi.errors import (
     AccessDeniedError,
@@ -23,20 +30,30 @@ from pyjms_provider.management.errors import (
     ChangedMeanwhileError,
     ContentTypeError,
     JobError,
-    LockOutError,
+    LockoutError,
     RequestTooLargeError,
     UnknownHostError,
     UnknownJobError,
 )
 from pyjms_provider.management.rest.identity import ForgedRequestError
-from pyjms_provider.management.rest.json_response import JSONResponse
 from pyjms_provider.model import errors as model
-from pyjms_provider.model.configuration.files import EditedFileError
+from pyjms_provider.model.configuration.json_file import EditedFileError
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-__all__ = ["STATUSES", "error_data", "refuse", "status_of"]
+__all__ = ["STATUSES", "JSONResponse", "error_data", "refuse", "status_of"]
+
+
+class JSONResponse(responses.JSONResponse):
+    """As Starlette's, for all texts."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        # Half of a pair stands in a string, where this is JSON's own escape of it.
+        return text.encode("utf-8", "backslashreplace")
+
 
 # The first class that fits decides.
 STATUSES: Final[tuple[tuple[type[ProviderError], int], ...]] = (
@@ -51,7 +68,7 @@ STATUSES: Final[tuple[tuple[type[ProviderError], int], ...]] = (
     (UnknownWorkflowError, 404),
     (WorkflowStateError, 409),
     (WorkflowChangedError, 412),
-    (LockOutError, 409),
+    (LockoutError, 409),
     (model.NotChangeableError, 409),
     (model.ObjectExistsError, 409),
     (model.ObjectInUseError, 409),

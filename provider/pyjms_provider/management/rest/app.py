@@ -22,21 +22,22 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pyjms.spi.errors import AccessDeniedError, ProviderError
+from pyjms_provider.management.describing import describe_model
 from pyjms_provider.management.errors import BadMethodError, BadRequestError, ChangedMeanwhileError
 from pyjms_provider.management.jobs import Job, JobState
-from pyjms_provider.management.model_description import describe_model
 from pyjms_provider.management.openapi import describe_api
-from pyjms_provider.management.rest.answers import error_data, refuse, status_of
+from pyjms_provider.management.rest.answers import JSONResponse, error_data, refuse, status_of
 from pyjms_provider.management.rest.headers import secured
 from pyjms_provider.management.rest.hosts import AllowedHosts
 from pyjms_provider.management.rest.identity import (
     ForgedRequestError,
     Identity,
+    Session,
+    Sessions,
     offered_name,
     peer_of,
     read_credentials,
 )
-from pyjms_provider.management.rest.json_response import JSONResponse
 from pyjms_provider.management.rest.monitoring import monitoring_routes
 from pyjms_provider.management.rest.requests import (
     LIST_OPTIONS,
@@ -49,7 +50,6 @@ from pyjms_provider.management.rest.requests import (
     read_options,
     read_query,
 )
-from pyjms_provider.management.rest.sessions import Session, Sessions
 from pyjms_provider.management.rest.threads import WaitingThreads
 from pyjms_provider.management.versions import Expected, read_expected, tag_of
 from pyjms_provider.model.errors import UnknownObjectError
@@ -59,7 +59,7 @@ from pyjms_provider.security.contracts import PasswordCredentials
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from pyjms_provider.management.desk import Caller, Desk
+    from pyjms_provider.management.service import Caller, ManagementService
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.contracts import AccessPolicy, Authenticator
 
@@ -96,8 +96,8 @@ class RestSettings:
 class RestApi:
     """The handlers."""
 
-    def __init__(self, desk: Desk, identity: Identity, settings: RestSettings) -> None:
-        self._desk = desk
+    def __init__(self, management: ManagementService, identity: Identity, settings: RestSettings) -> None:
+        self._management = management
         self._identity = identity
         self._settings = settings
         self._threads = WaitingThreads()
@@ -164,7 +164,7 @@ class RestApi:
         name = offered_name(request.headers.get("authorization"))
         if name is not None:
             peer = peer_of(request)
-            self._desk.note_login(None, name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
+            self._management.note_login(None, name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
 
     async def _call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call what waits neither for a database nor for changes."""
@@ -174,7 +174,7 @@ class RestApi:
 
     async def _log_in(self, request: Request, _: Caller) -> Response:
         if request.method in _LOOKING:
-            told = self._desk.system.broker.attribute_values(["login_notice"])
+            told = self._management.system.broker.attribute_values(["login_notice"])
             return JSONResponse({"notice": told["login_notice"]})
         body = await read_body(request, 65_536)
         user_name, password = body.get("user_name"), body.get("password")
@@ -183,14 +183,14 @@ class RestApi:
         peer = peer_of(request)
         credentials = PasswordCredentials(user_name=user_name, password=password)
         try:
-            mark = self._desk.revocations.mark
+            mark = self._management.revocations.mark
             authenticate = partial(self._identity.authenticator.authenticate, credentials, peer=peer)
             principal = await self._identity.log_ins.run(peer, authenticate)
             cookie, session = self._identity.sessions.begin(principal, mark)
         except AccessDeniedError as error:
-            self._desk.note_login(None, user_name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
+            self._management.note_login(None, user_name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
             return refuse(error, status=401)
-        self._desk.note_login(principal, user_name, peer, AuditAction.LOG_IN, AuditResult.DONE)
+        self._management.note_login(principal, user_name, peer, AuditAction.LOG_IN, AuditResult.DONE)
         response = JSONResponse(_who(session))
         name, is_secure = self._settings.cookie, self._settings.is_secure
         response.set_cookie(name, cookie, httponly=True, samesite="strict", secure=is_secure, path="/")
@@ -198,7 +198,7 @@ class RestApi:
 
     async def _log_out(self, request: Request, caller: Caller) -> Response:
         self._identity.sessions.end(request.cookies.get(self._settings.cookie))
-        self._desk.note_login(
+        self._management.note_login(
             caller.principal, caller.principal.name, caller.peer, AuditAction.LOG_OUT, AuditResult.DONE
         )
         response = Response(status_code=204)
@@ -222,10 +222,12 @@ class RestApi:
     # Jobs
 
     async def _jobs(self, request: Request, caller: Caller) -> Response:
-        return JSONResponse({"items": [_job_data(job) for job in self._desk.jobs.all() if job.is_of(caller.principal)]})
+        return JSONResponse(
+            {"items": [_job_data(job) for job in self._management.jobs.all() if job.is_of(caller.principal)]}
+        )
 
     async def _job(self, request: Request, caller: Caller) -> Response:
-        job = self._desk.job(caller, request.path_params["job"], end=request.method == "DELETE")
+        job = self._management.job(caller, request.path_params["job"], end=request.method == "DELETE")
         return JSONResponse(_job_data(job))
 
     # The tree
@@ -241,7 +243,7 @@ class RestApi:
         _, object_id = read_options(request, options if request.method == "DELETE" else options | _FORCE)
         body = await read_body(request, self._settings.max_request_bytes)
         if object_id is not None:
-            managed = await self._threads.run(self._desk.find_by_id, caller, address.category, object_id)
+            managed = await self._threads.run(self._management.find_by_id, caller, address.category, object_id)
             return await self._change_or_delete(request, caller, managed, body)
         if request.method == "PUT":
             return await self._put(request, caller, address, body)
@@ -249,19 +251,19 @@ class RestApi:
             return await self._create(caller, address.category, address.names, body)
         if not address.is_whole:
             raise BadRequestError("name the whole address of an object, or its id: ?id=…")
-        managed = await self._threads.run(self._desk.find, caller, address.category, address.names)
+        managed = await self._threads.run(self._management.find, caller, address.category, address.names)
         return await self._change_or_delete(request, caller, managed, body)
 
     async def _get(self, request: Request, caller: Caller, address: Address) -> Response:
         is_list = not address.is_whole
         wanted, object_id = read_options(request, LIST_OPTIONS if is_list else OBJECT_OPTIONS)
         if object_id is not None:
-            managed = await self._threads.run(self._desk.find_by_id, caller, address.category, object_id)
+            managed = await self._threads.run(self._management.find_by_id, caller, address.category, object_id)
         elif is_list:
-            page = await self._threads.run(self._desk.list, caller, address.category, address.names, wanted)
+            page = await self._threads.run(self._management.list, caller, address.category, address.names, wanted)
             return JSONResponse({"items": list(page.items), "total": page.total, "offset": page.offset})
         else:
-            managed = await self._threads.run(self._desk.find, caller, address.category, address.names)
+            managed = await self._threads.run(self._management.find, caller, address.category, address.names)
         return await self._show(caller, managed, wanted.fields, actual=wanted.actual)
 
     async def _show(
@@ -276,8 +278,8 @@ class RestApi:
         """Answer with an object; first its version, so that what is shown is at least as new."""
 
         def look() -> tuple[str, str, dict[str, Any]]:
-            may = ", ".join(each.value for each in self._desk.permitted(caller, managed))
-            return tag_of(managed), may, self._desk.describe(managed, fields, actual=actual)
+            may = ", ".join(each.value for each in self._management.permitted(caller, managed))
+            return tag_of(managed), may, self._management.describe(managed, fields, actual=actual)
 
         tag, may, shown = await self._threads.run(look)
         return JSONResponse(shown, status, headers={"etag": tag, "x-pyjms-may": may})
@@ -285,7 +287,7 @@ class RestApi:
     async def _put(self, request: Request, caller: Caller, address: Address, body: dict[str, Any]) -> Response:
         """Make an object be as the body says: change what it says of one that is there."""
         names = address.names
-        managed = await self._threads.run(self._desk.find_or_none, caller, address.category, names)
+        managed = await self._threads.run(self._management.find_or_none, caller, address.category, names)
         if managed is not None:
             return await self._change(request, caller, managed, body)
         if _expected(request).tags:
@@ -301,22 +303,24 @@ class RestApi:
             return await self._change(request, caller, managed, body)
         if body:
             raise BadRequestError("DELETE takes no body")
-        await self._threads.run(self._desk.delete, caller, managed, _expected(request))
+        await self._threads.run(self._management.delete, caller, managed, _expected(request))
         return Response(status_code=204)
 
     async def _change(self, request: Request, caller: Caller, managed: ManagedObject, body: dict[str, Any]) -> Response:
         changes = {name: value for name, value in body.items() if name != "name" or value != managed.name}
         force = read_force(request)
-        await self._threads.run(lambda: self._desk.change(caller, managed, changes, _expected(request), force=force))
+        await self._threads.run(
+            lambda: self._management.change(caller, managed, changes, _expected(request), force=force)
+        )
         return await self._show(caller, managed)
 
     async def _create(self, caller: Caller, category: str, names: tuple[str, ...], body: dict[str, Any]) -> Response:
-        managed: ManagedObject = await self._threads.run(self._desk.create, caller, category, names, body)
+        managed: ManagedObject = await self._threads.run(self._management.create, caller, category, names, body)
         return await self._show(caller, managed, status=201)
 
     async def _operate(self, request: Request, caller: Caller, address: Address) -> Response:
-        managed = await self._threads.run(self._desk.find, caller, address.category, address.names)
-        declared = self._desk.operation(managed, address.operation or "")
+        managed = await self._threads.run(self._management.find, caller, address.category, address.names)
+        declared = self._management.operation(managed, address.operation or "")
         allowed = ("POST",) if declared.changes else ("GET", "HEAD", "POST")
         if request.method not in allowed:
             raise BadMethodError(f"{declared.name} is asked for with {', '.join(allowed)}", allowed)
@@ -327,10 +331,10 @@ class RestApi:
             arguments = dict(read_query(request))
         expected = _expected(request)
         if declared.is_long and "respond-async" in request.headers.get("prefer", ""):
-            job = await self._threads.run(self._desk.begin, caller, managed, declared.name, arguments, expected)
+            job = await self._threads.run(self._management.begin, caller, managed, declared.name, arguments, expected)
             return JSONResponse(_job_data(job), 202, headers={"location": f"/api/latest/job/{job.id}"})
         result = await self._threads.run(
-            lambda: self._desk.invoke(caller, managed, declared.name, arguments, expected=expected)
+            lambda: self._management.invoke(caller, managed, declared.name, arguments, expected=expected)
         )
         return JSONResponse({"result": result})
 
@@ -346,16 +350,20 @@ _CHALLENGE: Final = {"www-authenticate": 'Basic realm="pyjms", charset="UTF-8"'}
 
 
 def make_app(
-    desk: Desk, authenticator: Authenticator, access: AccessPolicy, settings: RestSettings, extra: list[Route]
+    management: ManagementService,
+    authenticator: Authenticator,
+    access: AccessPolicy,
+    settings: RestSettings,
+    extra: list[Route],
 ) -> Starlette:
     """Return the application of one port. `extra`: routes of the console, metrics and the like."""
-    sessions = Sessions(desk.system.clock, desk.revocations)
-    desk.add_sessions(sessions)
+    sessions = Sessions(management.system.clock, management.revocations)
+    management.add_sessions(sessions)
     identity = Identity(authenticator, access, sessions, settings.cookie, settings.port)
-    api = RestApi(desk, identity, settings)
+    api = RestApi(management, identity, settings)
     login = None if settings.metrics == "off" else settings.metrics == "login"
     monitoring = monitoring_routes(
-        desk.system, identity, login=login, queues=settings.metrics_queues, note_refused=api.note_refused
+        management.system, identity, login=login, queues=settings.metrics_queues, note_refused=api.note_refused
     )
     hosts = Middleware(AllowedHosts, names=settings.allowed_hosts)
     app = Starlette(routes=[*api.routes(), *monitoring, *extra], middleware=[hosts])

@@ -11,9 +11,8 @@ from starlette.routing import Route
 from pyjms.spi.errors import AccessDeniedError
 from pyjms_provider.management.errors import BusyError
 from pyjms_provider.management.metrics import Metrics
-from pyjms_provider.management.rest.answers import refuse
+from pyjms_provider.management.rest.answers import JSONResponse, refuse
 from pyjms_provider.management.rest.headers import secured
-from pyjms_provider.management.rest.json_response import JSONResponse
 from pyjms_provider.management.rest.threads import WaitingThreads
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.lookup import collect

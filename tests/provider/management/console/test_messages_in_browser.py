@@ -7,7 +7,7 @@ from typing import Any
 from selenium import webdriver
 
 from pyjms import ConnectionFactory, Session
-from pyjms_provider.model import showing
+from pyjms_provider.model import messages as renderer
 from tests.provider.management.console.world import Console, World
 
 LARGE = 2**63 - 1
@@ -76,7 +76,7 @@ def test_a_time_that_no_calendar_has_is_said_in_words(world: World, console: Con
 def test_pages_of_long_messages_are_turned_without_leaving_one_out(
     world: World, console: Console, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(showing, "_LONGEST_PAGE", 3_000)
+    monkeypatch.setattr(renderer, "_LONGEST_PAGE", 3_000)
     queue = world.queue("long")
     for number in range(7):
         world.publish(queue, text=f"{number}" + "x" * 1_500)

@@ -50,7 +50,7 @@ def test_a_message_that_comes_again_and_dead_letters_need_attention(world: World
 
 def test_topics_subscriptions_consumers_and_users_are_sections(world: World, console: Console) -> None:
     with ConnectionFactory(world.stomp).create_connection() as connection:
-        connection.client_id = "desk"
+        connection.client_id = "management"
         session = connection.create_session()
         topic = session.create_topic("prices")
         session.create_durable_subscriber(topic, "evening", "cups > 1", False)

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from pyjms_provider.model.time_series import STEP_MS
 from pyjms_provider.model.virtual_host import VirtualHost
-from pyjms_provider.watching.series import STEP_MS
 from tests.provider.management.console.world import Console, World
 
 pytestmark = pytest.mark.realises("BJ-WEB-1")

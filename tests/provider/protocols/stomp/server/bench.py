@@ -26,7 +26,7 @@ from pyjms_provider.security.contracts import (
     Principal,
     Target,
 )
-from pyjms_provider.serving.embedded_host import EmbeddedHost
+from pyjms_provider.serving.hosts import EmbeddedHost
 from pyjms_provider.settings import BrokerSettings, read_url
 from tests.provider.helpers import HandClock
 

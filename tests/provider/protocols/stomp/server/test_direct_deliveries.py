@@ -18,7 +18,7 @@ from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.access import RuleAccessPolicy
 from pyjms_provider.security.contracts import Operation, Principal, Target
 from pyjms_provider.security.rules import parse_rules
-from pyjms_provider.serving.embedded_host import EmbeddedHost
+from pyjms_provider.serving.hosts import EmbeddedHost
 from pyjms_provider.stores.codec import decode_plain, encode
 from tests.provider.helpers import ORDERS, make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench

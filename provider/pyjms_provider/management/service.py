@@ -18,9 +18,15 @@ from pyjms_provider.management.describing import describe
 from pyjms_provider.management.errors import UnknownJobError
 from pyjms_provider.management.jobs import Job, Jobs
 from pyjms_provider.management.listing import ListedPage, ListRequest, check_fields, list_objects, page_of_source
-from pyjms_provider.management.lock_out import check_way_back
-from pyjms_provider.management.permits import STOPPING, check_not_own_way, target_at, target_of
-from pyjms_provider.management.reach import check_changed_reach, check_new_reach
+from pyjms_provider.management.privileges import (
+    STOPPING,
+    check_changed_privileges,
+    check_new_privileges,
+    check_not_own_way,
+    check_way_back,
+    target_at,
+    target_of,
+)
 from pyjms_provider.management.versions import Expected, check_expected, while_expected
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
@@ -35,9 +41,8 @@ from pyjms_provider.model.lookup import (
     siblings,
 )
 from pyjms_provider.model.operations import KEPT_QUIET, NO_PROGRESS, WRITES_TO, OperationDeclaration, operations_of
-from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
+from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult, LoginAudit
 from pyjms_provider.security.contracts import Operation, TargetKind
-from pyjms_provider.security.login_audit import LoginAudit
 from pyjms_provider.security.revocations import RevocationGuard
 
 if TYPE_CHECKING:
@@ -46,7 +51,7 @@ if TYPE_CHECKING:
     from pyjms_provider.model.system_config import SystemConfig
     from pyjms_provider.security.contracts import AccessPolicy, Principal, Target
 
-__all__ = ["Caller", "Desk", "UserSessions"]
+__all__ = ["Caller", "ManagementService", "UserSessions"]
 
 _T = TypeVar("_T")
 _TYPED: Final = "type"
@@ -75,7 +80,7 @@ class UserSessions(Protocol):
         ...
 
 
-class Desk:
+class ManagementService:
     """Safe to use from any thread. Every call raises `AccessDeniedError`, and the errors of the model."""
 
     def __init__(self, system: SystemConfig, audit: AuditLog) -> None:
@@ -238,7 +243,7 @@ class Desk:
             raise UnknownObjectError(error.reason + self._what_is_there(caller, category, names)) from error
 
         def create() -> ManagedObject:
-            check_new_reach(caller.principal, caller.access, parent, category, attributes)
+            check_new_privileges(caller.principal, caller.access, parent, category, attributes)
             return parent.create_child(category, attributes, by=caller.principal.name)
 
         return self._changed(
@@ -261,13 +266,13 @@ class Desk:
     ) -> None:
         """Change attributes; null: the default again. Raises `ChangedMeanwhileError` if it is not what was expected.
 
-        `force`: also if the caller could not undo it; else that is a `LockOutError`.
+        `force`: also if the caller could not undo it; else that is a `LockoutError`.
         """
 
         def change() -> None:
             if not force:
                 check_way_back(caller.principal, caller.access, caller.port, managed, changes)
-            check_changed_reach(caller.principal, caller.access, managed, changes)
+            check_changed_privileges(caller.principal, caller.access, managed, changes)
             managed.set_attributes(changes, by=caller.principal.name)
 
         self._changed(
@@ -323,8 +328,8 @@ class Desk:
         declared = self.operation(managed, name)
 
         def run() -> Any:
-            permits = partial(caller.access.permitted, caller.principal)
-            return managed.invoke(name, arguments, by=caller.principal.name, progress=progress, permits=permits)
+            permissions = partial(caller.access.permitted, caller.principal)
+            return managed.invoke(name, arguments, by=caller.principal.name, progress=progress, permissions=permissions)
 
         if not declared.changes:
             self._check_operation(caller, declared, managed, arguments)
