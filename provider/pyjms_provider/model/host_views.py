@@ -42,7 +42,7 @@ __all__ = [
     "ClientConnection",
     "ClientConsumer",
     "ClientSession",
-    "DeadLetterOffice",
+    "DeadLetterQueue",
     "DurableSubscription",
     "MadeOnDemand",
     "ManagedStagedUnit",
@@ -570,7 +570,7 @@ class Returned(BaseModel):
     """Those whose origin is gone, and messages that are no dead letters."""
 
 
-class DeadLetterOffice(ObservedObject):
+class DeadLetterQueue(ObservedObject):
     """A queue that is some queue's queue of dead letters, or of expired messages."""
 
     category = "dead_letter"
@@ -639,7 +639,7 @@ _KINDS: Final[Sequence[tuple[type[ObservedObject], Names]]] = (
 def host_sources(host: ManagedHost) -> Mapping[str, ChildSource]:
     """Return, by category, where the children of a virtual host come from."""
     sources = [_source(host, kind, names) for kind, names in _KINDS]
-    sources.append(_source(host, DeadLetterOffice, _offices))
+    sources.append(_source(host, DeadLetterQueue, _offices))
     connections = MadeOnDemand(
         "connection", lambda: list(host.embedded.clients()) if host.is_running else [], partial(_connection, host)
     )

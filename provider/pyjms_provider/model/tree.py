@@ -120,7 +120,7 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             types={
                 "memory": "virtual_host_node:MemoryNode",
                 "json": "virtual_host_node:JsonNode",
-                "sql": "virtual_host_node:SqlNode",
+                "sql": "virtual_host_node:StoreNode",
                 "store": "virtual_host_node:StoreNode",
             },
             manages_children=True,
@@ -171,7 +171,7 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             category="dead_letter",
             parent="virtual_host",
             summary="a queue of messages that were given up, with the reasons",
-            types=_one("host_views:DeadLetterOffice"),
+            types=_one("host_views:DeadLetterQueue"),
             is_observed=True,
         ),
         CategoryShape(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectRecord
 
-__all__ = ["JsonNode", "MemoryNode", "SqlNode", "StoreNode"]
+__all__ = ["JsonNode", "MemoryNode", "StoreNode"]
 
 
 class MemoryNode(ManagingObject):
@@ -72,7 +72,7 @@ class StoreNodeAttributes(Attributes):
 
 
 class StoreNode(ManagingObject):
-    """Keeps the configuration in a store that its URL names, which another package may bring."""
+    """Keeps the configuration in a store: of the type `sql` in a database that SQLAlchemy's URL names, else in one that another package may bring."""
 
     category = "virtual_host_node"
     attributes_class = StoreNodeAttributes
@@ -88,18 +88,13 @@ class StoreNode(ManagingObject):
 
     def _store_at(self, url: str) -> ConfigurationStore:
         """Return the store that a URL names, which is not open yet. Raises `UrlError`, `UnsupportedStoreError`."""
+        if self.type == "sql":
+            from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
+
+            return SqlConfigurationStore(url, self.clock)
         from pyjms_provider.stores.opening import configuration_store
 
         return configuration_store(url, self.clock)
-
-
-class SqlNode(StoreNode):
-    """Keeps the configuration in a database, which SQLAlchemy's URL names."""
-
-    def _store_at(self, url: str) -> ConfigurationStore:
-        from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
-
-        return SqlConfigurationStore(url, self.clock)
 
 
 def _secrets(key_file: str) -> SecretBox:
