@@ -21,7 +21,7 @@ from pyjms.spi.selector import Selector
 from pyjms.spi.words import reason_of
 
 if TYPE_CHECKING:
-    from pyjms.runtime.session import JmsSession
+    from pyjms.runtime.contracts import SessionContract
 
 __all__ = ["JmsQueueBrowser"]
 
@@ -31,7 +31,7 @@ class _Looking:
 
     __slots__ = ("_session",)
 
-    def __init__(self, session: JmsSession) -> None:
+    def __init__(self, session: SessionContract) -> None:
         self._session = session
 
     @property
@@ -73,7 +73,7 @@ class JmsQueueBrowser(QueueBrowser):
 
     __slots__ = ("_address", "_closed", "_queue", "_selector", "_session")
 
-    def __init__(self, session: JmsSession, queue: Queue, selector: Selector | None) -> None:
+    def __init__(self, session: SessionContract, queue: Queue, selector: Selector | None) -> None:
         self._session = session
         self._queue = queue
         self._address = address_of(queue)

@@ -22,7 +22,7 @@ from pyjms.spi.interrupts import deferred, defers_signals, getsignal
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 
 if TYPE_CHECKING:
-    from pyjms.runtime.session import JmsSession
+    from pyjms.runtime.contracts import SessionContract
 
 __all__ = ["JmsMessageConsumer", "JmsQueueReceiver", "JmsTopicSubscriber"]
 
@@ -48,7 +48,7 @@ class JmsMessageConsumer(MessageConsumer):
         "unreturned",
     )
 
-    def __init__(self, session: JmsSession, destination: Destination, request: SubscribeRequest) -> None:
+    def __init__(self, session: SessionContract, destination: Destination, request: SubscribeRequest) -> None:
         """`subscribe` follows."""
         self._session = session
         self._destination = destination

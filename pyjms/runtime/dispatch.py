@@ -33,9 +33,9 @@ from pyjms.spi.words import reason_of
 
 if TYPE_CHECKING:
     from pyjms.runtime.consumer import JmsMessageConsumer
-    from pyjms.runtime.session import JmsSession
-    from pyjms.runtime.settling import SettlingSession
+    from pyjms.runtime.contracts import SessionContract
     from pyjms.spi.envelope import MessageId
+    from pyjms.spi.provider import ProviderSession
 
 __all__ = ["MAXIMUM_ATTEMPTS", "Dispatcher", "give_back_failed"]
 
@@ -76,7 +76,7 @@ class Dispatcher:
         "session_callback",
     )
 
-    def __init__(self, session: JmsSession) -> None:
+    def __init__(self, session: SessionContract) -> None:
         self._session = session
         self._worker: WorkThread | None = None
         self._ready: OrderedDict[JmsMessageConsumer, None] = OrderedDict()
@@ -423,20 +423,20 @@ class Dispatcher:
     def _give_back_failed(self, delivery: Delivery, reason: str) -> None:
         """Have it come again, as failed. Raises `ProviderError`: its release is pending then."""
         try:
-            give_back_failed(self._session, delivery, reason)
+            session = self._session
+            give_back_failed(session.provider_session, session.connection.capabilities, delivery, reason)
         except Exception:
             self._session.ledger.release_later((delivery,))
             raise
 
 
-def give_back_failed(session: SettlingSession, delivery: Delivery, reason: str) -> None:
+def give_back_failed(session: ProviderSession, capabilities: Capability, delivery: Delivery, reason: str) -> None:
     """Have a delivery come again that could not be processed, or be set aside if that was so too often. Raises `ProviderError`."""
-    capabilities = session.connection.capabilities
     is_limited = Capability.DEAD_LETTERS in capabilities and Capability.REDELIVERY_LIMITS not in capabilities
     if is_limited and delivery.count >= MAXIMUM_ATTEMPTS:
-        session.provider_session.reject(delivery, reason)
+        session.reject(delivery, reason)
     else:
-        session.provider_session.retry(delivery, reason)
+        session.retry(delivery, reason)
 
 
 def _call(callback: Callable[[Message], Any], message: Message) -> BaseException | None:

@@ -32,7 +32,7 @@ from pyjms.spi.interrupts import deferred, getsignal
 from pyjms.types import Long
 
 if TYPE_CHECKING:
-    from pyjms.runtime.session import JmsSession
+    from pyjms.runtime.contracts import SessionContract
 
 __all__ = ["JmsMessageProducer", "JmsQueueSender", "JmsTopicPublisher", "check_message", "producer_class"]
 
@@ -60,7 +60,7 @@ class JmsMessageProducer(MessageProducer):
     domain: ClassVar[AddressKind | None] = None
     """The only kind of destination that this class sends to, or None for both."""
 
-    def __init__(self, session: JmsSession, destination: Destination | None) -> None:
+    def __init__(self, session: SessionContract, destination: Destination | None) -> None:
         self._session = session
         self._destination = destination
         self._address = None if destination is None else self._address_of(destination)

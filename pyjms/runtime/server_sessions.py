@@ -20,7 +20,7 @@ from pyjms.spi.provider import ProviderConsumer, ProviderSession, SubscribeReque
 from pyjms.spi.words import reason_of
 
 if TYPE_CHECKING:
-    from pyjms.runtime.connection import JmsConnection
+    from pyjms.runtime.contracts import ConnectionContract
 
 __all__ = ["JmsConnectionConsumer"]
 
@@ -47,7 +47,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
 
     def __init__(
         self,
-        connection: JmsConnection,
+        connection: ConnectionContract,
         session: ProviderSession,
         pool: ServerSessionPool,
         max_messages: int,

@@ -57,7 +57,7 @@ from pyjms.spi.provider import ProviderConsumer, ProviderSession
 from pyjms.spi.words import reason_of
 
 if TYPE_CHECKING:
-    from pyjms.runtime.connection import JmsConnection
+    from pyjms.runtime.contracts import ConnectionContract
     from pyjms.runtime.waiting import Rest
 
 __all__ = ["JmsSession"]
@@ -75,7 +75,9 @@ class JmsSession(SettlingSession):
     refuses_sends = False
     """Whether a message that is sent now would belong to no transaction, though it must (JMS 1.1 §8.5)."""
 
-    def __init__(self, connection: JmsConnection, mode: AcknowledgeMode, provider_session: ProviderSession) -> None:
+    def __init__(
+        self, connection: ConnectionContract, mode: AcknowledgeMode, provider_session: ProviderSession
+    ) -> None:
         super().__init__(connection, mode, provider_session)
         self.clock = connection.clock
         self._closing = CloseOnce()

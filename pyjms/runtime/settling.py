@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from pyjms.api.message import Message
 from pyjms.api.session import AcknowledgeMode, Session
 from pyjms.errors import IllegalStateException
+from pyjms.runtime.acknowledgements import AcknowledgementLedger
 from pyjms.runtime.dispatch import Dispatcher, give_back_failed
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
 from pyjms.runtime.waiting import DeliveryGate
@@ -32,98 +33,9 @@ from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.provider import ProviderSession
 
 if TYPE_CHECKING:
-    from pyjms.runtime.connection import JmsConnection
+    from pyjms.runtime.contracts import ConnectionContract
 
-__all__ = ["DUPS_OK_BATCH", "AcknowledgementLedger", "SettlingSession"]
-
-DUPS_OK_BATCH = 20
-"""So many deliveries a DUPS_OK_ACKNOWLEDGE session settles in one call; a crash may redeliver as many."""
-
-
-class AcknowledgementLedger:
-    """The unsettled deliveries of one session, in order of delivery.
-
-    One thread at a time; but `take` and `put_back` may come at any moment from others, which acknowledge what a listener handed to them.
-    """
-
-    __slots__ = ("_limit", "_mode", "committing", "pending_release", "unsettled")
-
-    def __init__(self, mode: AcknowledgeMode, limit: int = 0) -> None:
-        """`limit`: how many deliveries the client may keep unsettled before it gets no more; 0: any number."""
-        self._mode = mode
-        self._limit = limit
-        self.unsettled: list[Delivery] = []
-        """What the client has, and may settle."""
-        self.committing: Sequence[Delivery] = ()
-        """What is acknowledged in the transaction already, as its commit has begun: not every provider takes that twice."""
-        self.pending_release: Sequence[Delivery] = ()
-        """What is to come again, and has not been given back yet: no acknowledgement covers it."""
-
-    def __len__(self) -> int:
-        return len(self.unsettled)
-
-    def delivered(self, delivery: Delivery) -> None:
-        """Enter a delivery that the client gets now."""
-        self.unsettled.append(delivery)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the client must settle something before it gets more (§4.4.11: client overrun)."""
-        return 0 < self._limit <= len(self.unsettled)
-
-    def due(self) -> Sequence[Delivery]:
-        """Take out what is to be acknowledged now that the client is done with the latest delivery."""
-        if self._mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
-            return self.take()
-        if self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE and len(self.unsettled) >= DUPS_OK_BATCH:
-            return self.take()
-        return ()
-
-    def take(self) -> Sequence[Delivery]:
-        """Take out everything: what ``acknowledge``, ``commit`` and ``recover`` cover."""
-        taken = self.unsettled
-        self.unsettled = []
-        return taken
-
-    def take_done(self) -> Sequence[Delivery]:
-        """Take out everything but the latest delivery, which a listener has in hand."""
-        done = self.unsettled[:-1]
-        del self.unsettled[:-1]
-        return done
-
-    def take_one(self, delivery: Delivery) -> bool:
-        """Take out `delivery`; return False if it is not there: recovered or acknowledged meanwhile."""
-        unsettled = self.unsettled  # asked for once: `take` on another thread puts an empty list in its place
-        for index in range(len(unsettled) - 1, -1, -1):
-            if unsettled[index] is delivery:
-                del unsettled[index]
-                return True
-        return False
-
-    def release_all_later(self) -> Sequence[Delivery]:
-        """Put all that was received before what is pending release; return it."""
-        received = [*self.committing, *self.unsettled]
-        self.pending_release, self.committing, self.unsettled = [*received, *self.pending_release], (), []
-        return received
-
-    def keep_all(self, received: Sequence[Delivery]) -> None:
-        """Take back an `release_all_later`: the client may settle what it returned."""
-        number = len(received)
-        self.unsettled, self.pending_release = [*received, *self.unsettled], self.pending_release[number:]
-
-    def release_later(self, deliveries: Sequence[Delivery]) -> None:
-        """Enter what is to come again."""
-        self.pending_release = [*self.pending_release, *deliveries]
-
-    def take_pending_release(self) -> Sequence[Delivery]:
-        """Take out what is pending release, to give it back."""
-        taken, self.pending_release = self.pending_release, ()
-        return taken
-
-    def put_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Enter again, in front, what was taken out and could not be settled."""
-        self.unsettled[:0] = deliveries
-
+__all__ = ["SettlingSession"]
 
 _UNKNOWN = (InDoubtError, ConnectionLostError, ClosedError)
 """Why a commit failed of which nobody knows whether it was made, or whose messages are this session's no more."""
@@ -139,7 +51,9 @@ class SettlingSession(Session):
     """Why what a transaction that is rolled back has received counts as failed, as if a listener had raised; None: it does not."""
     _dispatcher: Dispatcher
 
-    def __init__(self, connection: JmsConnection, mode: AcknowledgeMode, provider_session: ProviderSession) -> None:
+    def __init__(
+        self, connection: ConnectionContract, mode: AcknowledgeMode, provider_session: ProviderSession
+    ) -> None:
         self.connection = connection
         self.gate = DeliveryGate()
         self.provider_session = provider_session
@@ -325,7 +239,7 @@ class SettlingSession(Session):
         ledger = self.ledger
         if self.failure is not None:
             for delivery in deliveries:
-                give_back_failed(self, delivery, self.failure)
+                give_back_failed(self.provider_session, self.connection.capabilities, delivery, self.failure)
                 ledger.pending_release = ledger.pending_release[1:]
         if ledger.pending_release:
             self.give_back(())

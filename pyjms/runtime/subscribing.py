@@ -19,13 +19,13 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.selector import Selector, selector_or_none
 
 if TYPE_CHECKING:
-    from pyjms.runtime.connection import JmsConnection
+    from pyjms.runtime.contracts import ConnectionContract
 
 __all__ = ["check_client_id", "check_durable", "check_subscription_name", "selector_of", "subscribe_request"]
 
 
 def subscribe_request(
-    connection: JmsConnection,
+    connection: ConnectionContract,
     destination: Destination,
     selector: str | None,
     *,
@@ -63,7 +63,7 @@ def selector_of(text: str | None) -> Selector | None:
     return selector_or_none(text)
 
 
-def check_durable(connection: JmsConnection, topic: Topic, name: str, what: str) -> None:
+def check_durable(connection: ConnectionContract, topic: Topic, name: str, what: str) -> None:
     """Raise unless `what`, a subscriber called `name` to `topic`, may be created on this connection (§6.3, §6.11.1).
 
     Raises `InvalidDestinationException`, `IllegalStateException` without a client identifier, `JMSException`.
@@ -78,7 +78,7 @@ def check_durable(connection: JmsConnection, topic: Topic, name: str, what: str)
     check_subscription_name(name)
 
 
-def check_client_id(connection: JmsConnection, what: str) -> None:
+def check_client_id(connection: ConnectionContract, what: str) -> None:
     """Raise IllegalStateException when the connection has no client identifier, which `what` needs."""
     if connection.configured_client_id is None:
         raise IllegalStateException(f"to {what}, set the connection's client_id first (JMS 1.1 §6.3)")

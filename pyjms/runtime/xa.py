@@ -22,6 +22,7 @@ from pyjms.api.xa import XAQueueConnectionFactory as XAQueueConnectionFactoryInt
 from pyjms.api.xa import XATopicConnectionFactory as XATopicConnectionFactoryInterface
 from pyjms.errors import JMSException, TransactionInProgressException
 from pyjms.runtime.connection import JmsConnection
+from pyjms.runtime.contracts import ConnectionContract
 from pyjms.runtime.domains import JmsQueueConnection, JmsQueueSession, JmsTopicConnection, JmsTopicSession
 from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
 from pyjms.runtime.session import JmsSession
@@ -57,7 +58,7 @@ class JmsXAResource(XAResource):
         self._working: spi_xid.Xid | None = None
 
     @property
-    def connection(self) -> JmsConnection:
+    def connection(self) -> ConnectionContract:
         """The connection that this resource works for."""
         return self._session.connection
 

@@ -11,7 +11,7 @@ from tests.tidy.source import name_of, parse, python_files
 
 PURE = (
     "pyjms/runtime/lifecycle.py",
-    "pyjms/runtime/settling.py",
+    "pyjms/runtime/acknowledgements.py",
     "pyjms/spi/back_off.py",
     "pyjms/spi/selector/",
     *(f"pyjms/flows/{name}.py" for name in ("documents", "instance", "picture", "wording")),

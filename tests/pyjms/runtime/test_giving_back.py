@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from pyjms import JMSException, Message, MessageConsumer, Session
+from pyjms.runtime.acknowledgements import DUPS_OK_BATCH
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.runtime.session import JmsSession
-from pyjms.runtime.settling import DUPS_OK_BATCH
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ResourceError
 from tests.pyjms.runtime.conftest import Connect

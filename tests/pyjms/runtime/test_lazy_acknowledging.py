@@ -10,8 +10,8 @@ import pytest
 from pyjms import JMSException, Message, Session
 from pyjms.messages.base import JmsMessage
 from pyjms.messages.context import MessageContext
+from pyjms.runtime.acknowledgements import DUPS_OK_BATCH
 from pyjms.runtime.factory import ConnectionFactory
-from pyjms.runtime.settling import DUPS_OK_BATCH
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import GoneError
 from pyjms.testing import Fault, Faults

@@ -1,0 +1,105 @@
+"""Which deliveries one acknowledgement covers, by mode: the session's ledger (JMS 1.1 §4.4.11).
+
+Pure book-keeping: nothing here talks to a provider. The session asks what is due and does it.
+
+AUTO_ACKNOWLEDGE keeps a delivery only while its listener runs; what ``receive`` returns is settled at once and never
+enters the ledger. DUPS_OK_ACKNOWLEDGE keeps up to `DUPS_OK_BATCH`, until a consumer closes. CLIENT_ACKNOWLEDGE keeps everything until a message's
+``acknowledge``; a transaction until it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyjms.api.session import AcknowledgeMode
+from pyjms.spi.delivery import Delivery
+
+__all__ = ["DUPS_OK_BATCH", "AcknowledgementLedger"]
+
+DUPS_OK_BATCH = 20
+"""So many deliveries a DUPS_OK_ACKNOWLEDGE session settles in one call; a crash may redeliver as many."""
+
+
+class AcknowledgementLedger:
+    """The unsettled deliveries of one session, in order of delivery.
+
+    One thread at a time; but `take` and `put_back` may come at any moment from others, which acknowledge what a listener handed to them.
+    """
+
+    __slots__ = ("_limit", "_mode", "committing", "pending_release", "unsettled")
+
+    def __init__(self, mode: AcknowledgeMode, limit: int = 0) -> None:
+        """`limit`: how many deliveries the client may keep unsettled before it gets no more; 0: any number."""
+        self._mode = mode
+        self._limit = limit
+        self.unsettled: list[Delivery] = []
+        """What the client has, and may settle."""
+        self.committing: Sequence[Delivery] = ()
+        """What is acknowledged in the transaction already, as its commit has begun: not every provider takes that twice."""
+        self.pending_release: Sequence[Delivery] = ()
+        """What is to come again, and has not been given back yet: no acknowledgement covers it."""
+
+    def __len__(self) -> int:
+        return len(self.unsettled)
+
+    def delivered(self, delivery: Delivery) -> None:
+        """Enter a delivery that the client gets now."""
+        self.unsettled.append(delivery)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client must settle something before it gets more (§4.4.11: client overrun)."""
+        return 0 < self._limit <= len(self.unsettled)
+
+    def due(self) -> Sequence[Delivery]:
+        """Take out what is to be acknowledged now that the client is done with the latest delivery."""
+        if self._mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
+            return self.take()
+        if self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE and len(self.unsettled) >= DUPS_OK_BATCH:
+            return self.take()
+        return ()
+
+    def take(self) -> Sequence[Delivery]:
+        """Take out everything: what ``acknowledge``, ``commit`` and ``recover`` cover."""
+        taken = self.unsettled
+        self.unsettled = []
+        return taken
+
+    def take_done(self) -> Sequence[Delivery]:
+        """Take out everything but the latest delivery, which a listener has in hand."""
+        done = self.unsettled[:-1]
+        del self.unsettled[:-1]
+        return done
+
+    def take_one(self, delivery: Delivery) -> bool:
+        """Take out `delivery`; return False if it is not there: recovered or acknowledged meanwhile."""
+        unsettled = self.unsettled  # asked for once: `take` on another thread puts an empty list in its place
+        for index in range(len(unsettled) - 1, -1, -1):
+            if unsettled[index] is delivery:
+                del unsettled[index]
+                return True
+        return False
+
+    def release_all_later(self) -> Sequence[Delivery]:
+        """Put all that was received before what is pending release; return it."""
+        received = [*self.committing, *self.unsettled]
+        self.pending_release, self.committing, self.unsettled = [*received, *self.pending_release], (), []
+        return received
+
+    def keep_all(self, received: Sequence[Delivery]) -> None:
+        """Take back an `release_all_later`: the client may settle what it returned."""
+        number = len(received)
+        self.unsettled, self.pending_release = [*received, *self.unsettled], self.pending_release[number:]
+
+    def release_later(self, deliveries: Sequence[Delivery]) -> None:
+        """Enter what is to come again."""
+        self.pending_release = [*self.pending_release, *deliveries]
+
+    def take_pending_release(self) -> Sequence[Delivery]:
+        """Take out what is pending release, to give it back."""
+        taken, self.pending_release = self.pending_release, ()
+        return taken
+
+    def put_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Enter again, in front, what was taken out and could not be settled."""
+        self.unsettled[:0] = deliveries
