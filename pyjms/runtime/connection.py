@@ -19,7 +19,8 @@ from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidClientIDException, JMSException
 from pyjms.messages.destinations import JmsQueue, JmsTopic
 from pyjms.runtime.error_mapping import ErrorCollector, mapped_errors, to_jms
-from pyjms.runtime.lifecycle import Event, State, close_made, next_state, note_start
+from pyjms.runtime.leaving import close_made, note_start
+from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listeners import check_implementation, exception_callback
 from pyjms.runtime.server_sessions import JmsConnectionConsumer
 from pyjms.runtime.session import JmsSession

@@ -22,7 +22,7 @@ from pyjms.errors import IllegalArgumentException
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.domains import JmsQueueConnection, JmsTopicConnection
 from pyjms.runtime.error_mapping import mapped_errors
-from pyjms.runtime.lifecycle import close_made
+from pyjms.runtime.leaving import close_made
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.provider import ConnectRequest, Provider

@@ -1,22 +1,16 @@
-"""The life of connections and sessions: states, what is closed in place of a program that does not get it, and programs that end too early."""
+"""The life of a connection, a session, a producer, a consumer and a browser, as one table (JMS 1.1 §4.3.3 to §4.3.5).
+
+Everything that decides whether a call is allowed in a state stands in `TRANSITIONS`. CLOSING is the time in which
+`close` waits for running listeners: to them, all facilities stay available.
+"""
 
 from __future__ import annotations
 
-import atexit
-import logging
-import os
-import sys
-from contextlib import suppress
 from enum import Enum, auto
-from functools import cache
-from typing import Protocol
-from weakref import WeakValueDictionary
 
-from pyjms.api.closing import Closeable
-from pyjms.api.destination import TemporaryQueue, TemporaryTopic
-from pyjms.errors import IllegalStateException, JMSException
+from pyjms.errors import IllegalStateException
 
-__all__ = ["TRANSITIONS", "Event", "State", "close_made", "delete_made", "next_state", "note_start"]
+__all__ = ["TRANSITIONS", "Event", "State", "next_state"]
 
 
 class State(Enum):
@@ -58,58 +52,3 @@ def next_state(state: State, event: Event, what: str) -> State:
         return TRANSITIONS[state, event]
     except KeyError:
         raise IllegalStateException(f"the {what} is {state.name.lower()}: it cannot {event.name.lower()}") from None
-
-
-_log = logging.getLogger("pyjms.runtime")
-
-
-class Listening(Protocol):
-    """What may be listening: a connection."""
-
-    @property
-    def is_listening(self) -> bool:
-        """Whether it is started, open, and has listeners. Takes no lock: at the end of a program others may hold any."""
-
-
-_started: WeakValueDictionary[tuple[int, int], Listening] = WeakValueDictionary()
-"""Connections that were started, by process and identity. Its references are listed in one step, whatever other threads do."""
-
-
-def note_start(connection: Listening) -> None:
-    """Look at `connection` when the program ends. Any thread; once or several times."""
-    _started[os.getpid(), id(connection)] = connection
-    _be_called()
-
-
-@cache
-def _be_called() -> None:
-    atexit.register(_warn)  # later than an embedded broker, and so called earlier: that one's end is the connection's
-
-
-def _warn() -> None:
-    process = os.getpid()
-    listening = [
-        connection
-        for reference in _started.valuerefs()
-        if reference.key[0] == process and (connection := reference()) is not None and connection.is_listening
-    ]
-    _started.clear()  # two threads that both start the first connection may have registered this twice
-    if listening and getattr(sys, "last_value", None) is None and not hasattr(sys, "ps1"):
-        _log.warning(
-            "PYJMS-ENDED the program ends while %d connection(s) with listeners are open: threads of pyjms keep no program alive. To go on "
-            "listening, have the main thread wait, as by threading.Event().wait(); otherwise close connections before the end, so that "
-            "listeners finish what they do",
-            len(listening),
-        )
-
-
-def close_made(made: Closeable) -> None:
-    """Close a connection, session, consumer, producer or browser that the program does not get."""
-    with suppress(JMSException):  # the interrupt is what the program hears of
-        made.close()
-
-
-def delete_made(made: TemporaryQueue | TemporaryTopic) -> None:
-    """Delete a temporary destination that the program does not get."""
-    with suppress(JMSException):  # as above; it ends with its connection
-        made.delete()

@@ -29,7 +29,8 @@ from pyjms.runtime.browser import JmsQueueBrowser
 from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
 from pyjms.runtime.dispatch import Dispatcher
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
-from pyjms.runtime.lifecycle import Event, State, close_made, delete_made, next_state
+from pyjms.runtime.leaving import close_made, delete_made
+from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listeners import message_callback
 from pyjms.runtime.producer import JmsMessageProducer, producer_class
 from pyjms.runtime.settling import SettlingSession

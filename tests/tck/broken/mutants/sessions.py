@@ -391,7 +391,7 @@ MUTANTS = (
         "a message whose listener throws is dropped",
         edit(
             "pyjms.runtime.dispatch:give_back_failed",
-            "session.provider_session.retry(delivery, reason)",
+            "session.retry(delivery, reason)",
             "session.provider_session.acknowledge([delivery])",
         ),
     ),
