@@ -154,10 +154,11 @@ class SettlingSession(Session):
             self.provider_session.acknowledge(done)
         except TooLateError:
             pass  # there is nothing left to settle
-        except Exception as error:
+        except ProviderError:
             self.ledger.put_back(done)
-            if not isinstance(error, ProviderError):
-                raise
+        except Exception:
+            self.ledger.put_back(done)
+            raise
 
     # Transactions (§4.4.7)
 
