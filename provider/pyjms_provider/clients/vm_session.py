@@ -164,7 +164,8 @@ class VmSession(VmTransactions):
         settled: list[QueueEntry] = []
         transient: list[Delivery] = []
         is_missing = False
-        is_mixed = len(deliveries) > 1 and self._host.storage is not None
+        storage = self._host.storage
+        is_mixed = len(deliveries) > 1 and storage is not None
         for delivery in deliveries:
             entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
             if is_mixed and not entry.reference.journaled:
@@ -174,8 +175,8 @@ class VmSession(VmTransactions):
                     settled.append(entry)
             else:
                 is_missing = True
-        if settled:
-            self._host.write_settled(settled)
+        if settled and storage is not None:  # only what a journal keeps is among them
+            storage.write_settled(settled)
         for delivery in transient:  # afterwards, so that an acknowledgement that cannot be written settles nothing
             entry = entry_of(delivery)
             if not entry.queue.settle(entry, delivery.count, session):

@@ -5,11 +5,11 @@ Locks: the host's lock guards its tables, and comes first in the lock order. A m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms_provider.core.journal.journal import JoinedTransaction
     from pyjms_provider.core.journal.queue_journal import QueueJournal
-    from pyjms_provider.core.journal.storage_manager import StorageManager
+    from pyjms_provider.core.journal.storage_manager import RunsWork, StorageManager
     from pyjms_provider.core.queue.consumer import ConsumerSession
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.store.store import MessageStore
@@ -82,6 +82,8 @@ class VirtualHost:
         for each in self.policy.queues.every():
             check_disk(each, has_disk=not store.keeps_all_in_memory)
         self.storage = storage
+        self.work: Final[RunsWork] = _at_once if storage is None else storage.work
+        """Returns what the act returns, which may write; the end of the host waits for it. Raises `ClosedError` once the end has begun."""
         self.mover = MessageMover(self)
         self.expiries = ExpiryWatch()
         self.admission = AdmissionController(clock)
@@ -181,10 +183,6 @@ class VirtualHost:
             return None
         return None if DELIVER_AT in properties or DUPLICATE_ID in properties else queue
 
-    def work(self, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns, which may write; the end of the host waits for it. Raises `ClosedError` once the end has begun."""
-        return act() if self.storage is None else self.storage.work(act)
-
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""
         if self.storage is None:
@@ -204,11 +202,6 @@ class VirtualHost:
         """Make a unit true whose commit was begun, with the application's transaction. Raises as `finish_commit`."""
         assert self.storage is not None, "only a host that keeps messages can be joined"
         self.storage.finish_joined(unit, joined)
-
-    def write_settled(self, settled: Sequence[QueueEntry]) -> None:
-        """Have it survive that messages, which the journal keeps, were acknowledged. As `StorageManager.write_settled`."""
-        assert self.storage is not None, "only a host that keeps messages has messages that a journal keeps"
-        self.storage.write_settled(settled)
 
     def reject(self, delivery: Delivery, entry: QueueEntry, session: ConsumerSession, reason: str) -> None:
         """Settle a delivery and keep its message aside, with `reason`; see `MessageMover`. Raises `ResourceError`."""
@@ -410,3 +403,7 @@ class VirtualHost:
             channels: list[Channel] = [*self._queues.values(), *self._topics.values(), *self.temporaries.channels()]
         for channel in channels:
             channel.close()
+
+
+def _at_once(act: Callable[[], _T], /) -> _T:
+    return act()

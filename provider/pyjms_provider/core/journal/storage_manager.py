@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
@@ -31,23 +31,24 @@ if TYPE_CHECKING:
     from pyjms_provider.core.topic.subscription import SubscriptionTerms
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["StorageManager", "WorkUnderWay", "note_definitions"]
-
-# Counts the work under way in a host, so that its journal is not closed before that has ended.
+__all__ = ["RunsWork", "StorageManager", "WorkUnderWay", "note_definitions"]
 
 _T = TypeVar("_T")
 
 _LOOK_S: Final = 0.1
-"""So often who ends looks whether others still work: one who was interrupted at the end of its work may not have said so."""
+"""How often `WorkUnderWay.end` looks again: a call that a second signal ended in the midst may not have set the signal."""
+
+
+class RunsWork(Protocol):
+    """Calls a function, and returns what that returns."""
+
+    def __call__(self, act: Callable[[], _T], /) -> _T: ...
 
 
 class WorkUnderWay:
-    """The work under way, which holds off the end. Every durable send comes by, so it counts without a lock.
+    """Counts the work under way in a host, so that its journal is not closed before that has ended. Every durable send is counted, so it takes no lock.
 
-    Who works first makes an entry, and then looks whether the end has begun; who ends does both the other way round. So one of them sees the other.
-
-    Python may interrupt the main thread at any call, also before the first line of an `__exit__`. So there is none: the entry is made by the
-    first call in a `try`, and taken away by the first call in its `finally`.
+    A worker first makes an entry, and then looks whether the end has begun; `end` does both the other way round. So one of them sees the other.
     """
 
     __slots__ = ("_idle", "entries", "is_ending")
@@ -72,7 +73,7 @@ class WorkUnderWay:
                 self.tell_if_idle()
 
     def tell_if_idle(self) -> None:
-        """Let who ends go on, if this was the last entry."""
+        """Wake `end` if this was the last entry."""
         if not self.entries:
             self._idle.set()
 
@@ -83,11 +84,8 @@ class WorkUnderWay:
     def end(self) -> None:
         """Let nothing new begin, and return when what was begun has ended."""
         self.is_ending = True
-        while self.entries:  # who works waits for nothing but the disk
+        while self.entries:  # a worker waits for nothing but the disk
             self._idle.wait(_LOOK_S)
-
-
-# How messages come in that survive, each sent by itself: written first, and then passed to their destination.
 
 
 def _changes(reference: MessageReference, envelope: Envelope, queues: tuple[QueueJournal, ...]) -> Changes:
@@ -127,15 +125,13 @@ class StorageManager:
         self.journal = journal
         self._store = store
         self._work = WorkUnderWay()
+        self.work: Final[RunsWork] = self._work.do
+        """Returns what the act returns, and holds off the end of the journal until it does. Raises `ClosedError` once the end has begun."""
         self.force_acknowledgements = force_acknowledgements
         self.in_doubt_writes = InDoubtWrites(journal, clock, on_due)
         self._clock = clock
 
     # The end
-
-    def work(self, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns, and hold off the end of the journal until it does. Raises `ClosedError` once the end has begun."""
-        return self._work.do(act)
 
     def end(self) -> None:
         """Let nothing new begin, and return when what is under way has been written or refused."""

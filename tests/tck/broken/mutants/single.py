@@ -73,7 +73,7 @@ MUTANTS = (
     mutant(
         "4.4.12-a",
         "acknowledgements are not kept",
-        body("pyjms_provider.core.host.virtual_host:VirtualHost.write_settled", "return"),
+        body("pyjms_provider.core.journal.storage_manager:StorageManager.write_settled", "return"),
         durable=True,
     ),
     mutant(
