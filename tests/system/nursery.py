@@ -34,7 +34,7 @@ _context.set_forkserver_preload(
         "pyjms.recoverable.sql_replies",
         "pyjms_provider.clients.vm",
         "pyjms_provider.clients.stomp.provider",
-        "pyjms_provider.clients.stomp.profiled.connection",
+        "pyjms_provider.clients.stomp.native.connection",
         "pyjms_provider.commands.broker",
         "pyjms_provider.protocols.stomp.server.engine",
         "pyjms_provider.model.broker",

@@ -46,8 +46,8 @@ THIRD_PARTY = {
         "pyjms/recoverable/",
         "pyjms/demo/sites/chain.py",
     ),
-    "websocket": ("provider/pyjms_provider/clients/stomp/connecting.py",),
-    "stomp": ("provider/pyjms_provider/clients/stomp/connecting.py",),
+    "websocket": ("provider/pyjms_provider/clients/stomp/sockets.py",),
+    "stomp": ("provider/pyjms_provider/clients/stomp/sockets.py",),
     "pydantic": ("provider/pyjms_provider/model/", "provider/pyjms_provider/management/"),
     "pydantic_core": ("provider/pyjms_provider/model/attributes.py",),
     "prometheus_client": ("provider/pyjms_provider/management/", SPARK_COMMANDS),
@@ -92,7 +92,7 @@ def test_dependencies_are_imported_only_where_they_are_installed() -> None:
     assert not found, "\n".join(found)
 
 
-CIRCLES_MAX = 74
+CIRCLES_MAX = 70
 """Imports that close a circle among the modules of a package, which `pyproject.toml` excepts: they become fewer, never more."""
 
 

@@ -5,8 +5,11 @@ The first connection to a name starts the broker; it runs, with all its messages
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from itertools import count
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
@@ -18,18 +21,120 @@ from pyjms.spi.provider import (
     ProviderConnection,
     ProviderInfo,
 )
+from pyjms.spi.replay import (
+    GroupRequest,
+    OpenGroup,
+    ReaderGroup,
+    ReaderGroups,
+    ReservedMessage,
+    StagedUnit,
+    StageName,
+    Stages,
+)
 from pyjms.spi.url import ProviderUrl
+from pyjms.spi.version import installed_version
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
-from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.vm_info import embedded_broker_info
-from pyjms_provider.clients.vm_pipelines import VmReaderGroups, VmStages
+from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.host.expiry_watch import OnExpired
 from pyjms_provider.core.transaction.branches import NEEDS_STORE
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.settings import read_url
 
-__all__ = ["VmConnection", "VmProvider"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjms_provider.core.transaction.reader_groups import GroupTable
+    from pyjms_provider.core.transaction.stages import StageTable
+
+__all__ = [
+    "VmConnection",
+    "VmProvider",
+    "VmReaderGroups",
+    "VmStages",
+    "embedded_broker_info",
+]
+
+
+# What the embedded broker says of itself.
+
+
+@cache  # the version is looked up on the disk
+def embedded_broker_info() -> ProviderInfo:
+    """Return the name and the version of the broker, and the properties that it sets."""
+    return ProviderInfo(
+        name="pyjms embedded broker",
+        version=installed_version(),
+        jmsx_property_names=("JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq"),
+    )
+
+
+# Reader groups and staged units of a broker in this process, as one connection sees them.
+
+
+class VmReaderGroups(ReaderGroups):
+    """The groups of a host. `check_open` raises `ClosedError` when the connection is closed."""
+
+    def __init__(
+        self,
+        groups: GroupTable,
+        check_open: Callable[[], None],
+        client_id: Callable[[], str | None],
+    ) -> None:
+        self._groups = groups
+        self._check_open = check_open
+        self._client_id = client_id
+
+    def open(self, request: GroupRequest) -> OpenGroup:
+        self._check_open()
+        return self._groups.open(request, self._client_id())
+
+    def reserve(self, opened: OpenGroup, *, after: int, max_messages: int, max_bytes: int | None, wait_ms: int) -> int:
+        self._check_open()
+        return self._groups.reserve(
+            opened, after=after, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms
+        )
+
+    def read(self, name: str, generation: str, *, after: int, upto: int) -> Sequence[ReservedMessage]:
+        self._check_open()
+        return self._groups.read(name, generation, after=after, upto=upto)
+
+    def acknowledge(self, opened: OpenGroup, upto: int) -> None:
+        self._check_open()
+        self._groups.acknowledge(opened, upto)
+
+    def release(self, name: str) -> int:
+        self._check_open()
+        return self._groups.release(name)
+
+    def groups(self) -> Sequence[ReaderGroup]:
+        self._check_open()
+        return self._groups.groups()
+
+
+class VmStages(Stages):
+    """The staged units of a host. `check_open` as in `VmReaderGroups`."""
+
+    def __init__(self, stages: StageTable, check_open: Callable[[], None]) -> None:
+        self._stages = stages
+        self._check_open = check_open
+
+    def promote(self, sink: str, epoch: int, units: Sequence[StageName]) -> bool:
+        self._check_open()
+        return self._stages.promote(sink, epoch, units)
+
+    def discard(self, units: Sequence[StageName]) -> None:
+        self._check_open()
+        self._stages.discard(units)
+
+    def marker(self, sink: str) -> int | None:
+        self._check_open()
+        return self._stages.marker(sink)
+
+    def units(self, sink: str | None = None) -> Sequence[StagedUnit]:
+        self._check_open()
+        return self._stages.units(sink)
+
 
 _WITHOUT_STORE = ~(Capability.XA | Capability.SHARED_TRANSACTIONS)
 
@@ -69,7 +174,7 @@ class VmConnection(ProviderConnection):
         self._closed = False
         self._lost: ConnectionLostError | None = None
         """Why it cannot be used in this process, which was forked from the broker's."""
-        self._ending = Ending()
+        self._ending = CloseOnce()
         self._started = False
         self._client_id: str | None = None
         self._sessions: dict[VmSession, None] = {}
@@ -163,7 +268,7 @@ class VmConnection(ProviderConnection):
     def forget(self) -> None:
         """Be lost, in a child of this process, as the broker is not there: what is here of it is a copy."""
         error = self.broker.refusal
-        self._lock, self._closed, self._lost, self._ending = Lock(), True, error, Ending.ended()
+        self._lock, self._closed, self._lost, self._ending = Lock(), True, error, CloseOnce.ended()
         for session in self._sessions:
             session.forget_broker(error)
         self._sessions = {}

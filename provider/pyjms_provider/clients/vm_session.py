@@ -2,33 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from pyjms.spi.delivery import Delivery
+from pyjms.spi.delivery import ELSEWHERE, Delivery, Elsewhere
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError, TooLateError
-from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms.spi.selector import Selector
-from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.vm_consumer import VmConsumer
-from pyjms_provider.clients.vm_entries import by_queue, entry_of
+from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.vm_transactions import VmTransactions
 from pyjms_provider.core.host.admission import SendTimeout
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
 from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.queue.stored_delivery import is_there
+from pyjms_provider.core.store.store import NotAtOnceError
 
 if TYPE_CHECKING:
+    from pyjms.spi.errors import ProviderError
     from pyjms_provider.clients.vm import VmConnection
     from pyjms_provider.core.queue.browsing import QueueBrowser
+    from pyjms_provider.core.queue.consumer import ConsumerTarget, DirectTaker
+    from pyjms_provider.core.queue.entry import EntryQueue
     from pyjms_provider.core.topic.subscription import Subscription
 
-__all__ = ["VmSession"]
+__all__ = [
+    "VmConsumer",
+    "VmSession",
+    "by_queue",
+    "entry_of",
+]
+
+
+# What a session of ``vm://NAME`` has received, as its queues know it.
+
+
+def by_queue(deliveries: Iterable[Delivery]) -> dict[EntryQueue, list[tuple[QueueEntry, int]]]:
+    """Return entries and counts of deliveries of consumers, in their order for each queue."""
+    found: dict[EntryQueue, list[tuple[QueueEntry, int]]] = {}
+    for delivery in deliveries:
+        entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
+        found.setdefault(entry.queue, []).append((entry, delivery.count))
+    return found
+
+
+def entry_of(delivery: Delivery) -> QueueEntry:
+    """Return the entry of a consumer's delivery."""
+    entry = delivery.tag
+    assert isinstance(entry, QueueEntry), "deliveries of browsers cannot be settled"
+    return entry
+
+
+# A consumer of ``vm://NAME``: it passes calls on to the queue, and the time of its session's transaction begins with it.
+
+
+class VmConsumer(ProviderConsumer):
+    """One consumer at a broker in this process."""
+
+    def __init__(
+        self, session: VmSession, target: ConsumerTarget, consumer: Consumer, subscription: Subscription | None
+    ) -> None:
+        self._session = session
+        self._target = target
+        self._consumer = consumer
+        self._subscription = subscription
+        self._deliver = consumer.queue.deliver_single_message
+        if session.is_timed:
+            self._deliver = self._deliver_in_time
+        self._desire = consumer.queue.set_notify_work_desired
+        self._is_forked = False
+
+    def _deliver_in_time(self, consumer: Consumer, *, or_wait: bool = False, at_once: bool = False) -> Delivery | None:
+        delivery = consumer.queue.deliver_single_message(consumer, or_wait=or_wait, at_once=at_once)
+        if delivery is not None:
+            self._session.begin_time()
+        return delivery
+
+    def hand_over_to(self, taker: DirectTaker) -> None:
+        """Have messages handed to `taker` where they come in, as long as it says so; not while a limit of time begins with each."""
+        if not self._session.is_timed:
+            self._target.direct = taker
+
+    def poll(self) -> Delivery | None:
+        return self._deliver(self._consumer)
+
+    def poll_or_wait(self) -> Delivery | None:
+        return self._deliver(self._consumer, or_wait=True)
+
+    def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
+        try:
+            return self._deliver(self._consumer, or_wait=True, at_once=True)
+        except NotAtOnceError:
+            return ELSEWHERE
+
+    def set_interested(self, interested: bool) -> None:
+        self._desire(self._consumer, interested)
+
+    def forget_broker(self, error: ProviderError) -> None:
+        """Fail with `error` when asked for a message, in a child of the broker's process."""
+
+        def refuse(*_: object, **__: object) -> Delivery | None:
+            raise error
+
+        def ignore(consumer: Consumer, desired: bool) -> None:
+            """Do nothing."""
+
+        self._deliver, self._desire, self._is_forked = refuse, ignore, True
+
+    def close(self) -> None:
+        if self._is_forked:
+            return
+        self._session.end_consumer(self._target, self._subscription)
+        self._session.forget(self)
 
 
 class VmSession(VmTransactions):
@@ -41,7 +130,7 @@ class VmSession(VmTransactions):
         self._connection_id = connection.connection_id
         self._route = self._host.route
         self._patience = SendTimeout()
-        self._ending = Ending()
+        self._ending = CloseOnce()
         self._consumers: dict[VmConsumer, None] = {}
 
     # Sending
@@ -239,14 +328,14 @@ class VmSession(VmTransactions):
                 self.recover(deliveries)  # those that were taken over before; the others are nobody's here
                 raise ClosedError("a message was given back, as the consumer that had received it was closed")
 
-    # Ending
+    # CloseOnce
 
     def end_waits(self) -> None:
         self._patience.end()
 
     def forget_broker(self, error: ProviderError) -> None:
         """Fail with `error` whatever is asked, in a child of the broker's process, where a copy of its queues is."""
-        self._lock, self._closed, self._refusal, self._ending = Lock(), True, error, Ending.ended()
+        self._lock, self._closed, self._refusal, self._ending = Lock(), True, error, CloseOnce.ended()
         for consumer in self._consumers:
             consumer.forget_broker(error)
         self._consumers = {}

@@ -254,7 +254,7 @@ class VmTransactions(ProviderSession):
             raise self._closed_error()
         return self._host.branches
 
-    # Ending
+    # CloseOnce
 
     def _end_work(self) -> None:
         """Do nothing more, and roll back what is open. May be repeated."""

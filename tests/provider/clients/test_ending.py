@@ -7,12 +7,12 @@ from threading import Event
 import pytest
 
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.clients.ending import Ending
+from pyjms_provider.clients.close_once import CloseOnce
 from tests.pyjms.runtime.helpers import Call
 
 
 def test_others_wait_until_it_is_done() -> None:
-    ending, has_begun, may_end = Ending(), Event(), Event()
+    ending, has_begun, may_end = CloseOnce(), Event(), Event()
     ends: list[int] = []
 
     def end() -> None:
@@ -31,7 +31,7 @@ def test_others_wait_until_it_is_done() -> None:
 
 
 def test_its_own_thread_does_not_wait_for_itself() -> None:
-    ending = Ending()
+    ending = CloseOnce()
     ends: list[int] = []
 
     def end() -> None:
@@ -43,7 +43,7 @@ def test_its_own_thread_does_not_wait_for_itself() -> None:
 
 
 def test_after_an_error_it_has_ended() -> None:
-    ending = Ending()
+    ending = CloseOnce()
 
     def end() -> None:
         raise ResourceError("the network is away")

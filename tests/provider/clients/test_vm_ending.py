@@ -14,8 +14,7 @@ from pyjms.spi.errors import (
     ConnectionLostError,
 )
 from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.clients.vm_consumer import VmConsumer
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm_session import VmConsumer, VmSession
 from pyjms_provider.core.host.expiry_watch import OnExpired
 from pyjms_provider.core.message.message_state import MessageState
 from tests.provider.clients.world import World, consume, drain, news, poll
@@ -23,7 +22,7 @@ from tests.provider.helpers import NEWS, ORDERS, RecordedEvents, make_envelope, 
 
 PATIENCE_S = 30.0
 
-# Ending
+# CloseOnce
 
 
 def calls_on(connection: VmConnection, session: VmSession, delivery: Delivery) -> list[object]:

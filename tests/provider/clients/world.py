@@ -11,8 +11,7 @@ from pyjms.spi.provider import ConnectRequest, SubscribeRequest
 from pyjms.spi.selector import compile_selector
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.clients.vm import VmConnection, VmProvider
-from pyjms_provider.clients.vm_consumer import VmConsumer
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm_session import VmConsumer, VmSession
 from tests.provider.helpers import NEWS, ORDERS, HandClock, RecordedEvents, make_envelope, text_of
 
 _numbers = count(1)

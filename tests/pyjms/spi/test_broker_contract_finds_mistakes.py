@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.clients.vm_consumer import VmConsumer
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm_session import VmConsumer, VmSession
 from pyjms_provider.core.host.host_subscriptions import HostSubscriptions
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.queue.consumer import ConsumerSession

@@ -12,8 +12,8 @@ import pytest
 import pyjms
 from pyjms.aio import ConnectionFactory, Session
 from pyjms.spi.delivery import Delivery
-from pyjms_provider.clients.stomp.epoch import Epoch
-from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
+from pyjms_provider.clients.stomp.native.session import NativeSession
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.pyjms.aio.helpers import LIMIT_S, SOON_MS, awaited, sent, text_of, texts, turn
 from tests.system.network.proxy import Proxy
@@ -58,14 +58,14 @@ async def test_what_a_cancelled_receive_has_settled_is_returned_after_the_connec
 
 def interrupt_behind_acknowledging(monkeypatch: pytest.MonkeyPatch, consumer: pyjms.MessageConsumer) -> None:
     """Have a receive interrupted when it has told the broker that its message is settled."""
-    acknowledge: Callable[..., None] = ProfiledSession.acknowledge
+    acknowledge: Callable[..., None] = NativeSession.acknowledge
 
-    def be_interrupted(session: ProfiledSession, deliveries: Sequence[Delivery]) -> None:
+    def be_interrupted(session: NativeSession, deliveries: Sequence[Delivery]) -> None:
         acknowledge(session, deliveries)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(ProfiledSession, "acknowledge", be_interrupted)
+        patched.setattr(NativeSession, "acknowledge", be_interrupted)
         consumer.receive(SOON_MS)
 
 
@@ -108,15 +108,15 @@ def test_a_connection_that_is_lost_while_it_is_said_again_leaves_the_same_doubt(
             consumer, producer = session.create_consumer(queue), session.create_producer(None)
             producer.send(queue, session.create_text_message("taken"))
             interrupt_behind_acknowledging(monkeypatch, consumer)
-            ask: Callable[..., Frame] = Epoch.ask
+            ask: Callable[..., Frame] = PhysicalConnection.ask
 
-            def ask_of_nobody(epoch: Epoch, *frames: Frame, **options: Any) -> Frame:
+            def ask_of_nobody(epoch: PhysicalConnection, *frames: Frame, **options: Any) -> Frame:
                 if frames[0].command == "ACK":
                     proxy.cut_all()
                     assert lost.wait(LIMIT_S)
                 return ask(epoch, *frames, **options)
 
             with monkeypatch.context() as patched:
-                patched.setattr(Epoch, "ask", ask_of_nobody)
+                patched.setattr(PhysicalConnection, "ask", ask_of_nobody)
                 assert text_of(consumer.receive(SOON_MS)) == "taken"
             assert consumer.receive_no_wait() is None

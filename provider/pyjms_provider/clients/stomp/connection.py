@@ -28,25 +28,88 @@ from pyjms.spi.provider import (
     SubscribeRequest,
 )
 from pyjms.spi.selector import Selector
-from pyjms_provider.clients.stomp.browsing import Browser
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, UnansweredError
-from pyjms_provider.clients.stomp.held_message import HeldMessage, begin_settlement
-from pyjms_provider.clients.stomp.janitor import Janitor
-from pyjms_provider.clients.stomp.link import Link
-from pyjms_provider.clients.stomp.linked import LinkedConnection
+from pyjms_provider.clients.stomp.failover import FailoverConnection, StompConnectionBase
+from pyjms_provider.clients.stomp.held_message import REDELIVERIES, HeldMessage, begin_settlement, flush
 from pyjms_provider.clients.stomp.options import StompSettings
-from pyjms_provider.clients.stomp.redeliveries import REDELIVERIES
-from pyjms_provider.clients.stomp.refusals import not_made_anew
+from pyjms_provider.clients.stomp.physical_connection import (
+    ConnectionLostInCallError,
+    PhysicalConnection,
+    UnansweredError,
+    not_made_anew,
+)
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.clients.stomp.subscribing import Subscribing, durable_headers, place_of
-from pyjms_provider.clients.stomp.subscription import Subscription
+from pyjms_provider.clients.stomp.subscription import Browser, Subscription
 from pyjms_provider.clients.stomp.temporaries import PROBE, StompTemporaries
-from pyjms_provider.clients.stomp.transactions import flush
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.message_properties import quoted
 from pyjms_provider.protocols.stomp.messages import to_frame
 
-__all__ = ["StompConnection"]
+__all__ = [
+    "PendingAckReaper",
+    "StompConnection",
+]
+
+
+# How messages of an ended consumer are settled at a broker that keeps them pending, and forgets the consumer (RabbitMQ).
+#
+# ACK and NACK name a message as ``CONSUMER@@SESSION@@NUMBER``; the numbers are the connection's, and the consumer must be
+# one that is subscribed. So one subscription, to a queue of its own that nobody knows, lends its name.
+#
+# What was on its way to a consumer when that ended, RabbitMQ answers with an ERROR in the message's place, and keeps pending. The
+# numbers are given in the order of the wire, so that they tell which message it was.
+
+_ID = "janitor"
+
+
+class PendingAckReaper:
+    """The subscription that lends its name."""
+
+    def __init__(self, connection_id: str) -> None:
+        self._connection_id = connection_id
+        self._last = 0  # the number of the message that came last, or would have come
+
+    def enter(self, epoch: PhysicalConnection, client_id: str | None) -> None:
+        """Subscribe. With a client id the queue is named by that, so that no two connections have the same.
+
+        Raises `DuplicateClientIdError`, `ConnectionLostInCallError`, `ProviderError`.
+        """
+        # A new name each time: that of the last connection may not be free yet.
+        own = f"connection.{self._connection_id}.{uuid4().hex[:8]}"
+        name = own if client_id is None else f"client.{quoted(client_id)}"
+        self._last = 0
+        headers = {"id": _ID, "destination": f"/queue/pyjms.{name}", "ack": "client-individual"}
+        headers |= {"durable": "false", "auto-delete": "true", "exclusive": "true"}
+        try:
+            epoch.ask(Frame("SUBSCRIBE", headers))
+        except UnansweredError:
+            raise
+        except ResourceError as error:
+            if client_id is None:
+                raise
+            raise DuplicateClientIdError(
+                f"another connection has the client id {client_id!r}: {error.reason}"
+            ) from error
+
+    def saw(self, frame: Frame) -> None:
+        """Note a message that came. The I/O thread."""
+        number = frame.headers.get("ack", "").rpartition("@@")[2]
+        if number.isdecimal():
+            self._last = int(number)
+
+    def stray(self, frame: Frame) -> Frame | None:
+        """Return the NACK of the message in whose place this ERROR came; None: it is about something else."""
+        if "no current subscription with tag" not in bytes(frame.body).decode(errors="replace"):
+            return None
+        self._last += 1
+        return Frame("NACK", {"id": f"T_{_ID}@@stray@@{self._last}", "requeue": "true"})
+
+    def borrowed(self, ack_id: str) -> str:
+        """Return `ack_id` under the reaper's name."""
+        consumer, at, rest = ack_id.partition("@@")
+        return f"T_{_ID}{at}{rest}" if at else consumer
+
 
 _log = logging.getLogger("pyjms.stomp")
 
@@ -57,7 +120,7 @@ _CLIENT_ID_ATTEMPTS = 5
 _CLIENT_ID_PAUSE_MS = 100
 
 
-class StompConnection(LinkedConnection):
+class StompConnection(StompConnectionBase):
     """One connection, which heals by itself."""
 
     def __init__(
@@ -65,7 +128,7 @@ class StompConnection(LinkedConnection):
         settings: StompSettings,
         request: ConnectRequest,
         events: ConnectionEvents,
-        link: Link | None = None,
+        link: FailoverConnection | None = None,
     ) -> None:
         """Connect, or take over a new `link`. Raises as `Provider.connect`."""
         super().__init__(settings, request, events)
@@ -75,15 +138,15 @@ class StompConnection(LinkedConnection):
         self._sessions: dict[StompSession, None] = {}
         self._subscriptions: dict[str, Subscription | Browser] = {}
         if link is None:
-            self.link = Link(settings, self._connect_headers, request.clock, self)
+            self.link = FailoverConnection(settings, self._connect_headers, request.clock, self)
         else:
             self.link = link
             link.hand_over(self._connect_headers, self)
         dialect = self.link.dialect
         assert dialect is not None, "CONNECTED has told it"
         self.dialect = dialect
-        self._janitor = None if dialect.unsubscribe_returns_unsettled else Janitor(self._connection_id)
-        self.link.takes_stray = self.on_stray
+        self._reaper = None if dialect.unsubscribe_returns_unsettled else PendingAckReaper(self._connection_id)
+        self.link.takes_unexpected = self.on_unexpected
         self.temporaries = StompTemporaries(self._connection_id, dialect)
         try:
             self._set_up(self.link.current())
@@ -121,7 +184,7 @@ class StompConnection(LinkedConnection):
         self._check_open()
         self._client_id = client_id
         try:
-            for attempts_left in reversed(range(_CLIENT_ID_ATTEMPTS if self._janitor is not None else 1)):
+            for attempts_left in reversed(range(_CLIENT_ID_ATTEMPTS if self._reaper is not None else 1)):
                 if self._reopens(is_last=not attempts_left):
                     return
         except ProviderError:
@@ -147,11 +210,11 @@ class StompConnection(LinkedConnection):
         """Connect anew: STOMP says the client id in CONNECT."""
         self.link.reopen(self._set_up)
 
-    def _set_up(self, epoch: Epoch) -> None:
-        if self._janitor is not None:
+    def _set_up(self, epoch: PhysicalConnection) -> None:
+        if self._reaper is not None:
             try:
-                self._janitor.enter(epoch, self._client_id)
-            except InterruptedLinkError as error:
+                self._reaper.enter(epoch, self._client_id)
+            except ConnectionLostInCallError as error:
                 raise ResourceError(f"the connection was lost while it was set up: {error}") from error
 
     def open_session(self, *, transacted: bool) -> StompSession:
@@ -178,7 +241,7 @@ class StompConnection(LinkedConnection):
         self._check_open()
         try:
             return self.temporaries.create(kind, self.link.current())
-        except InterruptedLinkError as error:
+        except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
     def delete_temporary(self, address: Address) -> None:
@@ -238,8 +301,8 @@ class StompConnection(LinkedConnection):
     def ack(self, held: HeldMessage, transaction: str | None = None) -> Frame:
         """Return the frame that settles `held`."""
         ack_id = held.ack_id
-        if self._janitor is not None and not held.subscription.is_open:
-            ack_id = self._janitor.borrowed(ack_id)
+        if self._reaper is not None and not held.subscription.is_open:
+            ack_id = self._reaper.borrowed(ack_id)
         headers = {"id": ack_id}
         if transaction is not None:
             headers["transaction"] = transaction
@@ -247,13 +310,13 @@ class StompConnection(LinkedConnection):
 
     def hand_back(self, messages: Iterable[HeldMessage]) -> None:
         """Give messages of an ended consumer back to a broker that keeps them until then (RabbitMQ): each once."""
-        assert self._janitor is not None, "other brokers take them back by themselves"
+        assert self._reaper is not None, "other brokers take them back by themselves"
         messages = [each for each in messages if not each.is_settled()]
-        frames = [Frame("NACK", {"id": self._janitor.borrowed(held.ack_id), "requeue": "true"}) for held in messages]
+        frames = [Frame("NACK", {"id": self._reaper.borrowed(held.ack_id), "requeue": "true"}) for held in messages]
         if frames:
             try:
                 self.link.newest.ask_last(*frames, said=begin_settlement(messages))
-            except InterruptedLinkError:
+            except ConnectionLostInCallError:
                 _log.debug("the connection ended while messages were handed back")  # they are back by that
 
     def tell_expired(self, envelope: Envelope, address: Address, subscription: str | None) -> None:
@@ -282,13 +345,13 @@ class StompConnection(LinkedConnection):
         """Wait until the broker has done what was sent, if there is a connection."""
         try:
             flush(self.link.newest)
-        except InterruptedLinkError:
+        except ConnectionLostInCallError:
             _log.debug("the connection ended while it was flushed")
 
     def _ask_now(self, *frames: Frame) -> None:
         try:
             self.link.current().ask(*frames)
-        except InterruptedLinkError as error:
+        except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
     def subscribe(self, session: StompSession, request: SubscribeRequest, on_ready: Callable[[], None]) -> Subscription:
@@ -349,7 +412,7 @@ class StompConnection(LinkedConnection):
             self._subscriptions[another_id] = subscription
         try:
             newest.post(frame, needs_room=False)
-        except InterruptedLinkError:
+        except ConnectionLostInCallError:
             _log.debug("the connection ended while a consumer was widened")
 
     def _is_in_use(self, durable_name: str) -> bool:
@@ -366,7 +429,7 @@ class StompConnection(LinkedConnection):
             subscription.begin_epoch(epoch.number)
             try:
                 epoch.ask(subscription.subscribing.frame())
-            except InterruptedLinkError:
+            except ConnectionLostInCallError:
                 subscription.begin_epoch(0)
                 continue
             subscription.has_been_made(epoch)
@@ -402,29 +465,29 @@ class StompConnection(LinkedConnection):
             self._check_open()
             self._subscriptions[browser.id] = browser
 
-    # What the link tells
+    # What the failover connection tells
 
-    def on_message(self, epoch: Epoch, frame: Frame) -> None:
+    def on_message(self, epoch: PhysicalConnection, frame: Frame) -> None:
         """Put a message away. The I/O thread."""
         name = frame.headers.get("subscription", "")
-        if self._janitor is not None:
-            self._janitor.saw(frame)
+        if self._reaper is not None:
+            self._reaper.saw(frame)
         subscription = self._subscriptions.get(name)
         if subscription is None and name.startswith(PROBE):
             self.temporaries.arrived(frame)
         elif subscription is not None:
             subscription.arrived(epoch.number, frame)
-        elif self._janitor is None:
+        elif self._reaper is None:
             _log.debug("a message came for a consumer that is closed: %r", frame)
 
-    def on_stray(self, epoch: Epoch, frame: Frame) -> bool:
+    def on_unexpected(self, epoch: PhysicalConnection, frame: Frame) -> bool:
         """Give back a message that was on its way to a consumer that has ended (RabbitMQ). The I/O thread."""
-        nack = None if self._janitor is None else self._janitor.stray(frame)
+        nack = None if self._reaper is None else self._reaper.stray(frame)
         if nack is None:
             return False
         try:
             epoch.post(nack)
-        except (ProviderError, InterruptedLinkError) as error:
+        except (ProviderError, ConnectionLostInCallError) as error:
             _log.warning("a message stays pending until the connection is closed: %s", error)
         return True
 
@@ -452,19 +515,19 @@ class StompConnection(LinkedConnection):
             if not subscription.end_epoch():
                 self.forget_subscription(subscription)
 
-    def restore(self, epoch: Epoch) -> None:
-        """Subscribe all consumers in `epoch`. Raises `InterruptedLinkError`, `ProviderError`."""
-        if self._janitor is not None:
-            self._janitor.enter(epoch, self._client_id)
+    def restore(self, epoch: PhysicalConnection) -> None:
+        """Subscribe all consumers in `epoch`. Raises `ConnectionLostInCallError`, `ProviderError`."""
+        if self._reaper is not None:
+            self._reaper.enter(epoch, self._client_id)
         self.temporaries.restore(epoch)
         for subscription in self._consumers():
             if not subscription.end_epoch():
-                # an epoch that ended while all was restored in it may have given something
+                # a physical connection that ended while all was restored in it may have given something
                 self.forget_subscription(subscription)
             elif not self.temporaries.is_gone(subscription.request.address):
                 self._restore_subscription(epoch, subscription)
 
-    def _restore_subscription(self, epoch: Epoch, subscription: Subscription) -> None:
+    def _restore_subscription(self, epoch: PhysicalConnection, subscription: Subscription) -> None:
         if not subscription.begin_epoch(epoch.number):
             self.forget_subscription(subscription)
             return

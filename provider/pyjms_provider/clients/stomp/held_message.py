@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import logging
+from collections import OrderedDict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyjms.spi.envelope import Envelope
-from pyjms_provider.clients.stomp.epoch import Question, Said
+from pyjms.spi.envelope import Address, Envelope
+from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledBackError
+from pyjms_provider.clients.stomp.physical_connection import (
+    ConnectionLostInCallError,
+    PhysicalConnection,
+    Request,
+    SentFlag,
+    UnansweredError,
+    lost_while_ended,
+)
 from pyjms_provider.protocols.stomp.frames import Frame
 
 if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.session import StompSession
     from pyjms_provider.clients.stomp.subscription import Subscription
-    from pyjms_provider.clients.stomp.transactions import Transaction
 
-__all__ = ["HeldMessage", "Settlement", "begin_settlement"]
+__all__ = [
+    "REDELIVERIES",
+    "HeldMessage",
+    "Redeliveries",
+    "Settlement",
+    "Transaction",
+    "begin_settlement",
+]
 
 
-class Settlement(Said):
+class Settlement(SentFlag):
     """An ACK or NACK of one or several messages."""
 
     __slots__ = ("transaction",)
@@ -48,7 +66,7 @@ class HeldMessage:
     def __init__(self, subscription: Subscription, epoch: int, frame: Frame, number: int) -> None:
         self.subscription = subscription
         self.epoch = epoch
-        """Settled and given back in this epoch only."""
+        """Settled and given back in this physical connection only."""
         self.frame = frame
         self.number = number
         """Its place among the messages of its subscription."""
@@ -62,7 +80,7 @@ class HeldMessage:
         """Who has it now."""
         self.settlement: Settlement | None = None
         """What was, or is about to be, said of it last."""
-        self.burial: Question | None = None
+        self.burial: Request | None = None
         """The copy of it that is being kept aside: gone with it, if nobody asks again."""
 
     @property
@@ -73,7 +91,7 @@ class HeldMessage:
     def is_settled(self, transaction: Transaction | None = None) -> bool:
         """Whether the broker has been told that it is settled: for good, or in `transaction`. A call that said so may not have been answered."""
         settlement = self.settlement
-        if settlement is None or not settlement.is_said:
+        if settlement is None or not settlement.is_sent:
             return False
         part_of = settlement.transaction
         return part_of is None or part_of is transaction or part_of.has_committed
@@ -91,3 +109,169 @@ def begin_settlement(held: Iterable[HeldMessage], transaction: Transaction | Non
     for each in held:
         each.settlement = settlement
     return settlement
+
+
+# What this process knows of messages that a broker will deliver again: after a lost connection, or a closed session.
+#
+# By JMSMessageID, destination and durable subscription: how often one was delivered here, and which were acknowledged without an answer. Both are
+# bounded; what falls out is delivered with the broker's flag alone.
+
+_KEPT_MAX = 10_000
+_Key: TypeAlias = tuple[str, Address, str]
+
+
+class Redeliveries:
+    """Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts: OrderedDict[_Key, int] = OrderedDict()
+        self._acknowledged: OrderedDict[_Key, None] = OrderedDict()
+
+    def seen(self, messages: Iterable[HeldMessage]) -> None:
+        """Remember how often these were delivered; the connection that they came by is gone."""
+        with self._lock:
+            for held in messages:
+                if held.envelope is not None and held.count and (key := _key(held.envelope, held.owner)) is not None:
+                    self._counts[key] = held.count
+            _shorten(self._counts)
+
+    def acknowledged(self, messages: Iterable[HeldMessage]) -> None:
+        """Remember that the client has acknowledged these, and that the broker may not know."""
+        with self._lock:
+            for held in messages:
+                if held.envelope is not None and (key := _key(held.envelope, held.owner)) is not None:
+                    self._acknowledged[key] = None
+            _shorten(self._acknowledged)
+
+    def count_of(self, envelope: Envelope, owner: str) -> int:
+        """Return how often a message was delivered before the connection was lost, and forget it."""
+        if not self._counts:
+            return 0
+        key = _key(envelope, owner)
+        with self._lock:
+            return 0 if key is None else self._counts.pop(key, 0)
+
+    def was_acknowledged(self, envelope: Envelope, owner: str) -> bool:
+        """Say whether the client has acknowledged it, and forget that."""
+        if not self._acknowledged:
+            return False
+        key = _key(envelope, owner)
+        with self._lock:
+            if key is None or key not in self._acknowledged:
+                return False
+            del self._acknowledged[key]
+            return True
+
+
+def _key(envelope: Envelope, owner: str) -> _Key | None:
+    return None if envelope.message_id is None else (envelope.message_id, envelope.destination, owner)
+
+
+REDELIVERIES = Redeliveries()
+"""That of this process: a client that comes back on a new connection gets its messages marked, too."""
+
+
+def _shorten(kept: OrderedDict[_Key, Any]) -> None:
+    while len(kept) > _KEPT_MAX:
+        kept.popitem(last=False)
+
+
+# A session's transaction at the broker: begun with its first send or acknowledgement, in one physical connection, ended once.
+
+_log = logging.getLogger("pyjms.stomp")
+
+
+class Transaction:
+    """One thread at a time, except `doom`."""
+
+    def __init__(self, name: str, epoch: PhysicalConnection) -> None:
+        """Begin. Raises `ConnectionLostInCallError`."""
+        self.name = name
+        self.epoch = epoch
+        self.acknowledged: list[HeldMessage] = []
+        """What its commit settles."""
+        self._commit = SentFlag()
+        self._is_refused = False
+        """Whether the broker has answered COMMIT by an error."""
+        self._abort = SentFlag()
+        self._failure: str | None = None
+        epoch.post(Frame("BEGIN", {"transaction": name}))
+
+    def doom(self, reason: str) -> None:
+        """Let it end in a rollback only. Any thread."""
+        self._failure = self._failure or reason
+
+    @property
+    def failure(self) -> str | None:
+        """Why it can only be rolled back; None: it may commit."""
+        if self.epoch.has_ended:
+            return self._failure or f"the connection was lost meanwhile: {self.epoch.reason}"
+        return self._failure
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether COMMIT was said, and not refused as far as is known: what was acknowledged in it is settled then."""
+        return self._commit.is_sent and not self._is_refused
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether COMMIT or ABORT was said: nothing more can be said in it."""
+        return self._commit.is_sent or self._abort.is_sent
+
+    def check(self) -> None:
+        """Raise `RolledBackError` if it can only be rolled back: more work in it would be lost."""
+        if self.failure is not None:
+            raise RolledBackError(f"the transaction was rolled back: {self.failure}")
+
+    def commit(self) -> None:
+        """Commit. Raises `RolledBackError`, `InDoubtError`."""
+        if self._commit.is_sent:
+            raise InDoubtError(
+                "a signal interrupted the commit of the transaction: it is not known whether that was done"
+            )
+        self._prepare()
+        try:
+            self.epoch.ask(Frame("COMMIT", {"transaction": self.name}), said=self._commit)
+        except (ConnectionLostInCallError, UnansweredError) as error:
+            raise lost_while_ended(error, "committed") from error
+        except ResourceError as error:
+            self._is_refused = True
+            raise lost_while_ended(error, "committed") from error
+        except InDoubtError:
+            raise
+        except ProviderError as error:
+            self._is_refused = True
+            raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
+
+    def _prepare(self) -> None:
+        """See to it that nothing is in the way of COMMIT. Raises `RolledBackError`."""
+        try:
+            flush(self.epoch)  # so that an ERROR for one of its frames is here before COMMIT is written
+            if self.failure is not None:
+                self.abort()
+                self.check()
+        except ConnectionLostInCallError as error:
+            raise RolledBackError(f"the transaction was rolled back: the connection was lost: {error}") from error
+        except ResourceError as error:
+            self.abort()
+            raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
+
+    def abort(self) -> None:
+        """Roll back, if the broker has not done so by itself, and if its end was not said before."""
+        if self.epoch.has_ended or self.has_ended:
+            return
+        with suppress(ConnectionLostInCallError):
+            try:
+                self.epoch.ask_last(Frame("ABORT", {"transaction": self.name}), said=self._abort)
+            except ProviderError as error:
+                _log.warning("PYJMS-STOMP the broker did not roll back a transaction: %s", error.reason)
+
+
+def flush(epoch: PhysicalConnection) -> None:
+    """Wait until the broker has done all that was sent: a transaction without work, the one thing STOMP offers for that.
+
+    Raises `ConnectionLostInCallError`, `ResourceError`.
+    """
+    headers = {"transaction": "flush"}
+    epoch.ask(Frame("BEGIN", headers), Frame("ABORT", dict(headers)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, Provider
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.clients.stomp.connection import StompConnection
+from pyjms_provider.clients.stomp.native.connection import NativeConnection
 from pyjms_provider.clients.stomp.options import read_url
-from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 
 __all__ = ["StompProvider"]
@@ -18,11 +18,11 @@ class StompProvider(Provider):
     def check_url(self, url: ProviderUrl) -> None:
         read_url(url)
 
-    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> StompConnection | ProfiledConnection:
+    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> StompConnection | NativeConnection:
         settings = read_url(request.url)
         if settings.dialect not in {None, PYJMS.name}:
             return StompConnection(settings, request, events)
-        connection = ProfiledConnection(settings, request, events)
-        if connection.is_profiled:
+        connection = NativeConnection(settings, request, events)
+        if connection.is_native:
             return connection
         return StompConnection(settings, request, events, connection.link)

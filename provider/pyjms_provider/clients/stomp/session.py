@@ -22,11 +22,16 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.selector import Selector
-from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Question, UnansweredError, lost_while_sent
-from pyjms_provider.clients.stomp.held_message import HeldMessage, begin_settlement
+from pyjms_provider.clients.close_once import CloseOnce
+from pyjms_provider.clients.stomp.held_message import HeldMessage, Transaction, begin_settlement, flush
+from pyjms_provider.clients.stomp.physical_connection import (
+    ConnectionLostInCallError,
+    PhysicalConnection,
+    Request,
+    UnansweredError,
+    lost_while_sent,
+)
 from pyjms_provider.clients.stomp.subscription import Subscription
-from pyjms_provider.clients.stomp.transactions import Transaction, flush
 from pyjms_provider.protocols.stomp.dialects import NackMeaning
 from pyjms_provider.protocols.stomp.frames import Frame
 
@@ -56,7 +61,7 @@ class StompSession(ProviderSession):
         self._held: dict[HeldMessage, None] = {}
         self._subscriptions: dict[Subscription, None] = {}
         self._closed = False
-        self._ending = Ending()
+        self._ending = CloseOnce()
 
     # Sending
 
@@ -74,7 +79,7 @@ class StompSession(ProviderSession):
                 epoch.ask(frame)
             else:
                 epoch.post(frame)
-        except InterruptedLinkError as error:
+        except ConnectionLostInCallError as error:
             self._check_open()
             if self._transaction is not None:
                 raise RolledBackError(f"the transaction was rolled back: the connection was lost: {error}") from error
@@ -82,8 +87,8 @@ class StompSession(ProviderSession):
         except UnansweredError as error:
             raise InDoubtError(error.reason) from error
 
-    def _open_transaction(self, epoch: Epoch) -> Transaction:
-        """Return the transaction; begin one in `epoch` if there is none. Raises `InterruptedLinkError`."""
+    def _open_transaction(self, epoch: PhysicalConnection) -> Transaction:
+        """Return the transaction; begin one in `epoch` if there is none. Raises `ConnectionLostInCallError`."""
         transaction = self._transaction
         if transaction is None:
             name = f"{self._name}-{next(self._transaction_numbers)}"
@@ -209,7 +214,7 @@ class StompSession(ProviderSession):
                 frames = [self._connection.ack(each, transaction.name) for each in live]
                 transaction.epoch.post(*frames, said=settlement)
                 transaction.acknowledged += live
-        except InterruptedLinkError:
+        except ConnectionLostInCallError:
             if self._transaction is None:
                 raise RolledBackError("the transaction was rolled back: the connection was lost") from None
 
@@ -223,7 +228,7 @@ class StompSession(ProviderSession):
             return False  # there its id names nothing, or another message
         try:
             epoch.post(self._connection.ack(held), needs_room=False, said=begin_settlement([held]))
-        except InterruptedLinkError:
+        except ConnectionLostInCallError:
             return False
         held.subscription.settled([held])
         return True
@@ -250,12 +255,12 @@ class StompSession(ProviderSession):
             epoch = self._link.current()
             if held.epoch != epoch.number:
                 return  # lost at this very moment: it comes again
-            burial = held.burial = Question(epoch, held.ack_id)
+            burial = held.burial = Request(epoch, held.ack_id)
         try:
-            burial.epoch.ask_once(burial, copy)
+            burial.epoch.request_idempotent(burial, copy)
         except UnansweredError:
             raise  # whoever tries again waits for the answer
-        except InterruptedLinkError as error:
+        except ConnectionLostInCallError as error:
             held.burial = None
             raise ResourceError(f"the connection was lost while a message was kept aside: {error}") from error
         except ProviderError:
@@ -283,13 +288,13 @@ class StompSession(ProviderSession):
                     flush(epoch)
             elif frames:  # else there is nothing to say: over WebSocket it would be an empty message
                 epoch.post(*frames, said=settlement)
-        except InterruptedLinkError:
+        except ConnectionLostInCallError:
             self._connection.redeliveries.acknowledged(held)  # if they come again, they are settled again
         except UnansweredError:
             self._check_open()
             raise
         except ProviderError:
-            settlement.is_said = False
+            settlement.is_sent = False
             self._check_open()  # closed meanwhile: the messages are back at the broker
             raise
         else:
@@ -297,7 +302,7 @@ class StompSession(ProviderSession):
                 subscription.settled(messages)
 
     def _live(self, held: list[HeldMessage]) -> list[HeldMessage]:
-        """Return those of the newest epoch. The others are the broker's again: what is said of them is dropped."""
+        """Return those of the newest physical connection. The others are the broker's again: what is said of them is dropped."""
         number = self._link.epoch_number
         live = [each for each in held if each.epoch == number]
         if len(live) < len(held):
@@ -326,12 +331,12 @@ class StompSession(ProviderSession):
                 self._held.pop(each, None)
 
     def interrupted(self, number: int) -> None:
-        """Hear that the epoch `number` has ended: what the client still holds of it comes again."""
+        """Hear that the physical connection `number` has ended: what the client still holds of it comes again."""
         with self._lock:
             held = [each for each in self._held if each.epoch <= number]
         self._connection.redeliveries.seen(held)
 
-    # Ending
+    # CloseOnce
 
     def end_waits(self) -> None:
         with self._lock:

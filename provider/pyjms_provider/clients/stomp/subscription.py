@@ -1,7 +1,7 @@
 """One consumer: what the broker pushed, what came back from the client, and in which order they are polled.
 
 Given back messages return to their places in memory, flagged and counted; the broker is not told (only a consumer that
-closes hands its messages over). A message belongs to the epoch in which it came: after a loss, the broker has it again.
+closes hands its messages over). A message belongs to the physical connection in which it came: after a loss, the broker has it again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from operator import attrgetter
@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import AddressKind, Envelope
-from pyjms.spi.errors import ClosedError, DestinationError, ProviderError
+from pyjms.spi.envelope import Address, AddressKind, Envelope
+from pyjms.spi.errors import ClosedError, DestinationError, ProviderError, ResourceError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
+from pyjms.spi.selector import Selector
 from pyjms_provider.clients.stomp.held_message import HeldMessage
+from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError, PhysicalConnection
 from pyjms_provider.clients.stomp.subscribing import Subscribing, prefetch
 from pyjms_provider.protocols.stomp.dialects import Dialect
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -32,7 +33,11 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.connection import StompConnection
     from pyjms_provider.clients.stomp.session import StompSession
 
-__all__ = ["Subscription"]
+__all__ = [
+    "Browser",
+    "Subscription",
+]
+
 
 _log = logging.getLogger("pyjms.stomp")
 _place = attrgetter("number")
@@ -71,7 +76,7 @@ class Subscription(ProviderConsumer):
         self._stage = _Stage.OPEN
         self._is_ending = False
         self._is_made = False
-        """Whether the broker has answered SUBSCRIBE in this epoch."""
+        """Whether the broker has answered SUBSCRIBE in this physical connection."""
         self.is_given_up = False
         """Whether nobody has it, as the call that was to make it failed, or it was closed while it was made anew; the broker ends it if it has made it."""
         self._is_interested = False
@@ -79,7 +84,7 @@ class Subscription(ProviderConsumer):
         self._frames: deque[tuple[int, Frame]] = deque()
         self._returned: list[HeldMessage] = []
         self._numbers = 0
-        self._unsettled = 0  # polled, and neither settled nor given back, in this epoch
+        self._unsettled = 0  # polled, and neither settled nor given back, in this physical connection
         self._unread: dict[HeldMessage, None] = {}
         """Those of the unsettled that nobody could read, so that no session has them; whoever asks the broker next may understand them."""
         self._window = connection.window_of(request)
@@ -109,7 +114,7 @@ class Subscription(ProviderConsumer):
 
     @property
     def epoch(self) -> int:
-        """The epoch in which the broker knows it; 0: none yet."""
+        """The physical connection in which the broker knows it; 0: none yet."""
         return self._epoch
 
     @property
@@ -139,10 +144,10 @@ class Subscription(ProviderConsumer):
             self._connection.hand_back(left)
         self._connection.forget_subscription(self)
 
-    # What the link tells
+    # What the failover connection tells
 
     def begin_epoch(self, number: int) -> bool:
-        """Take messages of this epoch only. SUBSCRIBE follows, and then `has_been_made`; not if this returns False, as it was closed."""
+        """Take messages of this physical connection only. SUBSCRIBE follows, and then `has_been_made`; not if this returns False, as it was closed."""
         with self._lock:
             if self._stage is not _Stage.OPEN:
                 return False
@@ -153,8 +158,8 @@ class Subscription(ProviderConsumer):
             self._window = self._connection.window_of(self.request)
         return True
 
-    def has_been_made(self, epoch: Epoch) -> None:
-        """Hear that the broker has it in this epoch; end it there if it was closed meanwhile."""
+    def has_been_made(self, epoch: PhysicalConnection) -> None:
+        """Hear that the broker has it in this physical connection; end it there if it was closed meanwhile."""
         with self._lock:
             self._is_made = True
             is_late = self.is_given_up
@@ -162,7 +167,7 @@ class Subscription(ProviderConsumer):
             epoch.take_back(self.subscribing.end(), partial(self._ended_late, epoch.number))
 
     def end_epoch(self) -> bool:
-        """Forget what came in the epoch that has ended; return whether the consumer is to be restored in the next."""
+        """Forget what came in the physical connection that has ended; return whether the consumer is to be restored in the next."""
         with self._lock:
             returned, self._returned = self._returned, []
             self._frames.clear()
@@ -284,7 +289,7 @@ class Subscription(ProviderConsumer):
             self._finish_late()
 
     def give_back(self, messages: Iterable[HeldMessage]) -> None:
-        """Take back messages of the present epoch: to their places, or to the broker if the consumer is closed."""
+        """Take back messages of the present physical connection: to their places, or to the broker if the consumer is closed."""
         messages = list(messages)
         with self._lock:
             self._count_off(messages)
@@ -420,12 +425,12 @@ class Subscription(ProviderConsumer):
         self._end(epoch)
 
     def _end(self, number: int) -> None:
-        """End it in the epoch of that number, or with it. Raises what the broker minds: it has ended all the same."""
+        """End it in the physical connection of that number, or with it. Raises what the broker minds: it has ended all the same."""
         try:
             newest = self._connection.link.newest
             if newest.number == number:
                 self._end_in(newest)
-        except InterruptedLinkError:
+        except ConnectionLostInCallError:
             _log.debug("the connection ended while consumer %s was closed", self.id)  # so did the consumer
         finally:
             self._has_finished()
@@ -437,7 +442,7 @@ class Subscription(ProviderConsumer):
             self._returned.clear()
             self._stage = _Stage.CLOSED
 
-    def _end_in(self, epoch: Epoch) -> None:
+    def _end_in(self, epoch: PhysicalConnection) -> None:
         try:
             frames = [Frame("UNSUBSCRIBE", {"id": each}) for each in self._wider]
             epoch.ask_last(*frames, self.subscribing.end())
@@ -452,3 +457,88 @@ class Subscription(ProviderConsumer):
                 ]
                 self._returned, self._unread, self._frames = left, {}, deque()
             self._connection.hand_back(left)
+
+
+# A queue browser: a subscription that only looks, until the broker says that it has shown everything.
+
+
+class Browser:
+    """One look at a queue."""
+
+    def __init__(
+        self, connection: StompConnection, address: Address, selector: Selector | None, subscribing: Subscribing
+    ) -> None:
+        self._connection = connection
+        self._address = address
+        self._selector = selector
+        self._subscribing = subscribing
+        self._lock = Lock()
+        self._frames: deque[Frame] = deque()
+        self._signal = Signal()
+        self._has_ended = False
+        self._is_interrupted = False
+
+    @property
+    def id(self) -> str:
+        """Its id at the broker."""
+        return self._subscribing.id
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All its ids there."""
+        return (self.id,)
+
+    def arrived(self, epoch: int, frame: Frame) -> None:
+        """Put a message away. The I/O thread."""
+        with self._lock:
+            self._frames.append(frame)
+        self._signal.set()
+
+    def end_epoch(self) -> bool:
+        """Fail: a browser is not restored."""
+        self._is_interrupted = True
+        self._signal.set()
+        return False
+
+    def run(self) -> Iterator[Delivery]:
+        """Yield the messages. Raises `ResourceError` when the broker stops in the middle."""
+        epoch = self._connection.link.current()
+        with epoch.looking(partial(self._end, epoch)):
+            try:
+                self._connection.enter(self)
+                epoch.ask(self._subscribing.frame())
+                while (frame := self._next()) is not None:
+                    envelope = from_frame(frame, self._connection.dialect, self._address)
+                    is_expired = 0 < envelope.expiration_ms <= self._connection.clock.time_ms()
+                    if not is_expired and (self._selector is None or self._selector.matches(envelope)):
+                        is_redelivered = frame.headers.get("redelivered") == "true"
+                        yield Delivery(envelope, 1 + is_redelivered, is_redelivered, self)
+            except ConnectionLostInCallError as error:
+                raise ResourceError(f"the connection was lost while a queue was browsed: {error}") from error
+
+    def _next(self) -> Frame | None:
+        clock, settings = self._connection.clock, self._connection.settings
+        until_ms = clock.monotonic_ms() + settings.timeout_ms
+        while True:
+            with self._lock:
+                frame = self._frames.popleft() if self._frames else None
+            if frame is not None:
+                if frame.headers.get("browser") != "end":
+                    return frame
+                self._has_ended = True
+                return None
+            if self._is_interrupted:
+                raise ConnectionLostInCallError("the broker may not have shown all")
+            if not clock.wait(self._signal, until_ms):
+                raise ResourceError(
+                    f"the broker has not shown a queue to its end for {settings.timeout_ms} ms: raise timeout_ms"
+                )
+
+    def _end(self, epoch: PhysicalConnection) -> None:
+        """End it at the broker."""
+        self._connection.forget_subscription(self)
+        if not self._is_interrupted:
+            try:
+                epoch.ask_last(self._subscribing.end())
+            except (ConnectionLostInCallError, ProviderError) as error:  # what ended it before is told, and not this
+                _log.debug("a browser could not be closed in order: %s", error)

@@ -14,7 +14,7 @@ from threading import Lock
 from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError, ResourceError
-from pyjms_provider.clients.stomp.epoch import Epoch, Said
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection, SentFlag
 from pyjms_provider.clients.stomp.subscribing import TEMPORARY_QUEUE, place_of
 from pyjms_provider.protocols.stomp.dialects import Dialect
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -43,38 +43,38 @@ class StompTemporaries:
         self._epoch = 0
         self._native_prefix = ""
         self._named = 1
-        """The number, in this epoch, of the one that is named to the broker next, or was last."""
-        self._naming = Said()
+        """The number, in this physical connection, of the one that is named to the broker next, or was last."""
+        self._naming = SentFlag()
         """Whether that was said."""
         self._probes: list[Frame] = []
         self._probe_signal = Signal()
 
-    def create(self, kind: AddressKind, epoch: Epoch) -> Address:
-        """Return a new one. Raises `InterruptedLinkError`, `ProviderError`."""
+    def create(self, kind: AddressKind, epoch: PhysicalConnection) -> Address:
+        """Return a new one. Raises `ConnectionLostInCallError`, `ProviderError`."""
         make = self._make_native if self._dialect.translates_temporaries else self._make
         with self._right:
             address = make(kind, epoch)
         self._own.add(address)
         return address
 
-    def _make(self, kind: AddressKind, epoch: Epoch) -> Address:
+    def _make(self, kind: AddressKind, epoch: PhysicalConnection) -> Address:
         address = Address(kind, f"{self._prefix}{next(self._numbers)}", temporary=True)
         self._declare(address, epoch)
         return address
 
-    def _declare(self, address: Address, epoch: Epoch) -> None:
+    def _declare(self, address: Address, epoch: PhysicalConnection) -> None:
         """See to it that a queue is there before anybody sends to it."""
         if address.kind is AddressKind.QUEUE and self._dialect.durable_headers:
             headers = self._dialect.destinations.headers_for(place_of(address, self._dialect), subscribing=True)
             headers |= {"id": PROBE, **TEMPORARY_QUEUE, "ack": "client-individual", self._dialect.prefetch_header: "1"}
             epoch.ask(Frame("SUBSCRIBE", headers), Frame("UNSUBSCRIBE", {"id": PROBE}))
 
-    def _make_native(self, kind: AddressKind, epoch: Epoch) -> Address:
+    def _make_native(self, kind: AddressKind, epoch: PhysicalConnection) -> Address:
         naming, named = self._naming, self._named
         if self._epoch != epoch.number:
-            naming, named, self._native_prefix = Said(), 1, ""
-        elif naming.is_said:  # the broker counts what it was asked for, though the answer may have come too late
-            naming, named = Said(), named + 1
+            naming, named, self._native_prefix = SentFlag(), 1, ""
+        elif naming.is_sent:  # the broker counts what it was asked for, though the answer may have come too late
+            naming, named = SentFlag(), named + 1
         self._epoch, self._naming, self._named = epoch.number, naming, named
         number = next(self._numbers)
         local, probe = f"/temp-{_KINDS[kind]}/{number}", f"{PROBE}-{number}"
@@ -87,8 +87,8 @@ class StompTemporaries:
                 self._native_prefix = self._probed(epoch, begin, Frame("SEND", {"destination": local}), naming)
         return Address(kind, f"/remote-temp-{_KINDS[kind]}/{self._native_prefix}:{named}", temporary=True)
 
-    def _probed(self, epoch: Epoch, begin: Frame, message: Frame, said: Said) -> str:
-        """Return the id of the broker's connection, as the message to oneself has it. Raises `InterruptedLinkError`, `ProviderError`."""
+    def _probed(self, epoch: PhysicalConnection, begin: Frame, message: Frame, said: SentFlag) -> str:
+        """Return the id of the broker's connection, as the message to oneself has it. Raises `ConnectionLostInCallError`, `ProviderError`."""
         self._probes.clear()
         self._probe_signal.wait(0)
         epoch.ask(begin, message, said=said)
@@ -108,8 +108,8 @@ class StompTemporaries:
         self._gone.add(address)
         self._own.discard(address)
 
-    def restore(self, epoch: Epoch) -> None:
-        """Make in a new epoch what can be made there under the old names. Raises `InterruptedLinkError`, `ProviderError`."""
+    def restore(self, epoch: PhysicalConnection) -> None:
+        """Make in a new physical connection what can be made there under the old names. Raises `ConnectionLostInCallError`, `ProviderError`."""
         if self._dialect.translates_temporaries:
             self._gone |= self._own
             self._own.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms_provider.clients.stomp.redeliveries import Redeliveries
+from pyjms_provider.clients.stomp.held_message import Redeliveries
 
 
 @pytest.fixture(autouse=True)

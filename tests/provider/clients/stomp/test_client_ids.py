@@ -8,8 +8,8 @@ from threading import enumerate as enumerate_threads
 import pytest
 
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.clients.stomp.epoch import Epoch
-from pyjms_provider.clients.stomp.link import Link, LinkState
+from pyjms_provider.clients.stomp.failover import FailoverConnection, FailoverState
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.world import Events, connected
@@ -32,7 +32,7 @@ def test_a_connection_that_is_closed_while_it_gets_its_client_id_stays_closed() 
 
 
 def test_a_client_id_waits_for_a_connection_that_is_being_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    events, asked, lost, real = Events(), Event(), Event(), Link.current
+    events, asked, lost, real = Events(), Event(), Event(), FailoverConnection.current
     others = set(enumerate_threads())
 
     def heal(number: int, frame: Frame) -> None:
@@ -40,14 +40,14 @@ def test_a_client_id_waits_for_a_connection_that_is_being_made_anew(monkeypatch:
             lost.set()
             assert asked.wait(PATIENCE_S)
 
-    def current(link: Link) -> Epoch:
-        if link.state is LinkState.RECONNECTING:
+    def current(link: FailoverConnection) -> PhysicalConnection:
+        if link.state is FailoverState.RECONNECTING:
             asked.set()
         return real(link)
 
     with FakeBroker() as broker, connected(broker, events=events) as connection:
         broker.on_frame = heal
-        monkeypatch.setattr(Link, "current", current)
+        monkeypatch.setattr(FailoverConnection, "current", current)
         broker.cut()
         assert lost.wait(PATIENCE_S)
         connection.set_client_id("desk")

@@ -6,7 +6,7 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import AccessDeniedError, ProviderError, ResourceError
-from pyjms_provider.clients.stomp.epoch import Epoch
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
@@ -63,9 +63,9 @@ def test_sessions_with_transactions_or_messages_wait_once_for_a_broker_that_stan
     monkeypatch: pytest.MonkeyPatch, server: str
 ) -> None:
     waited: list[str] = []
-    ask = Epoch.ask
+    ask = PhysicalConnection.ask
 
-    def note(epoch: Epoch, *frames: Frame, **options: object) -> Frame:
+    def note(epoch: PhysicalConnection, *frames: Frame, **options: object) -> Frame:
         waited.append(frames[-1].command)
         return ask(epoch, *frames, **options)  # type: ignore[arg-type]
 
@@ -76,7 +76,7 @@ def test_sessions_with_transactions_or_messages_wait_once_for_a_broker_that_stan
             received(broker, connection.open_session(transacted=False))
         broker.unanswered |= {"ABORT", "UNSUBSCRIBE", "NACK", "DISCONNECT"}
         hasten(connection.link, timeout_ms=50, connect_timeout_ms=int(PATIENCE_S * 1000))
-        monkeypatch.setattr(Epoch, "ask", note)
+        monkeypatch.setattr(PhysicalConnection, "ask", note)
         connection.close()
         assert waited == ["ABORT"]
         broker.wait_for("ABORT", 3)
@@ -86,9 +86,9 @@ def test_sessions_with_transactions_or_messages_wait_once_for_a_broker_that_stan
 
 def test_a_commit_that_a_silent_broker_does_not_answer_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[str] = []
-    ask = Epoch.ask
+    ask = PhysicalConnection.ask
 
-    def note(epoch: Epoch, *frames: Frame, **options: object) -> Frame:
+    def note(epoch: PhysicalConnection, *frames: Frame, **options: object) -> Frame:
         waited.append(frames[-1].command)
         return ask(epoch, *frames, **options)  # type: ignore[arg-type]
 
@@ -97,7 +97,7 @@ def test_a_commit_that_a_silent_broker_does_not_answer_waits_once(monkeypatch: p
         session.send(make_envelope("x"))
         broker.unanswered |= {"ABORT"}
         hasten(connection.link, timeout_ms=50)
-        monkeypatch.setattr(Epoch, "ask", note)
+        monkeypatch.setattr(PhysicalConnection, "ask", note)
         with pytest.raises(ProviderError, match="rolled back"):
             session.commit()
         assert waited == ["ABORT"], "of the flush"

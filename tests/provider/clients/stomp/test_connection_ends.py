@@ -7,16 +7,16 @@ from threading import Event, Thread
 import pytest
 
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.clients.stomp.link import LinkState
-from pyjms_provider.clients.stomp.reading import Reading
+from pyjms_provider.clients.stomp.failover import FailoverState
+from pyjms_provider.clients.stomp.transport import SocketReader
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.test_reading import a_wire
 from tests.provider.clients.stomp.world import QUICKLY, connected
 
 
 def test_an_end_does_not_wait_for_a_reader_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyjms_provider.clients.stomp.reading._END_S", 0.01)
-    reading = Reading(is_shared=True, wake=lambda: None, look=lambda _: None)
+    monkeypatch.setattr("pyjms_provider.clients.stomp.transport._END_S", 0.01)
+    reading = SocketReader(is_shared=True, wake=lambda: None, look=lambda _: None)
     is_taken, may_end = Event(), Event()
 
     def take() -> None:
@@ -48,7 +48,7 @@ def test_calls_that_waited_for_a_connection_in_vain_leave_nothing_behind() -> No
     with FakeBroker() as broker, connected(broker, "timeout_ms=1&reconnect_delay_ms=60000") as connection:
         link = connection.link
         broker.stop()
-        while link.state is LinkState.CONNECTED:
+        while link.state is FailoverState.CONNECTED:
             assert link._epoch.wire._thread is not None
         for _ in range(3):
             with pytest.raises(ResourceError, match="there has been no connection"):

@@ -7,12 +7,10 @@ import pytest
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import ConnectionLostError, ProviderError, ResourceError
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.epoch import Epoch
-from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
+from pyjms_provider.clients.stomp.failover import ConnectionInterruptedError, FailoverConnection
 from pyjms_provider.clients.stomp.options import read_url
-from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError
-from pyjms_provider.clients.stomp.reading import Reading
-from pyjms_provider.clients.stomp.wire import Wire
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
+from pyjms_provider.clients.stomp.transport import SocketReader, Transport, WriteBuffer, WriteBufferClosedError
 from pyjms_provider.protocols.stomp.codec import FrameDecoder
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.packed import FRAME_MESSAGES_MAX, read_sends
@@ -39,7 +37,7 @@ class Socket:
 
 def test_what_is_corked_is_written_together_and_in_order() -> None:
     socket = Socket()
-    outbox = Outbox(10**6, socket.wake, socket.write)
+    outbox = WriteBuffer(10**6, socket.wake, socket.write)
     for data in (b"a", b"b"):
         outbox.put(data, corked=True)
     assert socket.written == []
@@ -53,7 +51,7 @@ def test_what_is_corked_is_written_together_and_in_order() -> None:
 
 def test_what_is_much_is_written_at_once() -> None:
     socket = Socket()
-    outbox = Outbox(10**6, socket.wake, socket.write)
+    outbox = WriteBuffer(10**6, socket.wake, socket.write)
     outbox.put(b"x" * 20_000, corked=True)
     assert socket.written == []
     outbox.put(b"y" * 20_000, corked=True)
@@ -63,7 +61,7 @@ def test_what_is_much_is_written_at_once() -> None:
 @pytest.mark.parametrize("shared", [True, False])
 def test_what_the_socket_does_not_take_is_left_to_the_thread_of_the_connection(shared: bool) -> None:
     socket = Socket(room=1)
-    outbox = Outbox(10**6, socket.wake, socket.write if shared else None)
+    outbox = WriteBuffer(10**6, socket.wake, socket.write if shared else None)
     outbox.put(b"ab", corked=True)
     outbox.uncork()
     assert (outbox.has_rest, socket.wakes) == (True, 1)
@@ -75,12 +73,12 @@ def test_what_the_socket_does_not_take_is_left_to_the_thread_of_the_connection(s
 
 def test_nothing_is_corked_any_more_when_it_is_closed() -> None:
     socket = Socket()
-    outbox = Outbox(10**6, socket.wake, socket.write)
+    outbox = WriteBuffer(10**6, socket.wake, socket.write)
     outbox.put(b"a", corked=True)
     outbox.close()
     outbox.uncork()
     assert socket.written == []
-    with pytest.raises(OutboxClosedError):
+    with pytest.raises(WriteBufferClosedError):
         outbox.put(b"b", corked=True)
 
 
@@ -89,7 +87,7 @@ ONE, TWO = b"ACK\nsession:s1\nids:", b"ACK\nsession:s2\nids:"
 
 def test_acknowledgements_are_one_frame_until_something_else_comes_or_they_are_written() -> None:
     socket = Socket()
-    outbox = Outbox(10**6, socket.wake, socket.write)
+    outbox = WriteBuffer(10**6, socket.wake, socket.write)
     assert outbox.acknowledge(ONE, 1, 1)
     assert not outbox.acknowledge(ONE, 2, 4)
     assert not outbox.acknowledge(ONE, 6, 6)
@@ -112,11 +110,11 @@ def test_acknowledgements_are_one_frame_until_something_else_comes_or_they_are_w
 
 
 def test_acknowledgements_of_messages_one_after_the_other_are_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reading, "keep_ticking", lambda _: None)
+    monkeypatch.setattr(SocketReader, "keep_polling", lambda _: None)
     with FakeBroker() as broker:
         settings = read_url(ProviderUrl.parse(broker.url))
         clock = SystemClock()
-        link = Link(settings, dict, clock, _Owner())
+        link = FailoverConnection(settings, dict, clock, _Owner())
         epoch = link.current()
         for numbers in ((1, 1), (2, 3), (5, 5)):
             epoch.acknowledge_soon(ONE, *numbers)
@@ -129,7 +127,7 @@ def test_acknowledgements_of_messages_one_after_the_other_are_one_frame(monkeypa
 
 
 class _Owner:
-    def on_message(self, epoch: Epoch, frame: Frame) -> None:
+    def on_message(self, epoch: PhysicalConnection, frame: Frame) -> None:
         return
 
     def on_broker_error(self, error: ProviderError) -> None:
@@ -141,7 +139,7 @@ class _Owner:
     def is_alone(self) -> bool:
         return True
 
-    def restore(self, epoch: Epoch) -> None:
+    def restore(self, epoch: PhysicalConnection) -> None:
         return
 
     def on_lost(self, error: ConnectionLostError) -> None:
@@ -164,7 +162,7 @@ def numbered(number: int) -> Frame:
 def test_frames_that_may_wait_arrive_soon_though_nothing_follows(waits: bool) -> None:
     with FakeBroker() as broker:
         settings = read_url(ProviderUrl.parse(broker.url))
-        wire = Wire(settings.endpoints[0], settings, _Silent())
+        wire = Transport(settings.endpoints[0], settings, _Silent())
         wire.open({})
         for number in range(5):
             wire.send_soon(numbered(number), waits=waits)
@@ -175,10 +173,10 @@ def test_frames_that_may_wait_arrive_soon_though_nothing_follows(waits: bool) ->
 
 
 def test_who_waits_has_all_written_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reading, "keep_ticking", lambda _: None)  # nobody else writes it
+    monkeypatch.setattr(SocketReader, "keep_polling", lambda _: None)  # nobody else writes it
     with FakeBroker() as broker:
         settings = read_url(ProviderUrl.parse(broker.url))
-        wire = Wire(settings.endpoints[0], settings, _Silent())
+        wire = Transport(settings.endpoints[0], settings, _Silent())
         wire.open({})
         for number in range(3):
             wire.send_soon(numbered(number), waits=True)
@@ -190,10 +188,10 @@ def test_who_waits_has_all_written_first(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_first_frames_after_a_pause_go_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reading, "keep_ticking", lambda _: None)
+    monkeypatch.setattr(SocketReader, "keep_polling", lambda _: None)
     with FakeBroker() as broker:
         settings = read_url(ProviderUrl.parse(broker.url))
-        wire = Wire(settings.endpoints[0], settings, _Silent())
+        wire = Transport(settings.endpoints[0], settings, _Silent())
         wire.open({})
         for number in range(3):
             wire.send_soon(numbered(number), waits=False)
@@ -219,7 +217,7 @@ def frames_in(data: bytes) -> list[tuple[str, list[str]]]:
 
 def test_messages_of_one_session_that_may_wait_are_one_frame() -> None:
     socket = Socket()
-    outbox = Outbox(10**6, socket.wake, socket.write)
+    outbox = WriteBuffer(10**6, socket.wake, socket.write)
     assert outbox.gather("s1", encode(make_envelope("a")))
     assert not outbox.gather("s1", encode(make_envelope("b")))
     assert not outbox.gather("s2", encode(make_envelope("c")))
@@ -235,7 +233,7 @@ def test_messages_of_one_session_that_may_wait_are_one_frame() -> None:
 
 def test_a_frame_is_written_when_there_is_much_in_it_and_has_no_more_messages_than_a_broker_takes() -> None:
     socket = Socket()
-    outbox = Outbox(10**6, socket.wake, socket.write)
+    outbox = WriteBuffer(10**6, socket.wake, socket.write)
     for _ in range(3):
         outbox.gather("s1", encode(make_envelope("x" * 20_000)))
     assert [len(texts) for _, texts in frames_in(b"".join(socket.written))] == [2]
@@ -252,7 +250,7 @@ def test_a_frame_is_written_when_there_is_much_in_it_and_has_no_more_messages_th
 
 def test_a_large_message_has_a_frame_to_itself() -> None:
     socket = Socket()
-    outbox = Outbox(10**6, socket.wake, socket.write)
+    outbox = WriteBuffer(10**6, socket.wake, socket.write)
     for text in ("a", "b" * 40_000, "c"):
         outbox.gather("s1", encode(make_envelope(text)))
     outbox.uncork()
@@ -261,7 +259,7 @@ def test_a_large_message_has_a_frame_to_itself() -> None:
 
 def test_messages_and_acknowledgements_of_one_session_keep_their_order() -> None:
     socket = Socket()
-    outbox = Outbox(10**6, socket.wake, socket.write)
+    outbox = WriteBuffer(10**6, socket.wake, socket.write)
     outbox.gather("s1", encode(make_envelope("a")))
     outbox.acknowledge(ONE, 1, 1)
     outbox.gather("s1", encode(make_envelope("b")))
@@ -273,35 +271,35 @@ def test_messages_and_acknowledgements_of_one_session_keep_their_order() -> None
 
 def test_nothing_is_acknowledged_after_the_end_nor_without_room() -> None:
     socket = Socket()
-    outbox = Outbox(1000, socket.wake, None)
+    outbox = WriteBuffer(1000, socket.wake, None)
     outbox.put(b"x" * 950)
     with pytest.raises(ResourceError, match="has not read"):
         outbox.acknowledge(ONE, 1, 1)
     outbox.close()
-    with pytest.raises(OutboxClosedError):
+    with pytest.raises(WriteBufferClosedError):
         outbox.acknowledge(ONE, 1, 1)
 
 
 def test_who_gathers_finds_no_room_either_and_nothing_after_the_end() -> None:
     socket = Socket()
-    outbox = Outbox(1000, socket.wake, None)
+    outbox = WriteBuffer(1000, socket.wake, None)
     outbox.gather("s1", encode(make_envelope("x" * 600)))
     with pytest.raises(ResourceError, match="has not read"):
         outbox.gather("s1", encode(make_envelope("x" * 600)))
     outbox.close()
-    with pytest.raises(OutboxClosedError):
+    with pytest.raises(WriteBufferClosedError):
         outbox.gather("s1", encode(make_envelope("x")))
 
 
 def test_what_needs_no_room_gets_in_and_whoever_may_not_wait_needs_none() -> None:
     socket = Socket(room=0)
-    outbox = Outbox(1000, socket.wake, socket.write, patience_s=lambda: None)
+    outbox = WriteBuffer(1000, socket.wake, socket.write, patience_s=lambda: None)
     message = encode(make_envelope("a"))
     outbox.put(b"x" * 990)
     outbox.put(b"-credit-" * 2)
     outbox.acknowledge(ONE, 1, 1)
     outbox.gather("s1", message)
-    impatient = Outbox(1000, socket.wake, socket.write)
+    impatient = WriteBuffer(1000, socket.wake, socket.write)
     impatient.put(b"x" * 990)
     impatient.put(b"-credit-" * 2, needs_room=False)
     with pytest.raises(ResourceError, match="has not read"):
@@ -311,9 +309,9 @@ def test_what_needs_no_room_gets_in_and_whoever_may_not_wait_needs_none() -> Non
     for full in (outbox, impatient):
         full.flush(socket.write)
         full.close()
-    with pytest.raises(OutboxClosedError):
+    with pytest.raises(WriteBufferClosedError):
         outbox.put(b"-credit-" * 2)
-    with pytest.raises(OutboxClosedError):
+    with pytest.raises(WriteBufferClosedError):
         impatient.put(b"-credit-" * 2, needs_room=False)
     written = b"".join(socket.written)
     assert written.count(b"-credit-" * 2) == 2
@@ -324,12 +322,12 @@ def test_what_needs_no_room_gets_in_and_whoever_may_not_wait_needs_none() -> Non
 
 def test_acknowledgements_with_gaps_wait_for_room_as_all_else() -> None:
     """Each is a frame of its own, so nothing but the outbox's limit bounds them while the broker does not read."""
-    outbox = Outbox(1000, lambda: None, None, patience_s=lambda: 0.0001)
+    outbox = WriteBuffer(1000, lambda: None, None, patience_s=lambda: 0.0001)
     head = b"ACK\nids:"
     with pytest.raises(ResourceError, match="has not read"):
         for number in range(0, 2000, 2):
             outbox.acknowledge(head, number, number)
     assert outbox._size <= 1000
-    outbox = Outbox(1000, lambda: None, None, patience_s=lambda: 0.0001)
+    outbox = WriteBuffer(1000, lambda: None, None, patience_s=lambda: 0.0001)
     for number in range(1000):
         outbox.acknowledge(head, number, number)  # one range, which is one frame

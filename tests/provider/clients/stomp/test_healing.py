@@ -25,13 +25,13 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import ConnectRequest
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import VirtualClock
-from pyjms_provider.clients.stomp.epoch import Epoch
-from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
+from pyjms_provider.clients.stomp.failover import ConnectionInterruptedError, FailoverConnection
 from pyjms_provider.clients.stomp.options import Endpoint
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.clients.stomp.provider import StompProvider
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
-from tests.provider.clients.stomp.profiled.peer import Peer
+from tests.provider.clients.stomp.native.peer import Peer
 from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connect, connected, consume, hasten
 from tests.provider.helpers import make_envelope, text_of
 
@@ -58,9 +58,9 @@ def request_of(broker: FakeBroker) -> ConnectRequest:
 
 def end_before_it_is_used(monkeypatch: pytest.MonkeyPatch, broker: FakeBroker, number: int) -> None:
     """Have the connection of that number, from 1, end after the broker's CONNECTED and before anybody hears of it."""
-    attempt = Link._connect
+    attempt = FailoverConnection._connect
 
-    def connect(link: Link, endpoint: Endpoint) -> Epoch:
+    def connect(link: FailoverConnection, endpoint: Endpoint) -> PhysicalConnection:
         epoch = attempt(link, endpoint)
         if epoch.number == number:
             broker.cut()
@@ -68,7 +68,7 @@ def end_before_it_is_used(monkeypatch: pytest.MonkeyPatch, broker: FakeBroker, n
             assert epoch.has_ended
         return epoch
 
-    monkeypatch.setattr(Link, "_connect", connect)
+    monkeypatch.setattr(FailoverConnection, "_connect", connect)
 
 
 @pytest.mark.parametrize("kind", [FakeBroker, Peer])
@@ -400,7 +400,7 @@ def test_a_process_that_lacks_something_for_a_moment_heals_when_it_has_that_agai
     with FakeBroker() as broker, connected(broker, events=events) as connection:
         session = connection.open_session(transacted=False)
         if what == "thread":
-            for module in ("link", "wire"):
+            for module in ("failover", "transport"):
                 monkeypatch.setattr(f"pyjms_provider.clients.stomp.{module}.Thread", Scarce)
         else:
             make: Callable[[], object] = resolve_name(what)

@@ -15,7 +15,7 @@ from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import to_frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
-from tests.provider.clients.stomp.profiled.peer import Peer
+from tests.provider.clients.stomp.native.peer import Peer
 from tests.provider.clients.stomp.test_healing import request_of
 from tests.provider.clients.stomp.world import ORDERS, Events, connected
 from tests.provider.helpers import make_envelope

@@ -18,11 +18,11 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.selector import compile_selector
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.heart_beat import HeartBeat
-from pyjms_provider.clients.stomp.link import TRANSITIONS, LinkEvent, LinkState
+from pyjms_provider.clients.stomp.failover import TRANSITIONS, FailoverEvent, FailoverState
 from pyjms_provider.clients.stomp.options import OPTIONS, Endpoint, StompSettings, read_url
-from pyjms_provider.clients.stomp.refusals import refusal
-from pyjms_provider.clients.stomp.selecting import selector_text
+from pyjms_provider.clients.stomp.physical_connection import refusal
+from pyjms_provider.clients.stomp.subscribing import selector_text
+from pyjms_provider.clients.stomp.transport import HeartBeat
 from pyjms_provider.protocols.stomp.dialects import ARTEMIS, CLASSIC, PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
 
@@ -107,14 +107,14 @@ def test_the_wait_is_until_the_next_thing_to_do() -> None:
 
 def test_a_lost_connection_heals_or_is_given_up_and_a_closed_one_stays_closed() -> None:
     allowed = {
-        (LinkState.CONNECTED, LinkEvent.LOSE),
-        (LinkState.RECONNECTING, LinkEvent.HEAL),
-        (LinkState.RECONNECTING, LinkEvent.GIVE_UP),
-        (LinkState.CONNECTED, LinkEvent.CLOSE),
-        (LinkState.RECONNECTING, LinkEvent.CLOSE),
-        (LinkState.LOST, LinkEvent.CLOSE),
+        (FailoverState.CONNECTED, FailoverEvent.LOSE),
+        (FailoverState.RECONNECTING, FailoverEvent.HEAL),
+        (FailoverState.RECONNECTING, FailoverEvent.GIVE_UP),
+        (FailoverState.CONNECTED, FailoverEvent.CLOSE),
+        (FailoverState.RECONNECTING, FailoverEvent.CLOSE),
+        (FailoverState.LOST, FailoverEvent.CLOSE),
     }
-    assert {pair for pair in product(LinkState, LinkEvent) if pair in TRANSITIONS} == allowed
+    assert {pair for pair in product(FailoverState, FailoverEvent) if pair in TRANSITIONS} == allowed
 
 
 @pytest.mark.parametrize(

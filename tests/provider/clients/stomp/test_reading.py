@@ -13,7 +13,7 @@ from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import VirtualClock
 from pyjms_provider.clients.stomp.options import read_url
-from pyjms_provider.clients.stomp.wire import Wire
+from pyjms_provider.clients.stomp.transport import Transport
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 
@@ -43,9 +43,9 @@ class Threads:
 
 
 @contextmanager
-def a_wire(broker: FakeBroker) -> Iterator[tuple[Wire, Threads]]:
+def a_wire(broker: FakeBroker) -> Iterator[tuple[Transport, Threads]]:
     settings, threads = read_url(ProviderUrl.parse(broker.url)), Threads()
-    wire = Wire(settings.endpoints[0], settings, threads)
+    wire = Transport(settings.endpoints[0], settings, threads)
     wire.open({})
     come_back(wire)
     try:
@@ -55,7 +55,7 @@ def a_wire(broker: FakeBroker) -> Iterator[tuple[Wire, Threads]]:
         wire.join(PATIENCE_S)
 
 
-def come_back(wire: Wire) -> None:
+def come_back(wire: Transport) -> None:
     """Return when the I/O thread lets others read, and is through with what it reads: who waits before that leaves it to that thread."""
     pause = Event()
     while wire._reading._fileno < 0 and not pause.wait(0.001):
@@ -64,7 +64,7 @@ def come_back(wire: Wire) -> None:
         pass
 
 
-def wait(wire: Wire, signal: Signal, *, alone: bool = True, patience_s: float = PATIENCE_S) -> bool:
+def wait(wire: Transport, signal: Signal, *, alone: bool = True, patience_s: float = PATIENCE_S) -> bool:
     clock = SystemClock()
     return wire.wait(clock, signal, clock.monotonic_ms() + patience_s * 1000, lambda: alone)
 

@@ -13,15 +13,15 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms_provider.clients.stomp.connection import StompConnection
-from pyjms_provider.clients.stomp.link import LinkState
-from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
-from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
-from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
+from pyjms_provider.clients.stomp.failover import FailoverState
+from pyjms_provider.clients.stomp.native.connection import NativeConnection
+from pyjms_provider.clients.stomp.native.consumer import NativeConsumer
+from pyjms_provider.clients.stomp.native.session import NativeSession
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.clients.stomp.subscription import Subscription
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
-from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
+from tests.provider.clients.stomp.native.peer import Peer, consumer_of, linked
 from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connected, consume
 from tests.provider.helpers import make_envelope, text_of
 
@@ -39,19 +39,19 @@ def found(delivery: Delivery | None) -> Delivery:
 
 
 @contextmanager
-def half_restored(peer: Peer, connection: ProfiledConnection) -> Iterator[None]:
+def half_restored(peer: Peer, connection: NativeConnection) -> Iterator[None]:
     """Lose the connection; in the block all consumers have credit on the next one, which has not been started."""
     peer.unanswered.add("START")
     peer.cut()
     started = peer.wait_for("START", 2)
-    assert connection.state == LinkState.RECONNECTING.value
+    assert connection.state == FailoverState.RECONNECTING.value
     yield
-    assert connection.state == LinkState.RECONNECTING.value
+    assert connection.state == FailoverState.RECONNECTING.value
     answer(peer, started)
     assert connection.link.current().number == 2
 
 
-SETTLED: dict[str, Callable[[ProfiledSession, Delivery], None]] = {
+SETTLED: dict[str, Callable[[NativeSession, Delivery], None]] = {
     "ACK": lambda session, delivery: session.acknowledge([delivery]),
     "RETURN": lambda session, delivery: session.recover([delivery]),
     "RETRY": lambda session, delivery: session.retry(delivery, "x"),
@@ -140,7 +140,7 @@ def test_who_makes_something_on_a_connection_that_was_lost_does_not_undo_that_it
     told = Told()
     with Peer() as peer, linked(peer) as connection:
         session = connection.open_session(transacted=False)
-        consumer: ProfiledConsumer = consumer_of(session, told)
+        consumer: NativeConsumer = consumer_of(session, told)
         lost = connection.link.current()
         peer.cut()
         peer.wait_for("START", 2)
@@ -171,7 +171,7 @@ class Half:
         broker.cut()
         self._asked = broker.wait_for("SUBSCRIBE", 4)
         assert self._asked.headers["id"] == other.id
-        assert connection.state == LinkState.RECONNECTING.value
+        assert connection.state == FailoverState.RECONNECTING.value
 
     def _hold_up(self, number: int, frame: Frame) -> None:
         if (number, frame.command) == (1, "SUBSCRIBE"):
@@ -184,7 +184,7 @@ class Half:
         return found(self.consumer.poll())
 
     def go_on(self) -> None:
-        assert self.connection.state == LinkState.RECONNECTING.value
+        assert self.connection.state == FailoverState.RECONNECTING.value
         answer(self.broker, self._asked)
         self.connection.link.current()
 

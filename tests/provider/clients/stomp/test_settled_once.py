@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
-from pyjms_provider.clients.stomp.epoch import UnansweredError
+from pyjms_provider.clients.stomp.physical_connection import UnansweredError
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import FakeBroker

@@ -6,14 +6,14 @@ import pytest
 
 from pyjms.spi.errors import InDoubtError, ResourceError, RolledBackError
 from pyjms_provider.clients.stomp.connection import StompConnection
-from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+from pyjms_provider.clients.stomp.native.connection import NativeConnection
 from tests.provider.clients.stomp.fake_broker import FakeBroker
-from tests.provider.clients.stomp.profiled.peer import Peer, linked
+from tests.provider.clients.stomp.native.peer import Peer, linked
 from tests.provider.clients.stomp.world import connected
 from tests.provider.helpers import make_envelope
 
 
-def close_outbox(connection: ProfiledConnection | StompConnection) -> None:
+def close_outbox(connection: NativeConnection | StompConnection) -> None:
     """Be between the end of the connection and the telling of it."""
     connection.link.newest.wire._outbox.close()
 

@@ -20,9 +20,8 @@ import pytest
 
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.heart_beat import HeartBeat
 from pyjms_provider.clients.stomp.options import read_url
-from pyjms_provider.clients.stomp.wire import RefusedError, Wire, WireEndedError
+from pyjms_provider.clients.stomp.transport import HeartBeat, RefusedError, Transport, TransportEndedError
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.transport.certificates import Authority
@@ -50,18 +49,18 @@ class Recorder:
         self.ended.set()
 
 
-def make_wire(url: str) -> tuple[Wire, Recorder]:
+def make_wire(url: str) -> tuple[Transport, Recorder]:
     settings, recorder = read_url(ProviderUrl.parse(url)), Recorder()
-    return Wire(settings.endpoints[0], settings, recorder), recorder
+    return Transport(settings.endpoints[0], settings, recorder), recorder
 
 
-def open_wire(url: str) -> tuple[Wire, Recorder]:
+def open_wire(url: str) -> tuple[Transport, Recorder]:
     wire, recorder = make_wire(url)
     wire.open({})
     return wire, recorder
 
 
-def end(wire: Wire) -> None:
+def end(wire: Transport) -> None:
     wire.close()
     wire.join(PATIENCE_S)
 
@@ -148,7 +147,7 @@ def test_a_broker_that_does_not_answer_connect_is_given_up() -> None:
 def test_a_broker_that_hangs_up_on_connect_is_told() -> None:
     with FakeBroker(cut_before=("CONNECT", 1)) as broker:
         wire, _ = make_wire(broker.url)
-        with pytest.raises(WireEndedError):
+        with pytest.raises(TransportEndedError):
             wire.open({})
 
 
@@ -175,7 +174,7 @@ def test_a_process_that_may_open_no_more_is_told_and_keeps_nothing_open(
     monkeypatch: pytest.MonkeyPatch, what: str, number: int
 ) -> None:
     channels, pairs, calls = [], [], count(1)
-    connect: Callable[..., Any] = resolve_name("pyjms_provider.clients.stomp.wire.connect")
+    connect: Callable[..., Any] = resolve_name("pyjms_provider.clients.stomp.transport.connect")
     make_pair, make = socket.socketpair, resolve_name(what)
 
     def connect_and_note(*arguments: object) -> object:
@@ -192,7 +191,7 @@ def test_a_process_that_may_open_no_more_is_told_and_keeps_nothing_open(
         return pair_and_note() if make is make_pair else make()
 
     with FakeBroker() as broker:
-        monkeypatch.setattr("pyjms_provider.clients.stomp.wire.connect", connect_and_note)
+        monkeypatch.setattr("pyjms_provider.clients.stomp.transport.connect", connect_and_note)
         monkeypatch.setattr("socket.socketpair", pair_and_note)
         monkeypatch.setattr(what, lack)
         with pytest.raises(ResourceError, match="Too many open files"):
@@ -206,7 +205,7 @@ def test_a_connection_that_gets_no_thread_is_told_and_closed(monkeypatch: pytest
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("pyjms_provider.clients.stomp.wire.Thread", Scarce)
+    monkeypatch.setattr("pyjms_provider.clients.stomp.transport.Thread", Scarce)
     with FakeBroker() as broker:
         wire, _ = make_wire(broker.url)
         with pytest.raises(ResourceError, match="can't start new thread"):
@@ -267,7 +266,7 @@ def test_no_host_name_is_looked_up_when_the_provider_is_imported() -> None:
         "import socket\n"
         "def refuse(*names): raise SystemExit(f'looked up {names}')\n"
         "socket.gethostbyname = socket.getfqdn = socket.gethostname = refuse\n"
-        "import pyjms_provider.clients.stomp.wire, stomp.utils\n"
+        "import pyjms_provider.clients.stomp.transport, stomp.utils\n"
         "print(stomp.utils.LOCALHOST_NAMES)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

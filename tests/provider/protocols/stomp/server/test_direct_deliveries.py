@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind, Envelope
-from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
+from pyjms_provider.clients.stomp.native.session import PreparedSend
 from pyjms_provider.core.queue.policy import QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created

@@ -16,7 +16,7 @@ from pyjms.spi.delivery import Delivery, Elsewhere
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ResourceError, RolledBackError
 from pyjms.spi.xid import Xid
-from pyjms_provider.clients.vm_consumer import VmConsumer
+from pyjms_provider.clients.vm_session import VmConsumer
 from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.core.store.paging import PagingMessageStore
 from pyjms_provider.protocols.stomp import verbs

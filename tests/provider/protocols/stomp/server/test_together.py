@@ -9,7 +9,7 @@ import pytest
 
 from pyjms.spi.errors import InDoubtError, ResourceError
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
+from pyjms_provider.clients.stomp.native.session import PreparedSend
 from pyjms_provider.core.journal.journal import Changes, Journal
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.security.contracts import Operation

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from pyjms.spi.clock import Signal
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError
+from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
-from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
-from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
+from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.messages import from_frame
@@ -28,28 +29,48 @@ from pyjms_provider.protocols.stomp.verbs import delivery_ids
 from pyjms_provider.stores.codec import decode_plain
 
 if TYPE_CHECKING:
-    from pyjms.spi.envelope import Envelope
-    from pyjms_provider.clients.stomp.epoch import Epoch
-    from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
+    from pyjms.spi.envelope import Address, Envelope
+    from pyjms_provider.clients.stomp.native.session import NativeSession
+    from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
     from pyjms_provider.protocols.stomp.frames import Frame
     from pyjms_provider.protocols.stomp.verbs import DeliveryIds
 
-__all__ = ["ProfiledConsumer"]
+__all__ = [
+    "NativeBrowser",
+    "NativeConsumer",
+    "ReceivedMessage",
+]
+
+
+# What a delivery's tag is of the native driver.
+
+
+@dataclass(slots=True, eq=False)
+class ReceivedMessage:
+    """One message that the broker pushed, by the number under which it is settled."""
+
+    number: int
+    epoch: PhysicalConnection
+    """The connection that it came by: on another one its number names another message."""
+    is_persistent: bool
+    is_sent: bool = False
+    """Whether the broker was told, or about to be, that it is settled."""
+
 
 _log = logging.getLogger("pyjms.stomp")
 _PERSISTENT: Final = 2
 
 
-class ProfiledConsumer(ProviderConsumer):
+class NativeConsumer(ProviderConsumer):
     """The lock is taken alone, and never while anything waits.
 
     What is said of credit must reach the broker in the order in which it was decided: a CREDIT that is overtaken by an
-    older revocation would leave the consumer waiting for ever. So it is queued under the lock, each frame for the epoch that
+    older revocation would leave the consumer waiting for ever. So it is queued under the lock, each frame for the physical connection that
     it was meant for, and said by one thread at a time.
     """
 
     def __init__(
-        self, session: ProfiledSession, name: str, request: SubscribeRequest, on_ready: Callable[[], None], window: int
+        self, session: NativeSession, name: str, request: SubscribeRequest, on_ready: Callable[[], None], window: int
     ) -> None:
         self.name = name
         self.request = request
@@ -59,9 +80,9 @@ class ProfiledConsumer(ProviderConsumer):
         self._window = window
         self._lock = Lock()
         self._arrived: deque[Arrived | Frame] = deque()
-        self._to_say: deque[tuple[Epoch, Frame]] = deque()
+        self._to_say: deque[tuple[PhysicalConnection, Frame]] = deque()
         self._is_speaking = False
-        self._epoch: Epoch | None = None
+        self._epoch: PhysicalConnection | None = None
         """Where the broker knows the consumer."""
         self._credit = 0
         """What the broker may still push, as far as it is known here."""
@@ -95,8 +116,8 @@ class ProfiledConsumer(ProviderConsumer):
         """Be closed, without a word to the broker: who wanted it will not have it."""
         self._is_closed = True
 
-    def is_in(self, epoch: Epoch) -> bool:
-        """Say whether the broker knows it in that epoch."""
+    def is_in(self, epoch: PhysicalConnection) -> bool:
+        """Say whether the broker knows it in that physical connection."""
         return self._epoch is epoch
 
     def verb(self) -> verbs.Subscribe:
@@ -114,8 +135,8 @@ class ProfiledConsumer(ProviderConsumer):
 
     # What the connection tells
 
-    def begin(self, epoch: Epoch) -> None:
-        """Hear that the broker knows the consumer in this epoch; what came before comes again."""
+    def begin(self, epoch: PhysicalConnection) -> None:
+        """Hear that the broker knows the consumer in this physical connection; what came before comes again."""
         with self._lock:
             if self._epoch is not None and self._epoch.number > epoch.number:
                 return  # that one has ended, and who makes all anew was faster
@@ -126,13 +147,13 @@ class ProfiledConsumer(ProviderConsumer):
         self._speak()
 
     def interrupted(self) -> None:
-        """Hear that the epoch has ended: the broker has taken back what it had pushed."""
+        """Hear that the physical connection has ended: the broker has taken back what it had pushed."""
         with self._lock:
             self._epoch = None
             self._arrived.clear()
             self._credit = self._revocations = 0
 
-    def arrived(self, epoch: Epoch, frame: Frame) -> None:
+    def arrived(self, epoch: PhysicalConnection, frame: Frame) -> None:
         """Put messages away, or give them back if nobody wants them any more. The I/O thread."""
         arrived: Sequence[Arrived | Frame] = (frame,)
         if frame.command == "MESSAGES":
@@ -151,7 +172,7 @@ class ProfiledConsumer(ProviderConsumer):
         else:
             self._speak()
 
-    def _revoked(self, epoch: Epoch) -> None:
+    def _revoked(self, epoch: PhysicalConnection) -> None:
         """Hear that the broker pushes nothing more, and that all has come which it had pushed; or that it has what went back.
 
         The I/O thread.
@@ -226,7 +247,7 @@ class ProfiledConsumer(ProviderConsumer):
         self._expired.append(which)
         return True
 
-    def _deliver(self, found: Arrived | Frame, epoch: Epoch) -> Delivery:
+    def _deliver(self, found: Arrived | Frame, epoch: PhysicalConnection) -> Delivery:
         if isinstance(found, Arrived):
             number, count, redelivered, message = found
             envelope = self._connection.received(decode_plain(message))
@@ -253,17 +274,17 @@ class ProfiledConsumer(ProviderConsumer):
                 epoch.ask(verbs.Credit(subscription=self.name, revoke=True).write())
                 self._see_returned(epoch)
             self._drain(epoch)
-        except InterruptedLinkError:
+        except ConnectionLostInCallError:
             return  # there is nothing until the connection is back
 
-    def _see_returned(self, epoch: Epoch) -> None:
+    def _see_returned(self, epoch: PhysicalConnection) -> None:
         """Wait until the broker has put back what went back: it does such things in order, and passes over what it has."""
         with self._lock:
             returned = self._returned
         if returned:
             epoch.ask(verbs.GiveBack(session=self._session.name, ids=returned, unseen=True).write())
 
-    def _drain(self, epoch: Epoch) -> None:
+    def _drain(self, epoch: PhysicalConnection) -> None:
         with self._lock:
             self._drains += 1
         try:
@@ -293,10 +314,10 @@ class ProfiledConsumer(ProviderConsumer):
         if is_wanted:
             self._on_ready()
 
-    def withdraw(self, epoch: Epoch) -> list[int]:
+    def withdraw(self, epoch: PhysicalConnection) -> list[int]:
         """Let the broker push nothing more, and hand out nothing, until `resume`; return the numbers of what has come till then.
 
-        Raises `ProviderError`, `InterruptedLinkError`.
+        Raises `ProviderError`, `ConnectionLostInCallError`.
         """
         with self._lock:
             if self._is_closed or self._epoch is not epoch or (self._credit <= 0 and not self._arrived):
@@ -331,7 +352,7 @@ class ProfiledConsumer(ProviderConsumer):
             self._is_closed = True
         try:
             self._connection.link.newest.ask_last(verbs.Unsubscribe(id=self.name).write())
-        except InterruptedLinkError as error:
+        except ConnectionLostInCallError as error:
             _log.debug("consumer %s ended with its connection: %s", self.name, error)
         finally:
             self._let_go()
@@ -352,7 +373,9 @@ class ProfiledConsumer(ProviderConsumer):
         """Let no consumer that is made from now on get what follows first."""
         epoch = self._epoch
         if epoch is not None and self._revocations:
-            with suppress(InterruptedLinkError, ClosedError):  # then all of the connection, or of the session, is back
+            with suppress(
+                ConnectionLostInCallError, ClosedError
+            ):  # then all of the connection, or of the session, is back
                 self._see_returned(epoch)
 
     # Credit: the lock is held
@@ -408,7 +431,7 @@ class ProfiledConsumer(ProviderConsumer):
                 if receipt is not None:
                     epoch.expect(receipt, partial(self._revoked, epoch))
                 epoch.post(frame, needs_room=False)
-            except InterruptedLinkError:
+            except ConnectionLostInCallError:
                 pass  # what it says has ended with the connection
             finally:
                 with self._lock:
@@ -418,3 +441,92 @@ class ProfiledConsumer(ProviderConsumer):
 def _number_of(found: Arrived | Frame) -> int:
     """Return by which number a delivery is settled."""
     return found.number if isinstance(found, Arrived) else int(found.headers.get("ack", "0"))
+
+
+# A look at a queue of the pyjms broker.
+
+_WINDOW: Final = 100
+
+
+class NativeBrowser:
+    """Begins at the broker with the first message that is asked for, and ends there with the last."""
+
+    def __init__(self, session: NativeSession, name: str, address: Address, selector: str | None) -> None:
+        self.name = name
+        self.session = session
+        self._connection = session.connection
+        self._address = address
+        self._selector = selector
+        self._signal = Signal()
+        self._arrived: deque[Frame] = deque()
+        self._has_ended = False
+        self._is_interrupted = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether somebody may wait for messages."""
+        return True
+
+    def arrived(self, epoch: PhysicalConnection, frame: Frame) -> None:
+        """Put a message, or the end, away. The I/O thread."""
+        if frame.headers.get("browser") == "end":
+            self._has_ended = True
+        else:
+            self._arrived.append(frame)
+        self._signal.set()
+
+    def interrupted(self) -> None:
+        """Hear that the connection was lost."""
+        self._is_interrupted = True
+        self._signal.set()
+        self._connection.forget(self)  # nothing comes for it any more
+
+    def wake(self) -> None:
+        """Look at what has changed. Any thread."""
+        self._signal.set()
+
+    def messages(self) -> Iterator[Delivery]:
+        """Yield what is in the queue. Raises `ResourceError` when the connection is lost or the broker silent."""
+        epoch = self._connection.link.current()
+        with epoch.looking(partial(self._end, epoch)):
+            try:
+                self._connection.remember(self)
+                epoch.ask(self._verb().write())
+                self._grant(epoch, _WINDOW)
+                for taken, frame in enumerate(self._frames(), 1):
+                    if taken % (_WINDOW // 2) == 0:
+                        self._grant(epoch, _WINDOW // 2)
+                    envelope = self._connection.received(from_frame(frame, PYJMS, self._address))
+                    count = int(frame.headers.get("delivery-count", "1"))
+                    yield Delivery(envelope, count, frame.headers.get("redelivered") == "true", None)
+            except ConnectionLostInCallError as error:
+                raise ResourceError(f"the connection was lost: {error}; browse the queue again") from error
+
+    def _verb(self) -> verbs.Browse:
+        address = self._connection.at_broker(self._address)
+        return verbs.Browse(session=self.session.name, id=self.name, address=address, selector=self._selector)
+
+    def _frames(self) -> Iterator[Frame]:
+        clock, timeout_ms = self._connection.clock, self._connection.settings.timeout_ms
+        while True:
+            has_ended = self._has_ended  # looked at first: the last message comes before the end
+            if self._arrived:
+                yield self._arrived.popleft()
+            elif has_ended:
+                return
+            elif self._is_interrupted:
+                raise ResourceError("the connection was lost while the queue was browsed; browse it again")
+            elif self.session.is_closed:
+                raise ClosedError("the session is closed")
+            elif not clock.wait(self._signal, clock.monotonic_ms() + timeout_ms):
+                raise ResourceError(f"the broker has sent nothing of the queue for {timeout_ms} ms")
+
+    def _grant(self, epoch: PhysicalConnection, credit: int) -> None:
+        if self._has_ended:
+            return  # the broker has forgotten it: an empty queue ends at once
+        epoch.post(verbs.Credit(subscription=self.name, credit=credit).write())
+
+    def _end(self, epoch: PhysicalConnection) -> None:
+        self._connection.forget(self)
+        if not self._has_ended:
+            epoch.take_back(self.session.ending_of(self.name))

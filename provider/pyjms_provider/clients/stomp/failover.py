@@ -1,6 +1,6 @@
-"""A connection that heals: epochs, one after the other, at whichever endpoint answers.
+"""A connection that fails over: physical connections, one after the other, at whichever endpoint answers.
 
-States are a table. The loss of an epoch is told once; then a thread of its own goes through the endpoints, round after
+States are a table. The loss of a physical connection is told once; then a thread of its own goes through the endpoints, round after
 round, with a growing wait between rounds, until one answers and all subscriptions are restored there.
 """
 
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from _thread import start_new_thread
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from itertools import count
 from random import Random
 from threading import Lock, Thread
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pyjms.spi.back_off import BackOff, Delays
 from pyjms.spi.clock import Clock, Signal
@@ -26,11 +28,12 @@ from pyjms.spi.errors import (
     ResourceError,
 )
 from pyjms.spi.interrupts import deferred
-from pyjms_provider.clients.stomp.advice import advice
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
+from pyjms.spi.provider import ProviderConnection
+from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
-from pyjms_provider.clients.stomp.refusals import refusal
-from pyjms_provider.clients.stomp.wire import RefusedError, WireEndedError
+from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError, PhysicalConnection, refusal
+from pyjms_provider.clients.stomp.sockets import advice
+from pyjms_provider.clients.stomp.transport import RefusedError, TransportEndedError
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.protocols.stomp.answers import body_max_in
 from pyjms_provider.protocols.stomp.dialects import Dialect, dialect_named, dialect_of_server
@@ -38,7 +41,21 @@ from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
 
-__all__ = ["TRANSITIONS", "ConnectionInterruptedError", "Link", "LinkEvent", "LinkOwner", "LinkState"]
+if TYPE_CHECKING:
+    from pyjms.spi.envelope import ConnectionId
+    from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderSession
+    from pyjms_provider.clients.stomp.options import StompSettings
+
+__all__ = [
+    "TRANSITIONS",
+    "ConnectionInterruptedError",
+    "FailoverConnection",
+    "FailoverEvent",
+    "FailoverOwner",
+    "FailoverState",
+    "StompConnectionBase",
+]
+
 
 _log = logging.getLogger("pyjms.stomp")
 _JITTER = 0.5
@@ -48,7 +65,7 @@ _LASTS_MS: Final = 5_000
 broker that takes connections and drops them, or sends what ends them, would have a log-in from each client at each moment."""
 
 
-class LinkState(Enum):
+class FailoverState(Enum):
     """Where a connection is; the values are what `ProviderConnection.state` shows."""
 
     CONNECTED = "connected"
@@ -57,7 +74,7 @@ class LinkState(Enum):
     CLOSED = "closed"
 
 
-class LinkEvent(Enum):
+class FailoverEvent(Enum):
     """What may happen to it."""
 
     LOSE = "the connection ended"
@@ -66,14 +83,14 @@ class LinkEvent(Enum):
     CLOSE = "the client closes it"
 
 
-TRANSITIONS: Final[Mapping[tuple[LinkState, LinkEvent], LinkState]] = MappingProxyType(
+TRANSITIONS: Final[Mapping[tuple[FailoverState, FailoverEvent], FailoverState]] = MappingProxyType(
     {
-        (LinkState.CONNECTED, LinkEvent.LOSE): LinkState.RECONNECTING,
-        (LinkState.RECONNECTING, LinkEvent.HEAL): LinkState.CONNECTED,
-        (LinkState.RECONNECTING, LinkEvent.GIVE_UP): LinkState.LOST,
-        (LinkState.CONNECTED, LinkEvent.CLOSE): LinkState.CLOSED,
-        (LinkState.RECONNECTING, LinkEvent.CLOSE): LinkState.CLOSED,
-        (LinkState.LOST, LinkEvent.CLOSE): LinkState.CLOSED,
+        (FailoverState.CONNECTED, FailoverEvent.LOSE): FailoverState.RECONNECTING,
+        (FailoverState.RECONNECTING, FailoverEvent.HEAL): FailoverState.CONNECTED,
+        (FailoverState.RECONNECTING, FailoverEvent.GIVE_UP): FailoverState.LOST,
+        (FailoverState.CONNECTED, FailoverEvent.CLOSE): FailoverState.CLOSED,
+        (FailoverState.RECONNECTING, FailoverEvent.CLOSE): FailoverState.CLOSED,
+        (FailoverState.LOST, FailoverEvent.CLOSE): FailoverState.CLOSED,
     }
 )
 
@@ -84,10 +101,10 @@ class ConnectionInterruptedError(ProviderError):
     code = "PYJMS-INTERRUPTED"
 
 
-class LinkOwner(Protocol):
+class FailoverOwner(Protocol):
     """What a link tells. No call may wait, except `restore`."""
 
-    def on_message(self, epoch: Epoch, frame: Frame) -> None:
+    def on_message(self, epoch: PhysicalConnection, frame: Frame) -> None:
         """A MESSAGE came in `epoch`."""
         ...
 
@@ -103,8 +120,8 @@ class LinkOwner(Protocol):
         """Return whether nobody waits for what may come, but for the thread that asks."""
         ...
 
-    def restore(self, epoch: Epoch) -> None:
-        """Subscribe in `epoch`, which clients use as soon as this returns. Raises `InterruptedLinkError`, `ProviderError`."""
+    def restore(self, epoch: PhysicalConnection) -> None:
+        """Subscribe in `epoch`, which clients use as soon as this returns. Raises `ConnectionLostInCallError`, `ProviderError`."""
         ...
 
     def on_lost(self, error: ConnectionLostError) -> None:
@@ -112,7 +129,7 @@ class LinkOwner(Protocol):
         ...
 
 
-class Link:
+class FailoverConnection:
     """The connection of one client. Any thread."""
 
     def __init__(
@@ -120,7 +137,7 @@ class Link:
         settings: StompSettings,
         headers: Callable[[], dict[str, str]],
         clock: Clock,
-        owner: LinkOwner,
+        owner: FailoverOwner,
         random: Random | None = None,
     ) -> None:
         """Connect: one round through the endpoints. `headers` makes those of CONNECT. Nothing heals before `begin`.
@@ -128,13 +145,13 @@ class Link:
         Raises `AccessDeniedError`, `DuplicateClientIdError`, `ResourceError` that tells of each endpoint.
         """
         self._settings = settings
-        self.takes_stray: Callable[[Epoch, Frame], bool] | None = None
+        self.takes_unexpected: Callable[[PhysicalConnection, Frame], bool] | None = None
         """Is asked about each ERROR of a broker that does not name receipts; True: it was about no call."""
         self._headers = headers
         self._clock = clock
         self._owner = owner
         self._lock = Lock()
-        self._state = LinkState.CONNECTED
+        self._state = FailoverState.CONNECTED
         self._waiting: set[Signal] = set()
         self._stop = Signal()
         self._numbers = 0
@@ -144,15 +161,15 @@ class Link:
         )
         self._delays = Delays(back_off, (random or Random()).random)  # noqa: S311
         self._healed_ms: float | None = None
-        """When the present epoch was made anew; None: it is the first one."""
+        """When the present physical connection was made anew; None: it is the first one."""
         self._error: ProviderError | None = None
         self.dialect: Dialect | None = None if settings.dialect is None else dialect_named(settings.dialect)
         """The broker's; told by the first CONNECTED, unless the URL says it."""
         self._heals = False
         self._is_left = False
-        """Whether it has no epoch because of `reopen`, so that nobody heals it."""
+        """Whether it has no physical connection because of `reopen`, so that nobody heals it."""
         self.newest = self._epoch = self._connect_anywhere()
-        """The present epoch, or the one in which all is just being restored, or the last one, which has ended.
+        """The present physical connection, or the one in which all is just being restored, or the last one, which has ended.
 
         Messages come as soon as their consumer is restored. So what came is judged by this one, and settled in it: what
         is not settled where it came stays with the broker, which holds it as delivered.
@@ -164,7 +181,7 @@ class Link:
         self._heals = True
         self._look_at(self._epoch)
 
-    def hand_over(self, headers: Callable[[], dict[str, str]], owner: LinkOwner) -> None:
+    def hand_over(self, headers: Callable[[], dict[str, str]], owner: FailoverOwner) -> None:
         """Belong to another owner from now on, before anything was done."""
         self._headers = headers
         self._owner = owner
@@ -176,31 +193,31 @@ class Link:
         return {} if connected is None else connected.headers
 
     @property
-    def state(self) -> LinkState:
+    def state(self) -> FailoverState:
         """Where the connection is now."""
         return self._state
 
     @property
     def epoch_number(self) -> int:
-        """The number of the newest epoch."""
+        """The number of the newest physical connection."""
         return self.newest.number
 
-    def current(self) -> Epoch:
-        """Return the present epoch; wait for one while the connection is being made anew, for `timeout_ms` at most.
+    def current(self) -> PhysicalConnection:
+        """Return the present physical connection; wait for one while the connection is being made anew, for `timeout_ms` at most.
 
         Raises `ResourceError` when it takes longer, `ConnectionLostError`, `ClosedError`.
         """
         state, epoch = self._state, self._epoch  # without the lock it may be a moment late, as any answer is
-        if state is LinkState.CONNECTED and not epoch.wire.is_closing:
+        if state is FailoverState.CONNECTED and not epoch.wire.is_closing:
             return epoch
         until_ms = self._clock.monotonic_ms() + self._settings.timeout_ms
         signal = Signal()
         try:
             while True:
                 with self._lock:
-                    if self._state is LinkState.CONNECTED and not self._is_about_to_heal():
+                    if self._state is FailoverState.CONNECTED and not self._is_about_to_heal():
                         return self._epoch
-                    if self._state not in (LinkState.CONNECTED, LinkState.RECONNECTING):
+                    if self._state not in (FailoverState.CONNECTED, FailoverState.RECONNECTING):
                         raise self._over()
                     self._waiting.add(signal)
                 if not deferred.wait(self._clock.wait, signal, until_ms):
@@ -212,16 +229,16 @@ class Link:
                 self._waiting.discard(signal)
 
     def _is_about_to_heal(self) -> bool:
-        """Return whether the present epoch takes nothing any more, and its end is told soon, by another thread than the caller's."""
+        """Return whether the present physical connection takes nothing any more, and its end is told soon, by another thread than the caller's."""
         wire = self._epoch.wire
         return self._heals and wire.is_closing and not wire.is_own_thread()
 
     def check_open(self) -> None:
         """Raise `ClosedError` or `ConnectionLostError` when the connection is over."""
-        if self._state in (LinkState.CLOSED, LinkState.LOST):
+        if self._state in (FailoverState.CLOSED, FailoverState.LOST):
             raise self._over()
 
-    def reopen(self, set_up: Callable[[Epoch], None]) -> None:
+    def reopen(self, set_up: Callable[[PhysicalConnection], None]) -> None:
         """Connect anew, with headers that have changed, before anything was done; `set_up` is done before others use it. If the
         connection is being made anew anyway, that is waited for.
 
@@ -243,24 +260,26 @@ class Link:
             raise
         self._look_at(epoch)
 
-    def _leave(self) -> Epoch:
-        """Return the present epoch, of whose end nobody is told from now on, nor heals it."""
+    def _leave(self) -> PhysicalConnection:
+        """Return the present physical connection, of whose end nobody is told from now on, nor heals it."""
         while True:
             if not self._is_left:
                 self.current()
             with self._lock:
-                if self._state is LinkState.CONNECTED or (self._is_left and self._state is not LinkState.CLOSED):
-                    self._is_left, self._state = True, LinkState.RECONNECTING
+                if self._state is FailoverState.CONNECTED or (
+                    self._is_left and self._state is not FailoverState.CLOSED
+                ):
+                    self._is_left, self._state = True, FailoverState.RECONNECTING
                     return self._epoch
             self.check_open()
 
-    def _settle_in(self, epoch: Epoch) -> None:
+    def _settle_in(self, epoch: PhysicalConnection) -> None:
         """Make `epoch` the present one. Raises `ClosedError` if the connection was closed meanwhile."""
         with self._lock:
-            if self._state is not LinkState.RECONNECTING:
+            if self._state is not FailoverState.RECONNECTING:
                 raise self._over()
             self.newest = self._epoch = epoch
-            self._is_left, self._state = False, TRANSITIONS[self._state, LinkEvent.HEAL]
+            self._is_left, self._state = False, TRANSITIONS[self._state, FailoverEvent.HEAL]
             waiting = self._take_waiting()
         for signal in waiting:
             signal.set()
@@ -269,15 +288,15 @@ class Link:
         """End the connection, after `farewell` has been answered if the broker still listens. May be repeated."""
         with self._lock:
             epoch, waiting = self._epoch, list(self._waiting)  # each takes itself out
-            was_connected = self._state is LinkState.CONNECTED
-            self._state = LinkState.CLOSED
+            was_connected = self._state is FailoverState.CONNECTED
+            self._state = FailoverState.CLOSED
         self._stop.set()
         for signal in waiting:
             signal.set()
         if was_connected and farewell is not None:
             try:
                 epoch.ask_last(farewell, timeout_ms=self._settings.connect_timeout_ms)
-            except (ProviderError, InterruptedLinkError) as error:
+            except (ProviderError, ConnectionLostInCallError) as error:
                 _log.debug("the broker did not answer DISCONNECT: %s", error)
         epoch.wire.close()
         epoch.wire.join(self._settings.connect_timeout_ms / 1000)
@@ -291,19 +310,19 @@ class Link:
     def forget(self) -> None:
         """Be lost, in a child of this process, which has none of its threads."""
         why = f"the connection to {self._places()} is of the process that this one was forked from: make one here"
-        self._lock, self._state, self._error = Lock(), LinkState.LOST, ConnectionLostError(why)
+        self._lock, self._state, self._error = Lock(), FailoverState.LOST, ConnectionLostError(why)
         for epoch in (self._epoch, self.newest):
             epoch.forget(why)
 
-    # What an epoch tells
+    # What a physical connection tells
 
-    def on_message(self, epoch: Epoch, frame: Frame) -> None:
+    def on_message(self, epoch: PhysicalConnection, frame: Frame) -> None:
         """Hand on a message."""
         self._owner.on_message(epoch, frame)
 
-    def on_stray(self, epoch: Epoch, frame: Frame) -> bool:
+    def on_unexpected(self, epoch: PhysicalConnection, frame: Frame) -> bool:
         """Ask whoever knows."""
-        return self.takes_stray is not None and self.takes_stray(epoch, frame)
+        return self.takes_unexpected is not None and self.takes_unexpected(epoch, frame)
 
     def on_broker_error(self, error: ProviderError) -> None:
         """Hand on a complaint."""
@@ -315,16 +334,16 @@ class Link:
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
         """Wait as the clock does, for something that this connection brings."""
-        if self._state is not LinkState.CONNECTED:
+        if self._state is not FailoverState.CONNECTED:
             return self._clock.wait(signal, until_ms)
         return self._epoch.wire.wait(self._clock, signal, until_ms, self._owner.is_alone)
 
-    def on_epoch_end(self, epoch: Epoch, reason: str) -> None:
+    def on_epoch_end(self, epoch: PhysicalConnection, reason: str) -> None:
         """Begin to heal, if it was the present one."""
         with self._lock:
-            if not self._heals or epoch is not self._epoch or self._state is not LinkState.CONNECTED:
+            if not self._heals or epoch is not self._epoch or self._state is not FailoverState.CONNECTED:
                 return
-            self._state = TRANSITIONS[self._state, LinkEvent.LOSE]
+            self._state = TRANSITIONS[self._state, FailoverEvent.LOSE]
         place = epoch.wire.endpoint
         _log.warning("PYJMS-INTERRUPTED the connection to %s was lost: %s", place, reason)
         if not self._settings.reconnect:
@@ -341,7 +360,7 @@ class Link:
             # the system has no more threads for the moment: the one that has just lost its connection is free
             self._heal()
 
-    def _look_at(self, epoch: Epoch) -> None:
+    def _look_at(self, epoch: PhysicalConnection) -> None:
         """Begin to heal if `epoch` ended before it was the present one, so that nobody heard of it."""
         if epoch.has_ended:
             self.on_epoch_end(epoch, epoch.reason)
@@ -376,7 +395,7 @@ class Link:
         self._clock.wait(self._stop, self._clock.monotonic_ms() + self._delays.next_ms())
 
     def _is_healing(self) -> bool:
-        return self._state is LinkState.RECONNECTING
+        return self._state is FailoverState.RECONNECTING
 
     def _try_round(self) -> bool:
         """Try each endpoint once; return whether one is connected now. Raises what no further attempt can cure."""
@@ -388,7 +407,7 @@ class Link:
                 return False
             try:
                 epoch = self._connect(endpoints[index])
-            except (ResourceError, DuplicateClientIdError, InterruptedLinkError) as error:
+            except (ResourceError, DuplicateClientIdError, ConnectionLostInCallError) as error:
                 # The client id is in use as long as the broker has not noticed that the old connection is gone.
                 self._error = ProviderError(str(error))
                 _log.info("no connection to %s: %s", endpoints[index], error)
@@ -398,21 +417,21 @@ class Link:
                 return True
         return False
 
-    def _take_up(self, epoch: Epoch) -> bool:
+    def _take_up(self, epoch: PhysicalConnection) -> bool:
         """Restore everything in `epoch` and make it the present one; return False if that failed."""
         self.newest = epoch
         try:
             self._owner.restore(epoch)
-        except (ProviderError, InterruptedLinkError) as error:
+        except (ProviderError, ConnectionLostInCallError) as error:
             self._error = ProviderError(f"{epoch.wire.endpoint} was reached, but: {error}")
             _log.warning("PYJMS-STOMP a connection to %s was made and dropped: %s", epoch.wire.endpoint, error)
             epoch.wire.close()
             return False
         with self._lock:
-            if self._state is LinkState.RECONNECTING and not epoch.has_ended:
+            if self._state is FailoverState.RECONNECTING and not epoch.has_ended:
                 self._epoch = epoch
                 self._healed_ms = self._clock.monotonic_ms()
-                self._state = TRANSITIONS[self._state, LinkEvent.HEAL]
+                self._state = TRANSITIONS[self._state, FailoverEvent.HEAL]
                 waiting = self._take_waiting()
                 is_taken = True
             else:
@@ -429,10 +448,10 @@ class Link:
         lost = ConnectionLostError(error.reason)
         lost.__cause__ = error
         with self._lock:
-            if self._state is not LinkState.RECONNECTING:
+            if self._state is not FailoverState.RECONNECTING:
                 return
             self._error = lost
-            self._state = TRANSITIONS[self._state, LinkEvent.GIVE_UP]
+            self._state = TRANSITIONS[self._state, FailoverEvent.GIVE_UP]
             waiting = self._take_waiting()
         for signal in waiting:
             signal.set()
@@ -445,31 +464,33 @@ class Link:
 
     # Connecting
 
-    def _connect_anywhere(self) -> Epoch:
+    def _connect_anywhere(self) -> PhysicalConnection:
         reasons = []
         for index, endpoint in enumerate(self._settings.endpoints):
             try:
                 epoch = self._connect(endpoint)
-            except (ResourceError, InterruptedLinkError) as error:
+            except (ResourceError, ConnectionLostInCallError) as error:
                 reasons.append(str(error))
                 continue
             self._first = index
             return epoch
         raise ResourceError("; ".join(reasons))
 
-    def _connect(self, endpoint: Endpoint) -> Epoch:
-        """Connect there. Raises `ResourceError`, `InterruptedLinkError` (try elsewhere); others: nowhere else either."""
+    def _connect(self, endpoint: Endpoint) -> PhysicalConnection:
+        """Connect there. Raises `ResourceError`, `ConnectionLostInCallError` (try elsewhere); others: nowhere else either."""
         names_receipt = self.dialect is None or self.dialect.error_names_receipt
-        epoch = Epoch(self._numbers + 1, endpoint, self._settings, self._clock, self, error_names_receipt=names_receipt)
+        epoch = PhysicalConnection(
+            self._numbers + 1, endpoint, self._settings, self._clock, self, error_names_receipt=names_receipt
+        )
         try:
             connected = epoch.wire.open(self._headers())
             dialect = self.dialect or dialect_of_server(connected.headers.get("server"))
             epoch.body_max = body_max_in(connected.headers)
         except RefusedError as error:
             raise self._refusal(error, endpoint) from error
-        except WireEndedError as error:
+        except TransportEndedError as error:
             why = f"{endpoint} closed the connection before it answered CONNECT: {error}"
-            raise InterruptedLinkError(why + advice(self._settings.scheme, endpoint, why)) from error
+            raise ConnectionLostInCallError(why + advice(self._settings.scheme, endpoint, why)) from error
         except StompError as error:
             epoch.wire.close()
             raise ProviderError(error.reason) from error
@@ -495,6 +516,88 @@ class Link:
         return ", ".join(map(str, self._settings.endpoints))
 
     def _over(self) -> ProviderError:
-        if self._state is LinkState.LOST:
+        if self._state is FailoverState.LOST:
             return ConnectionLostError(self._error.reason if self._error is not None else "the connection is lost")
         return ClosedError(f"the connection to {self._places()} is closed")
+
+
+# What the connections to plain brokers and to the pyjms broker have in common: a failover connection, and sessions that end with them.
+
+
+class StompConnectionBase(ProviderConnection):
+    """Implements half of `FailoverOwner`. Whoever derives from it sets what is declared here."""
+
+    link: FailoverConnection
+    _connection_id: ConnectionId
+
+    def __init__(self, settings: StompSettings, request: ConnectRequest, events: ConnectionEvents) -> None:
+        self.settings = settings
+        self.clock = request.clock
+        self.is_started = False
+        """Whether messages may be polled."""
+        self._events = events
+        self._client_id = request.client_id
+        self._credentials = {
+            name: text
+            for name, text in (("login", request.user_name), ("passcode", request.password))
+            if text is not None
+        }
+        self._lock = Lock()
+        self._numbers = count(1)
+        self._closed = False
+        self._ending = CloseOnce()
+
+    def _connect_headers(self) -> dict[str, str]:
+        # STOMP 1.2 asks for `host`. Brokers that read it take it for a virtual host, and its absence for the default one.
+        headers = {} if self.settings.virtual_host is None else {"host": self.settings.virtual_host}
+        headers.update(self._credentials)
+        if self._client_id is not None:
+            headers["client-id"] = self._client_id
+        return headers
+
+    @property
+    def connection_id(self) -> ConnectionId:
+        return self._connection_id
+
+    @property
+    def state(self) -> str:
+        """``connected``, ``reconnecting``, ``lost`` or ``closed``."""
+        return self.link.state.value
+
+    def abort(self) -> bool:
+        self.link.abort()
+        return True
+
+    def close(self) -> None:
+        self._ending.do(self._shut_down)
+
+    def _shut_down(self) -> None:
+        with self._lock:
+            self._closed = True
+            sessions = self._open_sessions()
+        for session in sessions:
+            session.close()
+        self.link.close(Frame("DISCONNECT", {}))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the connection is closed")
+        self.link.check_open()
+
+    def on_interrupted(self, error: ConnectionInterruptedError) -> None:
+        """Forget what the broker has again, and tell the client."""
+        self._end_epoch()
+        self._events.on_exception(error)
+
+    def on_lost(self, error: ConnectionLostError) -> None:
+        """Tell the client."""
+        self._end_epoch()
+        self._events.on_exception(error)
+
+    @abstractmethod
+    def _open_sessions(self) -> Sequence[ProviderSession]:
+        """Return the sessions that have not been closed. The lock is held."""
+
+    @abstractmethod
+    def _end_epoch(self) -> None:
+        """Have sessions and consumers forget what the broker has again."""

@@ -12,9 +12,9 @@ from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.provider import ConnectRequest, SubscribeRequest
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
-from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
-from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
+from pyjms_provider.clients.stomp.native.connection import NativeConnection
+from pyjms_provider.clients.stomp.native.consumer import NativeConsumer
+from pyjms_provider.clients.stomp.native.session import NativeSession
 from pyjms_provider.clients.stomp.provider import StompProvider
 from pyjms_provider.protocols.stomp.answers import Greeting
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -61,7 +61,7 @@ class Peer(FakeBroker):
             self.push(Frame("ERROR", {"receipt-id": receipt, "code": "PYJMS-ACCESS", "message": "not yours"}))
             frame.headers.pop("receipt")
 
-    def deliver_to(self, consumer: ProfiledConsumer, number: int, envelope: Envelope | None = None) -> None:
+    def deliver_to(self, consumer: NativeConsumer, number: int, envelope: Envelope | None = None) -> None:
         """Send a MESSAGE."""
         frame = to_frame(envelope or make_envelope(f"m{number}"), PYJMS, command="MESSAGE")
         frame.headers.update({"subscription": consumer.name, "ack": str(number), "message-id": "m"})
@@ -72,18 +72,18 @@ class Peer(FakeBroker):
         return [frame for number, frame in list(self.frames) if number == connection and frame.command == command]
 
 
-def link_to(peer: FakeBroker, events: Events | None = None, options: str = QUICKLY) -> ProfiledConnection:
+def link_to(peer: FakeBroker, events: Events | None = None, options: str = QUICKLY) -> NativeConnection:
     """Return a started connection."""
     url = ProviderUrl.parse(f"{peer.url}?{options}")
     request = ConnectRequest(url=url, user_name=None, password=None, client_id=None, clock=SystemClock())
     connection = StompProvider().connect(request, events or Events())
-    assert isinstance(connection, ProfiledConnection)
+    assert isinstance(connection, NativeConnection)
     connection.start()
     return connection
 
 
 @contextmanager
-def linked(peer: FakeBroker, events: Events | None = None, options: str = QUICKLY) -> Iterator[ProfiledConnection]:
+def linked(peer: FakeBroker, events: Events | None = None, options: str = QUICKLY) -> Iterator[NativeConnection]:
     connection = link_to(peer, events, options)
     try:
         yield connection
@@ -92,8 +92,8 @@ def linked(peer: FakeBroker, events: Events | None = None, options: str = QUICKL
 
 
 def consumer_of(
-    session: ProfiledSession, told: Callable[[], None] | None = None, address: Address = ORDERS, *, wants: bool = True
-) -> ProfiledConsumer:
+    session: NativeSession, told: Callable[[], None] | None = None, address: Address = ORDERS, *, wants: bool = True
+) -> NativeConsumer:
     """Return a consumer that wants messages."""
     consumer = session.subscribe(
         SubscribeRequest(address=address, selector=None, no_local=False, durable_name=None), told or Told()

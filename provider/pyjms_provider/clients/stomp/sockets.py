@@ -1,12 +1,4 @@
-"""What stomp.py makes of an endpoint: a connected socket, with TLS or as a WebSocket, which `wire` owns from then on.
-
-This is the one module that touches stomp.py. It keeps of it what makes connections, and guards against the rest; docs/decisions
-says why for each:
-
-- it tries once, at the one place that was named; when TLS was asked for, the socket is seen to be TLS, for exactly that host;
-- why no connection was made is kept as it is thrown away, since stomp.py tells that to its log alone;
-- no host names are looked up at import; TCP_NODELAY is set.
-"""
+"""Sockets that stomp.py opens for the client: TCP, TLS and WebSocket; and what to do when one cannot be opened, or has been closed."""
 
 from __future__ import annotations
 
@@ -17,10 +9,9 @@ import socket
 import ssl
 import sys
 from contextlib import suppress
-from typing import Any
-
-# Before stomp.py is imported: it asks a resolver, which may be slow.
-os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")
+from pathlib import Path
+from struct import Struct
+from typing import Any, Final
 
 from stomp.adapter.ws import WSTransport
 from stomp.exception import ConnectFailedException
@@ -30,11 +21,153 @@ from websocket import ABNF, WebSocket, WebSocketException
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.words import said_by_system
-from pyjms_provider.clients.stomp.advice import advice, check_files
-from pyjms_provider.clients.stomp.close_codes import why_closed
-from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
+from pyjms_provider.clients.stomp.options import Endpoint, StompSettings, TlsFiles
 
-__all__ = ["Channel", "connect"]
+__all__ = [
+    "Channel",
+    "advice",
+    "check_files",
+    "connect",
+    "why_closed",
+]
+
+
+# What to do about a connection that was not made: most are a URL that does not fit the port, or a file of TLS that is none.
+
+_NO_TLS: Final = (
+    "WRONG_VERSION_NUMBER",
+    "PACKET_LENGTH_TOO_LONG",
+    "EOF occurred",
+    "handshake operation timed out",
+    "reset by peer",
+)
+_UNKNOWN_AUTHORITY: Final = ("self-signed certificate", "self signed certificate", "unable to get local issuer")
+_NO_WEB_SOCKET: Final = (
+    "Invalid status line",
+    "Handshake status",
+    "remote host was lost",
+    "timed out",
+    "reset by peer",
+)
+_NO_ANSWER: Final = "before it answered"
+_NOBODY: Final = (
+    "Connection refused",
+    "Name or service not known",
+    "No route to host",
+    "Temporary failure in name resolution",
+)
+
+
+def advice(scheme: str, endpoint: Endpoint, why: str) -> str:
+    """Return what to do about `why` no connection was made, to be added to it; nothing if there is no advice."""
+    if _has(why, _NOBODY):
+        return "; see whether the broker runs, and whether the URL names its host and port"
+    if scheme == "stomps":
+        return _about_tls(endpoint, why)
+    if scheme == "stomp+ws":
+        if _has(why, _NO_WEB_SOCKET):
+            return f"; does it open WebSockets there, without TLS? For a port of plain STOMP write stomp://{endpoint}"
+    elif _NO_ANSWER in why:
+        return f"; does it speak STOMP there, without TLS? For a port with TLS write stomps://{endpoint}"
+    return ""
+
+
+def _about_tls(endpoint: Endpoint, why: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in why:
+        if _has(why, _UNKNOWN_AUTHORITY):
+            return "; name whom to trust as ca_file=FILE.pem: the authority's certificate, or the broker's own if it is self-signed"
+        if "expired" in why:
+            return "; the broker needs a new certificate"
+        return ""
+    if "CERTIFICATE_REQUIRED" in why or "HANDSHAKE_FAILURE" in why:
+        return "; if the broker asks for a certificate of the client, name it as certificate_file=FILE.pem"
+    if _has(why, _NO_TLS):
+        return f"; does it speak TLS there? For a port without TLS write stomp://{endpoint}"
+    return ""
+
+
+def _has(why: str, words: tuple[str, ...]) -> bool:
+    return any(each in why for each in words)
+
+
+def check_files(tls: TlsFiles) -> None:
+    """Raise `ResourceError` that names the file which cannot be used."""
+    for name, file in (
+        ("ca_file", tls.ca_file),
+        ("certificate_file", tls.certificate_file),
+        ("key_file", tls.key_file),
+    ):
+        if file is not None and not Path(file).is_file():
+            raise ResourceError(f"there is no file {file!r}, which the URL names as {name}=")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if tls.ca_file is not None:
+        try:
+            context.load_verify_locations(tls.ca_file)
+        except (OSError, ValueError) as error:
+            raise ResourceError(
+                f"ca_file={tls.ca_file} cannot be used ({_why(error)}): it must be a PEM file with the certificates to trust"
+            ) from error
+    if tls.certificate_file is not None:
+        key = tls.key_file or tls.certificate_file
+        try:
+            # A password that is not given would be asked of the terminal.
+            context.load_cert_chain(tls.certificate_file, key, password=lambda: "")
+        except (OSError, ValueError) as error:
+            raise ResourceError(
+                f"certificate_file={tls.certificate_file} with the key in {key} cannot be used ({_why(error)}): both must be PEM, "
+                "belong together, and the key must not be encrypted"
+            ) from error
+
+
+def _why(error: Exception) -> str:
+    return (error.reason or str(error)) if isinstance(error, ssl.SSLError) else str(error)
+
+
+# What the close code of a WebSocket tells (RFC 6455 §7.4), and what can be done about it. Pure.
+
+_CODE: Final = Struct(">H")
+_SHOWN: Final = 200
+_CLOSED: Final = "the broker closed the connection"
+_NORMAL: Final = 1000
+_MEANINGS: Final = {
+    1001: "it stops or goes away: connect again later",
+    1002: "it got what breaks the WebSocket protocol: see whether a proxy in between changes what is sent",
+    1003: "it does not take this kind of data: see whether it speaks STOMP at this path",
+    1007: "it got text that is not UTF-8: see whether a proxy in between changes what is sent",
+    1008: "its rules do not allow this: see its log for the rule",
+    1009: "a message was larger than it takes over WebSockets: send smaller ones, have its limit raised, or connect over TCP",
+    1010: "it lacks an extension of WebSockets: see the settings of the broker and of proxies in between",
+    1011: "it failed: see its log",
+    1012: "it starts anew: connect again later",
+    1013: "it is busy: connect again later",
+    1014: "a proxy in between got no good answer from it: see whether the broker runs",
+}
+
+
+def why_closed(data: bytes) -> str:
+    """Return for people why the other side ended a WebSocket; `data` is what its Close frame has: a code, and a reason, or nothing."""
+    if len(data) < _CODE.size:
+        return _CLOSED
+    (code,) = _CODE.unpack_from(data)
+    reason = " ".join(bytes(data[_CODE.size :]).decode("utf-8", "replace").split())[:_SHOWN]
+    reason = "".join(each if each.isprintable() else "�" for each in reason)
+    code_said = "" if code == _NORMAL else f" with code {code}"
+    meaning = f", as {_MEANINGS[code]}" if code in _MEANINGS else ""
+    return f"{_CLOSED}{code_said}{meaning}{f' (it says: {reason})' if reason else ''}"
+
+
+# What stomp.py makes of an endpoint: a connected socket, with TLS or as a WebSocket, which a `Transport` owns from then on.
+#
+# This is the one module that touches stomp.py. It keeps of it what makes connections, and guards against the rest; docs/decisions
+# says why for each:
+#
+# - it tries once, at the one place that was named; when TLS was asked for, the socket is seen to be TLS, for exactly that host;
+# - why no connection was made is kept as it is thrown away, since stomp.py tells that to its log alone;
+# - no host names are looked up at import; TCP_NODELAY is set.
+
+# Before stomp.py is imported: it asks a resolver, which may be slow.
+os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")
+
 
 _log = logging.getLogger("pyjms.stomp")
 

@@ -8,7 +8,7 @@ from pyjms import ConnectionFactory, DeliveryMode, ResourceAllocationException, 
 from pyjms.spi.errors import TooLargeError
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.codec import Limits
-from tests.provider.clients.stomp.profiled.peer import Peer, linked
+from tests.provider.clients.stomp.native.peer import Peer, linked
 from tests.provider.helpers import make_envelope
 from tests.system.network.served import anonymous_broker, port_of
 

@@ -10,13 +10,13 @@ import pytest
 
 from pyjms.spi.errors import AccessDeniedError, BranchError, ResourceError
 from pyjms.spi.xid import Xid
-from pyjms_provider.clients.stomp.epoch import Epoch
-from pyjms_provider.clients.stomp.link import Link
-from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+from pyjms_provider.clients.stomp.failover import FailoverConnection
+from pyjms_provider.clients.stomp.native.connection import NativeConnection
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.verbs import Start
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
-from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, consumer_of, linked
+from tests.provider.clients.stomp.native.peer import NO_BEATS, Peer, consumer_of, linked
 from tests.provider.clients.stomp.world import ORDERS, hasten
 
 MADE = {"session": ("SESSION", "ENDSESSION", "session"), "consumer": ("SUBSCRIBE", "UNSUBSCRIBE", "id")}
@@ -30,12 +30,12 @@ def peer() -> Iterator[Peer]:
 
 
 @pytest.fixture
-def connection(peer: Peer) -> Iterator[ProfiledConnection]:
+def connection(peer: Peer) -> Iterator[NativeConnection]:
     with linked(peer, options=NO_BEATS) as connection:
         yield connection
 
 
-def give_up_soon(connection: ProfiledConnection) -> None:
+def give_up_soon(connection: NativeConnection) -> None:
     hasten(connection.link, timeout_ms=50)
 
 
@@ -51,7 +51,7 @@ def hold_up(peer: Peer, command: str, *, of_connection: int = 0) -> Event:
     return given_up
 
 
-def test_a_consumer_is_ended_in_the_order_of_its_session(peer: Peer, connection: ProfiledConnection) -> None:
+def test_a_consumer_is_ended_in_the_order_of_its_session(peer: Peer, connection: NativeConnection) -> None:
     session = connection.open_session(transacted=False)
     give_up_soon(connection)
     peer.unanswered |= {"SUBSCRIBE"}
@@ -62,7 +62,7 @@ def test_a_consumer_is_ended_in_the_order_of_its_session(peer: Peer, connection:
     assert ended["session"] == session.name
 
 
-def test_a_session_is_ended(peer: Peer, connection: ProfiledConnection) -> None:
+def test_a_session_is_ended(peer: Peer, connection: NativeConnection) -> None:
     give_up_soon(connection)
     peer.unanswered |= {"SESSION"}
     with pytest.raises(ResourceError, match="not answered SESSION for 50 ms"):
@@ -70,7 +70,7 @@ def test_a_session_is_ended(peer: Peer, connection: ProfiledConnection) -> None:
     assert peer.wait_for("ENDSESSION").headers["session"] == peer.of("SESSION")[0].headers["session"]
 
 
-def test_what_is_refused_is_not_taken_back(peer: Peer, connection: ProfiledConnection) -> None:
+def test_what_is_refused_is_not_taken_back(peer: Peer, connection: NativeConnection) -> None:
     session = connection.open_session(transacted=False)
     peer.denied.add(f"{session.name}.1")
     with pytest.raises(AccessDeniedError):
@@ -79,7 +79,7 @@ def test_what_is_refused_is_not_taken_back(peer: Peer, connection: ProfiledConne
     assert peer.of("UNSUBSCRIBE") == []
 
 
-def test_a_temporary_destination_is_deleted_when_its_name_comes(peer: Peer, connection: ProfiledConnection) -> None:
+def test_a_temporary_destination_is_deleted_when_its_name_comes(peer: Peer, connection: NativeConnection) -> None:
     given_up = hold_up(peer, "CREATE")
     give_up_soon(connection)
     with pytest.raises(ResourceError, match="not answered CREATE for 50 ms"):
@@ -90,7 +90,7 @@ def test_a_temporary_destination_is_deleted_when_its_name_comes(peer: Peer, conn
 
 @pytest.mark.parametrize("what", MADE)
 def test_what_is_given_up_while_all_is_made_anew_is_not_left_behind(
-    peer: Peer, connection: ProfiledConnection, monkeypatch: pytest.MonkeyPatch, what: str
+    peer: Peer, connection: NativeConnection, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """Who makes all anew has it on his list, and comes to it after the call has failed."""
     make, end, header = MADE[what]
@@ -98,15 +98,15 @@ def test_what_is_given_up_while_all_is_made_anew_is_not_left_behind(
     if what == "consumer":
         consumer_of(session)
     given_up = hold_up(peer, make, of_connection=1)
-    real, main = Link.current, get_ident()
+    real, main = FailoverConnection.current, get_ident()
 
-    def current(link: Link) -> Epoch:
+    def current(link: FailoverConnection) -> PhysicalConnection:
         if get_ident() == main and len(peer.of(make)) >= 2:
             peer.wait_for(make, 3)  # that of the first, which waits for its answer
             raise ResourceError("no connection")
         return real(link)
 
-    monkeypatch.setattr(Link, "current", current)
+    monkeypatch.setattr(FailoverConnection, "current", current)
     peer.cut_before = (make, 2)
     with pytest.raises(ResourceError, match="no connection"):
         _ = connection.open_session(transacted=False) if what == "session" else consumer_of(session)
@@ -128,7 +128,7 @@ def test_what_is_given_up_while_all_is_made_anew_is_not_left_behind(
     ],
 )
 def test_a_branch_is_left_as_it_was(
-    peer: Peer, connection: ProfiledConnection, start: dict[str, bool], ends: list[str]
+    peer: Peer, connection: NativeConnection, start: dict[str, bool], ends: list[str]
 ) -> None:
     session, xid = connection.open_session(transacted=True), Xid(1, b"g", b"b")
     given_up = hold_up(peer, "BEGIN")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pyjms.spi.delivery import Delivery
-from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
+from pyjms_provider.clients.stomp.native.consumer import NativeConsumer
 from pyjms_provider.protocols.stomp.frames import Frame
-from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
+from tests.provider.clients.stomp.native.peer import Peer, consumer_of, linked
 from tests.provider.clients.stomp.world import Told
 
 
-def prefetch(peer: Peer, consumer: ProfiledConsumer, told: Told, count: int) -> None:
+def prefetch(peer: Peer, consumer: NativeConsumer, told: Told, count: int) -> None:
     """Have so many messages come that nobody takes."""
     for number in range(1, count + 1):
         peer.deliver_to(consumer, number)

@@ -1,4 +1,4 @@
-"""Ending something once: one thread does it, and all others that want it return when it is done."""
+"""CloseOnce something once: one thread does it, and all others that want it return when it is done."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Self
 
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["Ending"]
+__all__ = ["CloseOnce"]
 
 
-class Ending:
+class CloseOnce:
     """Who ends a session or a connection. Any thread.
 
     A broker that stops writes down, last of all, that it stopped in good order. So its `close` of a session that a client is

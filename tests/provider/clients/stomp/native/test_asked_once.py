@@ -11,24 +11,24 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import BranchError, StageError
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
-from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
+from pyjms_provider.clients.stomp.native.consumer import ReceivedMessage
+from pyjms_provider.clients.stomp.native.session import NativeSession
 from pyjms_provider.protocols.stomp.answers import Prepared
 from pyjms_provider.protocols.stomp.frames import Frame
-from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, linked
+from tests.provider.clients.stomp.native.peer import NO_BEATS, Peer, linked
 from tests.provider.clients.stomp.world import Events, hasten
 from tests.provider.helpers import make_envelope
 
 XID, OTHER = Xid(1, b"g", b"b"), Xid(1, b"g", b"c")
 UNIT, SECOND = StageName("sink", 0, 0, "a"), StageName("sink", 0, 0, "b")
-CALLS: dict[str, Callable[[ProfiledSession], object]] = {
+CALLS: dict[str, Callable[[NativeSession], object]] = {
     "END": lambda session: session.xa_end(XID),
     "PREPARE": lambda session: session.xa_prepare(XID),
     "COMMIT": lambda session: session.xa_commit(XID),
     "ABORT": lambda session: session.xa_rollback(XID),
     "FORGET": lambda session: session.xa_forget(XID),
 }
-ASK_OTHER: dict[str, Callable[[ProfiledSession], object]] = {
+ASK_OTHER: dict[str, Callable[[NativeSession], object]] = {
     "PREPARE": lambda session: session.xa_prepare(OTHER),
     "COMMIT": lambda session: session.xa_commit(OTHER),
     "ABORT": lambda session: session.xa_rollback(OTHER),

@@ -9,15 +9,15 @@ from threading import Event
 import pytest
 
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+from pyjms_provider.clients.stomp.native.connection import NativeConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
-from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, linked
+from tests.provider.clients.stomp.native.peer import NO_BEATS, Peer, linked
 from tests.provider.clients.stomp.world import ORDERS, Events, hasten
 
 
 @contextmanager
-def healing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Peer, ProfiledConnection]]:
+def healing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Peer, NativeConnection]]:
     """Give a connection that has been lost; the broker answers CONNECT again as soon as somebody waits for a connection."""
     is_awaited, events = Event(), Events()
     with Peer() as peer, linked(peer, events) as connection:
@@ -41,7 +41,7 @@ def healing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Peer, ProfiledCon
         is_awaited.set()
 
 
-def lose(peer: Peer, connection: ProfiledConnection) -> None:
+def lose(peer: Peer, connection: NativeConnection) -> None:
     epoch = connection.link.newest
     peer.cut()
     epoch.wire.join(PATIENCE_S)

@@ -36,11 +36,11 @@ from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.messages import from_frame
 
 if TYPE_CHECKING:
-    from pyjms_provider.clients.stomp.epoch import Epoch
-    from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+    from pyjms_provider.clients.stomp.native.connection import NativeConnection
+    from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
     from pyjms_provider.protocols.stomp.frames import Frame
 
-__all__ = ["Page", "ProfiledReaderGroups", "ProfiledStages", "stage_verb"]
+__all__ = ["NativeReaderGroups", "NativeStages", "Page", "stage_verb"]
 
 CAN_UNPACK = find_spec("msgspec") is not None
 """Whether pages may come packed; `msgspec` comes with the extras `store` and `spark`."""
@@ -58,7 +58,7 @@ class Page:
         """Whether somebody may wait for messages."""
         return True
 
-    def arrived(self, epoch: Epoch, frame: Frame) -> None:
+    def arrived(self, epoch: PhysicalConnection, frame: Frame) -> None:
         """Put a message away. The I/O thread."""
         self.frames.append(frame)
 
@@ -66,10 +66,10 @@ class Page:
         """Hear that the connection was lost: who asked hears it, too."""
 
 
-class ProfiledReaderGroups(ReaderGroups):
+class NativeReaderGroups(ReaderGroups):
     """The groups of the broker."""
 
-    def __init__(self, connection: ProfiledConnection) -> None:
+    def __init__(self, connection: NativeConnection) -> None:
         self._connection = connection
 
     def open(self, request: GroupRequest) -> OpenGroup:
@@ -142,10 +142,10 @@ class ProfiledReaderGroups(ReaderGroups):
         return GroupsListed.read(self._connection.ask_again(verbs.ListGroups()).headers).groups
 
 
-class ProfiledStages(Stages):
+class NativeStages(Stages):
     """The staged units of the broker."""
 
-    def __init__(self, connection: ProfiledConnection) -> None:
+    def __init__(self, connection: NativeConnection) -> None:
         self._connection = connection
 
     def promote(self, sink: str, epoch: int, units: Sequence[StageName]) -> bool:

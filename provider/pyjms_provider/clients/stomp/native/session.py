@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import (
@@ -21,34 +21,119 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.stomp.epoch import (
-    InterruptedLinkError,
+from pyjms_provider.clients.close_once import CloseOnce
+from pyjms_provider.clients.stomp.native.consumer import NativeBrowser, NativeConsumer, ReceivedMessage
+from pyjms_provider.clients.stomp.native.pipelines import stage_verb
+from pyjms_provider.clients.stomp.physical_connection import (
+    ConnectionLostInCallError,
+    Request,
     UnansweredError,
     lost_while_ended,
     lost_while_sent,
 )
-from pyjms_provider.clients.stomp.profiled.branch_questions import BranchQuestions, unreachable
-from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
-from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
-from pyjms_provider.clients.stomp.profiled.pipelines import stage_verb
-from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
-from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Counted, Found, Prepared, Recovered
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.packed import LENGTH
 from pyjms_provider.protocols.stomp.verbs import DeliveryIds, delivery_ids
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyjms.spi.clock import Clock, Signal
     from pyjms.spi.envelope import Address, Envelope
     from pyjms.spi.replay import StageName
     from pyjms.spi.selector import Selector
-    from pyjms_provider.clients.stomp.epoch import Epoch
-    from pyjms_provider.clients.stomp.profiled.branch_questions import BranchVerb
-    from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
-    from pyjms_provider.protocols.stomp.frames import Frame
+    from pyjms_provider.clients.stomp.native.connection import NativeConnection
+    from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 
-__all__ = ["ProfiledSession"]
+__all__ = [
+    "BranchRequests",
+    "BranchVerb",
+    "NativeSession",
+    "PreparedSend",
+    "unreachable",
+]
+
+
+# A SENDS of one message, whose bytes are made already but for the name of its receipt.
+
+
+class PreparedSend(Frame):
+    """What a packed message is sent as whose answer is waited for; `headers` has the receipt, if one is asked for."""
+
+    __slots__ = ("_message", "_session")
+
+    def __init__(self, session: str, message: bytes) -> None:
+        """`session`: its name, which needs no escape."""
+        self.command = "SENDS"
+        self.headers = {}
+        self._session = session
+        self._message = message
+
+    def prepared(self) -> bytes:
+        message, receipt = self._message, self.headers.get("receipt")
+        size = len(message)
+        line = "" if receipt is None else f"receipt:{receipt}\n"
+        head = f"SENDS\nsession:{self._session}\n{line}content-length:{size + LENGTH.size}\n\n"
+        return b"".join((head.encode(), LENGTH.pack(size), message, b"\0"))
+
+
+# What a session asks of the pyjms broker about branches of distributed transactions, each once however often it is called (decision 0603).
+
+BranchVerb: TypeAlias = (
+    verbs.EndBranch | verbs.PrepareBranch | verbs.CommitBranch | verbs.RollbackBranch | verbs.ForgetBranch
+)
+
+
+class BranchRequests:
+    """Those of one session. Any thread: a transaction manager decides of several branches by one session."""
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[Xid, type[BranchVerb]], Request] = {}
+        """The last one of each kind about a branch, if its answer was not heard."""
+
+    def ask(self, epoch: PhysicalConnection, verb: BranchVerb, read: Callable[[Frame], bool] = lambda _: True) -> bool:
+        """Ask what changes a branch; return what the answer says. If the last call of its kind about the branch asked the same and did not hear that,
+        it is waited for: it is done once, whatever other threads ask meanwhile. Raises `BranchError`, `ProviderError`.
+        """
+        about = (verb.xid, type(verb))
+        question = self._asked.get(about)
+        if question is None or not question.is_about(epoch, verb):
+            question = self._asked[about] = Request(epoch, verb)
+        try:
+            said = read(epoch.request_idempotent(question, verb.write()))
+        except UnansweredError as error:
+            raise unreachable(error) from error
+        except ConnectionLostInCallError as error:
+            self._asked.pop(about, None)
+            raise unreachable(error) from error
+        except ProviderError:
+            self._asked.pop(about, None)
+            raise
+        self._asked.pop(about, None)
+        return said
+
+    def forget(self, xid: Xid) -> None:
+        """Have what was asked about a branch not be about the next one of its name."""
+        for about in [*self._asked]:
+            if xid in about:
+                self._asked.pop(about, None)
+
+    def clear(self) -> None:
+        """Forget all, as the connection is lost: no answer comes any more."""
+        self._asked.clear()
+
+
+def unreachable(error: ConnectionLostInCallError | UnansweredError) -> BranchError:
+    """Return how XA says that nobody knows what became of a branch."""
+    reason = (
+        error.reason
+        if isinstance(error, UnansweredError)
+        else f"the connection was lost ({error}): it is not known what became of the branch"
+    )
+    return BranchError(reason, BranchFailure.UNREACHABLE)
+
 
 _log = logging.getLogger("pyjms.stomp")
 _PERSISTENT: Final = 2
@@ -60,31 +145,31 @@ _LEFT_AS: Final = {
 }
 
 
-class ProfiledSession(ProviderSession):
-    """A session of a `ProfiledConnection`."""
+class NativeSession(ProviderSession):
+    """A session of a `NativeConnection`."""
 
-    def __init__(self, connection: ProfiledConnection, name: str, *, transacted: bool) -> None:
+    def __init__(self, connection: NativeConnection, name: str, *, transacted: bool) -> None:
         self.connection = connection
         self.name = name
         self.transacted = transacted
         self._numbers = count(1)
         self._lock = Lock()
-        self._consumers: dict[ProfiledConsumer, None] = {}
+        self._consumers: dict[NativeConsumer, None] = {}
         self._good: set[Address] = set()
         """Destinations that this session has sent to, and heard that it may; nothing was refused since."""
-        self.epoch: Epoch | None = None
+        self.epoch: PhysicalConnection | None = None
         """Where the broker knows the session."""
         self._ack_head = f"ACK\nsession:{name}\nids:".encode()
-        self._unit: Epoch | None = None
+        self._unit: PhysicalConnection | None = None
         """Where the open transaction, or the branch, has begun: what is said of it elsewhere would be half of it."""
         self._is_doomed = False
         """Whether the transaction has acknowledged a message of a lost connection, which comes again."""
         self._is_ending_unit = False
         """Whether the broker is being asked to commit, or stage, the transaction, or a signal interrupted that call."""
-        self._questions = BranchQuestions()
+        self._questions = BranchRequests()
         self._timeout_s = 0
         self._closed = False
-        self._ending = Ending()
+        self._ending = CloseOnce()
 
     @property
     def is_closed(self) -> bool:
@@ -112,7 +197,7 @@ class ProfiledSession(ProviderSession):
                 self._send_in_unit(epoch, envelope)
             else:
                 self._send(envelope)
-        except InterruptedLinkError as error:
+        except ConnectionLostInCallError as error:
             self._check_open()
             if self.transacted:
                 return  # the commit tells
@@ -130,7 +215,7 @@ class ProfiledSession(ProviderSession):
         else:
             epoch.post_soon(self.connection.frame_of(envelope, self.name))
 
-    def _send_in_unit(self, epoch: Epoch, envelope: Envelope) -> None:
+    def _send_in_unit(self, epoch: PhysicalConnection, envelope: Envelope) -> None:
         """Send a message of a transaction, or of a branch.
 
         What its end alone refused would be sent again, and refused again, as often as what was received in it comes again. So it is
@@ -145,10 +230,10 @@ class ProfiledSession(ProviderSession):
         else:
             epoch.post_soon(self.connection.frame_of(envelope, self.name), waits=True)
 
-    def _send_asking(self, epoch: Epoch, envelope: Envelope) -> None:
-        """Send a message, and wait until the broker has it. Raises why it has not, and `InterruptedLinkError`."""
+    def _send_asking(self, epoch: PhysicalConnection, envelope: Envelope) -> None:
+        """Send a message, and wait until the broker has it. Raises why it has not, and `ConnectionLostInCallError`."""
         connection = self.connection
-        if epoch.is_packed:  # and packed now: a temporary destination is the epoch's
+        if epoch.is_packed:  # and packed now: a temporary destination is the physical connection's
             epoch.ask(PreparedSend(self.name, connection.pack(envelope)), may_last=True)
         else:
             epoch.ask(connection.frame_of(envelope, self.name), may_last=True)
@@ -163,8 +248,8 @@ class ProfiledSession(ProviderSession):
         """Hear that something was refused that no call waited for: the next message to each destination waits for its answer."""
         self._good.clear()
 
-    def _enter_unit(self, epoch: Epoch) -> Epoch:
-        """Return the epoch of the open transaction; it begins in `epoch` if there is none."""
+    def _enter_unit(self, epoch: PhysicalConnection) -> PhysicalConnection:
+        """Return the physical connection of the open transaction; it begins in `epoch` if there is none."""
         if self._unit is None:
             self._unit = epoch
         return self._unit
@@ -187,7 +272,7 @@ class ProfiledSession(ProviderSession):
             raise
         self._leave_unit()
 
-    def _check_unit(self, epoch: Epoch | None) -> None:
+    def _check_unit(self, epoch: PhysicalConnection | None) -> None:
         """Raise `RolledBackError` or `InDoubtError` if the open transaction, which began in `epoch`, cannot be committed or staged."""
         if self._is_ending_unit:
             self._leave_unit()
@@ -196,12 +281,12 @@ class ProfiledSession(ProviderSession):
             self.rollback()
             raise RolledBackError("the transaction was rolled back, as the connection was lost in it")
 
-    def _end_unit(self, epoch: Epoch, verb: verbs.Verb, how: str) -> Frame:
+    def _end_unit(self, epoch: PhysicalConnection, verb: verbs.Verb, how: str) -> Frame:
         """Ask the broker to end the open transaction; return its answer. Raises the broker's error, `RolledBackError`, `InDoubtError`."""
         self._is_ending_unit = True
         try:
             answer = epoch.ask(verb.write())
-        except (InterruptedLinkError, UnansweredError) as error:
+        except (ConnectionLostInCallError, UnansweredError) as error:
             raise lost_while_ended(error, how) from error
         self._is_ending_unit = False
         return answer
@@ -235,10 +320,10 @@ class ProfiledSession(ProviderSession):
 
     # Receiving
 
-    def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> ProfiledConsumer:
+    def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> NativeConsumer:
         self._check_open()
         name = f"{self.name}.{next(self._numbers)}"
-        consumer = ProfiledConsumer(self, name, request, on_ready, self.connection.settings.prefetch_messages)
+        consumer = NativeConsumer(self, name, request, on_ready, self.connection.settings.prefetch_messages)
         with self._lock:
             self._consumers[consumer] = None  # before it is made, so that no connection that heals passes it over
         is_made = may_be_made = False
@@ -273,17 +358,17 @@ class ProfiledSession(ProviderSession):
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
         self._check_open()
         name = f"{self.name}.{next(self._numbers)}"
-        return ProfiledBrowser(self, name, address, None if selector is None else selector.text).messages()
+        return NativeBrowser(self, name, address, None if selector is None else selector.text).messages()
 
     def unsubscribe(self, name: str) -> None:
         self._ask(verbs.DeleteSubscription(session=self.name, durable_name=name))
 
-    def consumers(self) -> list[ProfiledConsumer]:
+    def consumers(self) -> list[NativeConsumer]:
         """Return those that are open."""
         with self._lock:
             return [consumer for consumer in self._consumers if consumer.is_open]
 
-    def forget(self, consumer: ProfiledConsumer) -> None:
+    def forget(self, consumer: NativeConsumer) -> None:
         """Let go of a consumer that closes."""
         with self._lock:
             self._consumers.pop(consumer, None)
@@ -303,15 +388,15 @@ class ProfiledSession(ProviderSession):
             or not isinstance(tag, ReceivedMessage)
             or tag.epoch is not epoch
             or epoch.has_ended
-            or tag.is_said
+            or tag.is_sent
         ):
             return False
         if tag.is_persistent and connection.settings.confirm_acknowledge:
             return False
-        tag.is_said = True
+        tag.is_sent = True
         try:
             epoch.acknowledge_soon(self._ack_head, tag.number, tag.number)
-        except InterruptedLinkError as error:
+        except ConnectionLostInCallError as error:
             raise TooLateError(f"the connection was lost while messages were settled: {error}") from error
         return True
 
@@ -334,22 +419,24 @@ class ProfiledSession(ProviderSession):
                 "settled together with them"
             )
         if epoch is not None:
-            lost = InDoubtError if any(each.is_said for each in live) else TooLateError
+            lost = InDoubtError if any(each.is_sent for each in live) else TooLateError
             for each in live:
-                each.is_said = True
+                each.is_sent = True
             try:
                 if self.connection.settings.confirm_acknowledge and any(each.is_persistent for each in live):
                     epoch.ask(verbs.Acknowledge(session=self.name, ids=_ids(live)).write())
                 else:
                     for numbers in _ids(live):
                         epoch.acknowledge_soon(self._ack_head, numbers[0], numbers[-1])
-            except InterruptedLinkError as error:
+            except ConnectionLostInCallError as error:
                 raise lost(f"the connection was lost while messages were settled: {error}") from error
             except UnansweredError as error:
                 # the broker settles them yet, so whoever received them must not give them back
                 raise lost(error.reason) from error
 
-    def _acknowledge_in_unit(self, epoch: Epoch | None, live: Sequence[ReceivedMessage], *, are_all: bool) -> None:
+    def _acknowledge_in_unit(
+        self, epoch: PhysicalConnection | None, live: Sequence[ReceivedMessage], *, are_all: bool
+    ) -> None:
         """Have them settled by the commit. What was sent because of messages that come again must not be committed."""
         if are_all and not live:
             return  # a commit that is made again has nothing more to acknowledge
@@ -378,7 +465,7 @@ class ProfiledSession(ProviderSession):
         if epoch is not None:
             self._give_back(epoch, verbs.Retry(session=self.name, ids=_ids(live), reason=reason))
 
-    def _give_back(self, epoch: Epoch, verb: verbs.Verb) -> None:
+    def _give_back(self, epoch: PhysicalConnection, verb: verbs.Verb) -> None:
         """Give messages back to their old places: what was fetched after them goes back, too, so that they come first."""
         consumers, returned = self.consumers(), frozenset[int]()
         try:
@@ -388,7 +475,7 @@ class ProfiledSession(ProviderSession):
                 epoch.ask(verbs.GiveBack(session=self.name, ids=ids, unseen=True).write())
                 returned = unseen
             epoch.ask(verb.write())
-        except InterruptedLinkError:
+        except ConnectionLostInCallError:
             _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)  # all is the broker's again
         finally:
             for consumer in consumers:
@@ -409,13 +496,13 @@ class ProfiledSession(ProviderSession):
             self.connection.link.current()  # until the broker knows this session, too
         try:
             epoch.ask(verbs.Adopt(session=self.name, ids=_ids(live)).write())
-        except InterruptedLinkError as error:
+        except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; the messages come again") from error
 
-    def _live(self, deliveries: Sequence[Delivery]) -> tuple[Epoch | None, list[ReceivedMessage]]:
-        """Return those of the newest epoch, and it; None: there are none. The others are the broker's again, and come again.
+    def _live(self, deliveries: Sequence[Delivery]) -> tuple[PhysicalConnection | None, list[ReceivedMessage]]:
+        """Return those of the newest physical connection, and it; None: there are none. The others are the broker's again, and come again.
 
-        What is said of them is said in that epoch or not at all: in the next one their numbers name other messages.
+        What is said of them is said in that physical connection or not at all: in the next one their numbers name other messages.
         """
         epoch = self.connection.link.newest
         tags = [delivery.tag for delivery in deliveries]
@@ -439,11 +526,11 @@ class ProfiledSession(ProviderSession):
         self._questions.forget(xid)
         try:
             epoch.ask(verb.write(), late=lambda _: self._started_late(epoch, verb))
-        except (InterruptedLinkError, UnansweredError) as error:
+        except (ConnectionLostInCallError, UnansweredError) as error:
             raise unreachable(error) from error
         self._unit, self._is_doomed = epoch, False
 
-    def _started_late(self, epoch: Epoch, verb: verbs.BeginBranch) -> None:
+    def _started_late(self, epoch: PhysicalConnection, verb: verbs.BeginBranch) -> None:
         """Leave a branch that nobody here believes to work in; a new one ends, any other is as it was. Any thread."""
         mode = _LEFT_AS[verb.mode]
         epoch.take_back(verbs.EndBranch(session=self.name, xid=verb.xid, mode=mode).write())
@@ -483,7 +570,7 @@ class ProfiledSession(ProviderSession):
         self._check_open()
         try:
             answer = self.connection.link.current().ask(verbs.RecoverBranches(session=self.name).write())
-        except (InterruptedLinkError, UnansweredError) as error:
+        except (ConnectionLostInCallError, UnansweredError) as error:
             raise unreachable(error) from error
         return Recovered.read(answer.headers).xids
 
@@ -498,7 +585,7 @@ class ProfiledSession(ProviderSession):
         return self._timeout_s or self.connection.transaction_timeout_s
 
     def _branch(self, verb: BranchVerb, read: Callable[[Frame], bool] = lambda _: True) -> bool:
-        """Ask what changes a branch, as `BranchQuestions.ask`."""
+        """Ask what changes a branch, as `BranchRequests.ask`."""
         self._check_open()
         return self._questions.ask(self.connection.link.current(), verb, read)
 
@@ -508,34 +595,34 @@ class ProfiledSession(ProviderSession):
         self._check_open()
         try:
             return self.connection.link.current().ask(verb.write())
-        except InterruptedLinkError as error:
+        except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
-    def _tell(self, epoch: Epoch, verb: verbs.Verb) -> None:
+    def _tell(self, epoch: PhysicalConnection, verb: verbs.Verb) -> None:
         """Ask, and do not mind if the connection is lost: then all is the broker's again."""
         try:
             epoch.ask(verb.write())
-        except InterruptedLinkError:
+        except ConnectionLostInCallError:
             _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)
 
-    def _post(self, epoch: Epoch, verb: verbs.Verb) -> None:
+    def _post(self, epoch: PhysicalConnection, verb: verbs.Verb) -> None:
         """Say it without waiting; as `_tell`."""
         try:
             epoch.post_soon(verb.write(), waits=True)
-        except InterruptedLinkError:
+        except ConnectionLostInCallError:
             _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)
 
-    # Ending
+    # CloseOnce
 
     def interrupted(self) -> None:
-        """Hear that the epoch has ended."""
+        """Hear that the physical connection has ended."""
         with self._lock:
             self.epoch = None
         self._good.clear()
         self._questions.clear()
 
-    def enter(self, epoch: Epoch) -> None:
-        """Hear that the broker knows the session in this epoch, perhaps after who makes all anew has said so of a later one."""
+    def enter(self, epoch: PhysicalConnection) -> None:
+        """Hear that the broker knows the session in this physical connection, perhaps after who makes all anew has said so of a later one."""
         with self._lock:
             if self.epoch is None or self.epoch.number < epoch.number:
                 self.epoch = epoch
@@ -571,9 +658,9 @@ class ProfiledSession(ProviderSession):
 def _were_said(deliveries: Sequence[Delivery]) -> bool:
     """Return whether the broker was told of one of these that it is settled, by a call that was refused, or not answered. Of what is lost that is told once."""
     tags = [delivery.tag for delivery in deliveries]
-    said = [tag for tag in tags if isinstance(tag, ReceivedMessage) and tag.is_said]
+    said = [tag for tag in tags if isinstance(tag, ReceivedMessage) and tag.is_sent]
     for each in said:
-        each.is_said = False
+        each.is_sent = False
     return bool(said)
 
 

@@ -18,11 +18,11 @@ from pyjms.spi.errors import (
     TooLateError,
 )
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
-from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+from pyjms_provider.clients.stomp.native.connection import NativeConnection
+from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError, PhysicalConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
-from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, consumer_of, link_to, linked
+from tests.provider.clients.stomp.native.peer import NO_BEATS, Peer, consumer_of, link_to, linked
 from tests.provider.clients.stomp.world import ORDERS, Events, Told, hasten
 from tests.provider.helpers import make_envelope, text_of
 
@@ -327,7 +327,7 @@ def test_a_message_whose_receipt_does_not_come_in_time_is_in_doubt() -> None:
 class PausingLock:
     """A lock of an epoch in which one call waits: it holds up any other thread that lets go of it when what is waited for has come."""
 
-    def __init__(self, epoch: Epoch) -> None:
+    def __init__(self, epoch: PhysicalConnection) -> None:
         self.found, self.go_on = Event(), Event()
         self._epoch = epoch
         self._asker = current_thread()
@@ -370,7 +370,7 @@ def test_what_comes_as_the_wait_is_given_up_is_what_the_call_is_told(
         monkeypatch.setattr(epoch.wire, "wait", give_up)
         try:
             told = epoch.ask(Frame("IDENTIFY", {})).headers["x"]
-        except (ProviderError, InterruptedLinkError) as error:
+        except (ProviderError, ConnectionLostInCallError) as error:
             told = str(error)
         finally:
             lock.go_on.set()
@@ -410,7 +410,7 @@ def test_a_session_that_is_closed_twice_says_nothing_more_to_the_broker() -> Non
         assert len(peer.of("INTERRUPT")) == len(peer.of("ENDSESSION")) == 1
 
 
-def count_waits(monkeypatch: pytest.MonkeyPatch, connection: ProfiledConnection) -> list[object]:
+def count_waits(monkeypatch: pytest.MonkeyPatch, connection: NativeConnection) -> list[object]:
     """Note each wait for an answer from now on."""
     waits, wire = list[object](), connection.link.newest.wire
     wait = wire.wait

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from pyjms.spi.provider import SubscribeRequest
-from pyjms_provider.clients.stomp.epoch import Epoch
-from pyjms_provider.clients.stomp.outbox import Outbox
-from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
-from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
-from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
+from pyjms_provider.clients.stomp.native.connection import NativeConnection
+from pyjms_provider.clients.stomp.native.consumer import NativeBrowser, NativeConsumer
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
+from pyjms_provider.clients.stomp.transport import WriteBuffer
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
-from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
+from tests.provider.clients.stomp.native.peer import Peer, consumer_of, linked
 from tests.provider.clients.stomp.world import ORDERS, Told
 from tests.provider.helpers import make_envelope, text_of
 
@@ -156,7 +155,7 @@ def test_credit_is_said_in_the_order_in_which_it_was_decided() -> None:
 
     with Peer() as peer, linked(peer) as connection:
         session = connection.open_session(transacted=False)
-        consumer = ProfiledConsumer(
+        consumer = NativeConsumer(
             session,
             "c",
             SubscribeRequest(address=ORDERS, selector=None, no_local=False, durable_name=None),
@@ -248,23 +247,23 @@ def test_a_browser_shows_a_message_that_comes_between_two_looks_and_right_before
             return found
 
     with Peer() as peer, linked(peer) as connection:
-        browser = ProfiledBrowser(connection.open_session(transacted=False), "b", ORDERS, None)
+        browser = NativeBrowser(connection.open_session(transacted=False), "b", ORDERS, None)
         epoch = connection.link.current()
         browser._arrived = LateDeque()
         assert len(list(browser._frames())) == 1
 
 
 @contextmanager
-def flooded(monkeypatch: pytest.MonkeyPatch, peer: Peer, connection: ProfiledConnection) -> Iterator[None]:
+def flooded(monkeypatch: pytest.MonkeyPatch, peer: Peer, connection: NativeConnection) -> Iterator[None]:
     """Send until there is no room for anything, as the broker does not read; it reads again after the block."""
     full, stalled, reads = Event(), Event(), Event()
-    wait_for_room = Outbox._wait_for_room
+    wait_for_room = WriteBuffer._wait_for_room
 
-    def wait(outbox: Outbox, size: int) -> None:
+    def wait(outbox: WriteBuffer, size: int) -> None:
         full.set()
         wait_for_room(outbox, size)
 
-    monkeypatch.setattr(Outbox, "_wait_for_room", wait)
+    monkeypatch.setattr(WriteBuffer, "_wait_for_room", wait)
     session = connection.open_session(transacted=True)
     session.send(make_envelope("x"))  # the first one to a destination waits for its answer
 
@@ -294,15 +293,15 @@ def flooded(monkeypatch: pytest.MonkeyPatch, peer: Peer, connection: ProfiledCon
 
 def test_credit_that_comes_due_while_much_waits_to_be_sent_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     heard = Event()
-    revoked = ProfiledConsumer._revoked
+    revoked = NativeConsumer._revoked
 
-    def hear(consumer: ProfiledConsumer, epoch: Epoch) -> None:
+    def hear(consumer: NativeConsumer, epoch: PhysicalConnection) -> None:
         try:
             revoked(consumer, epoch)
         finally:
             heard.set()
 
-    monkeypatch.setattr(ProfiledConsumer, "_revoked", hear)
+    monkeypatch.setattr(NativeConsumer, "_revoked", hear)
     with Peer() as peer, linked(peer) as connection:
         consumer = consumer_of(connection.open_session(transacted=False))
         peer.unanswered.add("CREDIT")

@@ -18,13 +18,11 @@ from pyjms.spi.errors import (
     TooLargeError,
 )
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderInfo
-from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError
-from pyjms_provider.clients.stomp.link import Link
-from pyjms_provider.clients.stomp.linked import LinkedConnection
-from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
-from pyjms_provider.clients.stomp.profiled.pipelines import ProfiledReaderGroups, ProfiledStages
-from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
-from pyjms_provider.clients.stomp.refusals import not_made_anew
+from pyjms_provider.clients.stomp.failover import FailoverConnection, StompConnectionBase
+from pyjms_provider.clients.stomp.native.consumer import NativeBrowser
+from pyjms_provider.clients.stomp.native.pipelines import NativeReaderGroups, NativeStages
+from pyjms_provider.clients.stomp.native.session import NativeSession
+from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError, UnansweredError, not_made_anew
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Greeting
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -37,33 +35,33 @@ from pyjms_provider.stores.codec import encode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyjms_provider.clients.stomp.epoch import Epoch
+    from pyjms_provider.clients.stomp.native.consumer import NativeConsumer
+    from pyjms_provider.clients.stomp.native.pipelines import Page
     from pyjms_provider.clients.stomp.options import StompSettings
-    from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
-    from pyjms_provider.clients.stomp.profiled.pipelines import Page
+    from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 
-__all__ = ["ProfiledConnection"]
+__all__ = ["NativeConnection"]
 
 _log = logging.getLogger("pyjms.stomp")
 _LOCAL: Final = Capability.EMBEDDED_BROKER | Capability.SHARED_TRANSACTIONS
 
 
-class ProfiledConnection(LinkedConnection):
-    """Implements `LinkOwner`. Locks are taken alone."""
+class NativeConnection(StompConnectionBase):
+    """Implements `FailoverOwner`. Locks are taken alone."""
 
     def __init__(self, settings: StompSettings, request: ConnectRequest, events: ConnectionEvents) -> None:
-        """Connect. Raises as `Provider.connect`. If `is_profiled` is False, it is of no use but for its `link`."""
+        """Connect. Raises as `Provider.connect`. If `is_native` is False, it is of no use but for its `link`."""
         super().__init__(settings, request, events)
-        self._sessions: dict[str, ProfiledSession] = {}
-        self._receivers: dict[str, ProfiledConsumer | ProfiledBrowser | Page] = {}
+        self._sessions: dict[str, NativeSession] = {}
+        self._receivers: dict[str, NativeConsumer | NativeBrowser | Page] = {}
         self._at_broker: dict[Address, Address] = {}
         """Own temporary destinations as the client knows them, and as the broker does since the last connection."""
         self._here: dict[Address, Address] = {}
-        self.link = Link(settings, self._connect_headers, request.clock, self)
+        self.link = FailoverConnection(settings, self._connect_headers, request.clock, self)
         greeting = self.link.greeting
-        self.is_profiled = greeting.get("pyjms-profile") == verbs.PROFILE_VERSION
+        self.is_native = greeting.get("pyjms-profile") == verbs.PROFILE_VERSION
         """Whether the other side is a pyjms broker that speaks the profile."""
-        if self.is_profiled:
+        if self.is_native:
             try:
                 self._greeting = Greeting.read(greeting)
             except StompError as error:
@@ -112,9 +110,9 @@ class ProfiledConnection(LinkedConnection):
         self.ask(verbs.Identify(client_id=client_id))
         self._client_id = client_id
 
-    def open_session(self, *, transacted: bool) -> ProfiledSession:
+    def open_session(self, *, transacted: bool) -> NativeSession:
         self._check_open()
-        session = ProfiledSession(self, f"s{next(self._numbers)}", transacted=transacted)
+        session = NativeSession(self, f"s{next(self._numbers)}", transacted=transacted)
         with self._lock:
             self._sessions[session.name] = session  # before it is made, so that healing does not pass it over
         is_open = may_be_open = False
@@ -133,12 +131,12 @@ class ProfiledConnection(LinkedConnection):
                     self.link.newest.take_back(verbs.CloseSession(session=session.name).write())
         return session
 
-    def _open(self, session: ProfiledSession) -> None:
+    def _open(self, session: NativeSession) -> None:
         # First the wait for a connection, then the look at what the session has: who makes all anew opens it meanwhile.
         while (epoch := self.link.current()) is not session.epoch:
             try:
                 epoch.ask(session.verb().write())
-            except InterruptedLinkError:
+            except ConnectionLostInCallError:
                 continue
             session.enter(epoch)
 
@@ -170,7 +168,7 @@ class ProfiledConnection(LinkedConnection):
             epoch = self.link.newest
             try:
                 epoch.ask(verb.write(), needs_room=False)
-            except InterruptedLinkError:
+            except ConnectionLostInCallError:
                 if epoch is not self.link.newest:
                     continue
                 self.link.check_open()
@@ -187,11 +185,11 @@ class ProfiledConnection(LinkedConnection):
                     self._at_broker[address] = self._here[address] = address
                 if not epoch.has_ended:
                     return address
-            except InterruptedLinkError:
+            except ConnectionLostInCallError:
                 continue
             self._forget_temporary(address)  # it went with its connection, perhaps before it could be made anew
 
-    def _created_late(self, epoch: Epoch, made: Frame) -> None:
+    def _created_late(self, epoch: PhysicalConnection, made: Frame) -> None:
         """Delete what the broker made for a call that has given up. Any thread."""
         address = Created.read(made.headers).address
         self._forget_temporary(address)
@@ -206,21 +204,21 @@ class ProfiledConnection(LinkedConnection):
     def delete_temporary(self, address: Address) -> None:
         while True:
             self._check_open()
-            epoch = self.link.current()  # first: in each epoch the broker has another name for it
+            epoch = self.link.current()  # first: in each physical connection the broker has another name for it
             try:
                 epoch.ask(verbs.DeleteTemporary(address=self.at_broker(address)).write())
-            except InterruptedLinkError:
+            except ConnectionLostInCallError:
                 continue  # with the next connection it is made anew
             break
         self._forget_temporary(address)
 
-    def reader_groups(self) -> ProfiledReaderGroups:
+    def reader_groups(self) -> NativeReaderGroups:
         self._check_open()
-        return ProfiledReaderGroups(self)
+        return NativeReaderGroups(self)
 
-    def stages(self) -> ProfiledStages:
+    def stages(self) -> NativeStages:
         self._check_open()
-        return ProfiledStages(self)
+        return NativeStages(self)
 
     # What sessions and consumers use
 
@@ -229,7 +227,7 @@ class ProfiledConnection(LinkedConnection):
         self._check_open()
         try:
             return self.link.current().ask(verb.write())
-        except InterruptedLinkError as error:
+        except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
     def ask_again(self, verb: verbs.Verb, before_again: Callable[[], None] = lambda: None) -> Frame:
@@ -238,7 +236,7 @@ class ProfiledConnection(LinkedConnection):
             self._check_open()
             try:
                 return self.link.current().ask(verb.write())
-            except InterruptedLinkError:
+            except ConnectionLostInCallError:
                 before_again()
 
     def new_name(self) -> str:
@@ -249,7 +247,7 @@ class ProfiledConnection(LinkedConnection):
         """Say something small that needs no answer; without a connection it needs not be said. Never waits for room."""
         try:
             self.link.newest.post(frame, needs_room=False)
-        except InterruptedLinkError:
+        except ConnectionLostInCallError:
             _log.debug("the connection ended before the broker had heard %s", frame.command)
 
     def pack(self, envelope: Envelope) -> bytes:
@@ -308,7 +306,7 @@ class ProfiledConnection(LinkedConnection):
             return self._at_broker.get(replace(address, temporary=True), address)
         return self._at_broker.get(address, address)
 
-    def subscribe(self, consumer: ProfiledConsumer) -> None:
+    def subscribe(self, consumer: NativeConsumer) -> None:
         """Make a consumer at the broker; again if the connection is lost meanwhile. Raises `ProviderError`."""
         self.remember(consumer)
         is_made = False
@@ -316,7 +314,7 @@ class ProfiledConnection(LinkedConnection):
             while not consumer.is_in(epoch := self.link.current()):
                 try:
                     epoch.ask(consumer.verb().write())
-                except InterruptedLinkError:
+                except ConnectionLostInCallError:
                     continue
                 consumer.begin(epoch)
             is_made = True
@@ -324,41 +322,41 @@ class ProfiledConnection(LinkedConnection):
             if not is_made:
                 self.forget(consumer)
 
-    def remember(self, receiver: ProfiledConsumer | ProfiledBrowser | Page) -> None:
+    def remember(self, receiver: NativeConsumer | NativeBrowser | Page) -> None:
         """Have messages handed to `receiver`."""
         with self._lock:
             self._receivers[receiver.name] = receiver
 
-    def forget(self, receiver: ProfiledConsumer | ProfiledBrowser | Page) -> None:
+    def forget(self, receiver: NativeConsumer | NativeBrowser | Page) -> None:
         """Let go of a consumer or browser that has ended."""
         with self._lock:
             self._receivers.pop(receiver.name, None)
 
-    def wake_browsers(self, session: ProfiledSession) -> None:
+    def wake_browsers(self, session: NativeSession) -> None:
         """Have who browses in a session see that it is closed: the broker sends nothing more."""
         with self._lock:
             receivers = list(self._receivers.values())
         for receiver in receivers:
-            if isinstance(receiver, ProfiledBrowser) and receiver.session is session:
+            if isinstance(receiver, NativeBrowser) and receiver.session is session:
                 receiver.wake()
 
-    def end_session(self, session: ProfiledSession) -> None:
+    def end_session(self, session: NativeSession) -> None:
         """Close a session at the broker, and let go of it."""
         with self._lock:
             self._sessions.pop(session.name, None)
         try:
             self.link.newest.ask_last(verbs.CloseSession(session=session.name).write())
-        except (InterruptedLinkError, ProviderError) as error:
+        except (ConnectionLostInCallError, ProviderError) as error:
             _log.debug("a session ended with its connection: %s", error)
 
-    def _consumers(self) -> list[ProfiledConsumer]:
+    def _consumers(self) -> list[NativeConsumer]:
         with self._lock:
             sessions = list(self._sessions.values())
         return [consumer for session in sessions for consumer in session.consumers()]
 
-    # What the link tells
+    # What the failover connection tells
 
-    def on_message(self, epoch: Epoch, frame: Frame) -> None:
+    def on_message(self, epoch: PhysicalConnection, frame: Frame) -> None:
         """Hand a message to its consumer. The I/O thread."""
         receiver = self._receivers.get(frame.headers.get("subscription", ""))
         if receiver is not None:
@@ -382,7 +380,7 @@ class ProfiledConnection(LinkedConnection):
             session.note_refusal()
         self._events.on_exception(error)
 
-    def _open_sessions(self) -> list[ProfiledSession]:
+    def _open_sessions(self) -> list[NativeSession]:
         return list(self._sessions.values())
 
     def _end_epoch(self) -> None:
@@ -394,8 +392,8 @@ class ProfiledConnection(LinkedConnection):
         for receiver in receivers:
             receiver.interrupted()
 
-    def restore(self, epoch: Epoch) -> None:
-        """Make sessions, temporary destinations and consumers anew. Raises `InterruptedLinkError`, `ProviderError`."""
+    def restore(self, epoch: PhysicalConnection) -> None:
+        """Make sessions, temporary destinations and consumers anew. Raises `ConnectionLostInCallError`, `ProviderError`."""
         with self._lock:
             sessions = list(self._sessions.values())
             temporaries = list(self._at_broker)
@@ -410,12 +408,12 @@ class ProfiledConnection(LinkedConnection):
                 epoch.post(verbs.DeleteTemporary(address=real).write())
         for session in sessions:
             self._restore_session(epoch, session)
-        is_said = False
-        while is_said is not self.is_started:  # another thread may start or stop it, and say so here, at this moment
-            is_said = self.is_started
-            epoch.ask((verbs.Start() if is_said else verbs.Stop()).write())
+        is_sent = False
+        while is_sent is not self.is_started:  # another thread may start or stop it, and say so here, at this moment
+            is_sent = self.is_started
+            epoch.ask((verbs.Start() if is_sent else verbs.Stop()).write())
 
-    def _restore_session(self, epoch: Epoch, session: ProfiledSession) -> None:
+    def _restore_session(self, epoch: PhysicalConnection, session: NativeSession) -> None:
         epoch.ask(session.verb().write())
         session.enter(epoch)
         for consumer in session.consumers():

@@ -8,7 +8,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import AccessDeniedError, InDoubtError
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
-from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, linked
+from tests.provider.clients.stomp.native.peer import NO_BEATS, Peer, linked
 from tests.provider.clients.stomp.world import ORDERS, Events, hasten
 from tests.provider.helpers import NEWS, make_envelope
 

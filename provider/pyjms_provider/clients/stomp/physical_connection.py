@@ -1,6 +1,6 @@
-"""One connection to the broker as the link sees it: a wire, and the answers that are awaited on it.
+"""One physical connection of a failover connection: a transport, and the receipts that are awaited on it.
 
-What belongs to an epoch ends with it: receipts that were awaited, the right to acknowledge what came in it.
+What belongs to it ends with it: receipts that were awaited, the right to acknowledge what came by it.
 """
 
 from __future__ import annotations
@@ -14,35 +14,105 @@ from threading import Lock, get_ident
 from typing import Final, Protocol
 
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.errors import ConnectionLostError, InDoubtError, ProviderError, ResourceError, RolledBackError
+from pyjms.spi.envelope import Address
+from pyjms.spi.errors import (
+    AccessDeniedError,
+    ConnectionLostError,
+    DestinationError,
+    DestinationInUseError,
+    DuplicateClientIdError,
+    InDoubtError,
+    ProviderError,
+    ResourceError,
+    RolledBackError,
+    SubscriptionInUseError,
+    UnknownSubscriptionError,
+)
 from pyjms.spi.interrupts import deferred
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
-from pyjms_provider.clients.stomp.outbox import Said
-from pyjms_provider.clients.stomp.refusals import refusal
-from pyjms_provider.clients.stomp.wire import UnsentError, Wire, WireEndedError
-from pyjms_provider.protocols.stomp.answers import is_closing
+from pyjms_provider.clients.stomp.transport import SentFlag, Transport, TransportEndedError, UnsentError
+from pyjms_provider.protocols.stomp.answers import error_of, is_closing
 from pyjms_provider.protocols.stomp.frames import Frame
 
 __all__ = [
-    "Epoch",
-    "EpochEvents",
-    "InterruptedLinkError",
-    "Question",
-    "Said",
+    "ConnectionLostInCallError",
+    "NotSentError",
+    "PhysicalConnection",
+    "PhysicalConnectionEvents",
+    "Request",
+    "SentFlag",
     "UnansweredError",
-    "UnsentLinkError",
     "lost_while_ended",
     "lost_while_sent",
+    "not_made_anew",
+    "refusal",
 ]
+
+
+# What a broker's ERROR means: the error class that fits, by what brokers write there.
+#
+# STOMP has no codes: what is known of the texts was seen from ActiveMQ 5.17 and RabbitMQ 3.10, and read in the sources.
+
+_SHOWN = 400
+
+# The first words that stand in what the broker wrote, in lower case, decide.
+_MEANINGS: tuple[tuple[str, type[ProviderError]], ...] = (
+    ("invalidclientidexception", DuplicateClientIdError),
+    ("client id", DuplicateClientIdError),
+    ("durable consumer is in use", SubscriptionInUseError),
+    ("subscription is in use", SubscriptionInUseError),
+    ("exclusive use", SubscriptionInUseError),
+    ("no durable subscription exists", UnknownSubscriptionError),
+    ("no durable subscription", UnknownSubscriptionError),
+    ("consumers on the temporary", DestinationInUseError),
+    ("user name", AccessDeniedError),
+    ("securityexception", AccessDeniedError),
+    ("not authorized", AccessDeniedError),
+    ("access refused", AccessDeniedError),
+    ("access_refused", AccessDeniedError),
+    ("security error", AccessDeniedError),
+    ("bad connect", AccessDeniedError),
+    ("denied", AccessDeniedError),
+    ("invaliddestinationexception", DestinationError),
+    ("destinationdoesnotexist", DestinationError),
+    ("invalid destination", DestinationError),
+    ("unknown destination", DestinationError),
+    ("not_found", DestinationError),
+    ("not found", DestinationError),
+    ("resourceallocationexception", ResourceError),
+    ("usage manager", ResourceError),
+    ("resource", ResourceError),
+)
+
+
+def refusal(frame: Frame) -> ProviderError:
+    """Return the error that an ERROR frame stands for; its text is the broker's. The pyjms broker names its class."""
+    if frame.headers.get("code", "").startswith("PYJMS"):
+        return error_of(frame)
+    message = frame.headers.get("message", "")
+    body = bytes(frame.body[:4096]).decode(errors="replace").partition("\n\tat ")[0].strip()
+    text = ": ".join(dict.fromkeys(part for part in (message.strip(), body) if part)) or "no reason given"
+    searched = text.lower()
+    kind = next((kind for words, kind in _MEANINGS if words in searched), ProviderError)
+    shown = " ".join(text.split())
+    return kind(f"the broker refused it: {shown[:_SHOWN]}{'…' if len(shown) > _SHOWN else ''}")
+
+
+def not_made_anew(address: Address, error: ProviderError) -> ResourceError:
+    """Return what a client is told of a consumer that is refused where its connection was made anew: no further attempt cures it, and
+    the others shall live.
+    """
+    return ResourceError(f"a consumer of {address} could not be made anew, and receives nothing more: {error.reason}")
+
 
 _log = logging.getLogger("pyjms.stomp")
 
 
-class InterruptedLinkError(Exception):
+class ConnectionLostInCallError(Exception):
     """The connection ended before the broker answered: nobody knows whether it did what was asked."""
 
 
-class UnsentLinkError(InterruptedLinkError):
+class NotSentError(ConnectionLostInCallError):
     """The connection ended before anything of what was asked was written: the broker has not heard of it."""
 
 
@@ -50,36 +120,36 @@ class UnansweredError(ResourceError):
     """The broker did not answer in time: nobody knows whether it did what was asked, or is going to."""
 
 
-def lost_while_sent(error: InterruptedLinkError) -> ProviderError:
+def lost_while_sent(error: ConnectionLostInCallError) -> ProviderError:
     """Return what a client hears whose message was being sent when the connection ended."""
-    if isinstance(error, UnsentLinkError):
+    if isinstance(error, NotSentError):
         return ResourceError(f"the connection was lost before the message was sent ({error}): send it again")
     return InDoubtError(
         f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
     )
 
 
-def lost_while_ended(error: InterruptedLinkError | ResourceError, how: str) -> ProviderError:
+def lost_while_ended(error: ConnectionLostInCallError | ResourceError, how: str) -> ProviderError:
     """Return what the client hears of a transaction that was to be committed, or staged, and was not answered, or so."""
-    if isinstance(error, UnsentLinkError):
+    if isinstance(error, NotSentError):
         return RolledBackError(
             f"the transaction was rolled back, as the connection was lost before it was {how}: {error}"
         )
-    if isinstance(error, InterruptedLinkError):
+    if isinstance(error, ConnectionLostInCallError):
         return InDoubtError(
             f"the connection was lost while the transaction was {how} ({error}): it is not known whether that was done"
         )
     return InDoubtError(f"it is not known whether the transaction was {how}: {error.reason}")
 
 
-class EpochEvents(Protocol):
-    """What an epoch tells, from its I/O thread."""
+class PhysicalConnectionEvents(Protocol):
+    """What a physical connection tells, from its I/O thread."""
 
-    def on_message(self, epoch: Epoch, frame: Frame) -> None:
+    def on_message(self, epoch: PhysicalConnection, frame: Frame) -> None:
         """A MESSAGE came."""
         ...
 
-    def on_stray(self, epoch: Epoch, frame: Frame) -> bool:
+    def on_unexpected(self, epoch: PhysicalConnection, frame: Frame) -> bool:
         """An ERROR came: return whether it is about a message that found no consumer, and so is no answer."""
         ...
 
@@ -91,7 +161,7 @@ class EpochEvents(Protocol):
         """Return whether nobody waits for what may come, but for the thread that asks."""
         ...
 
-    def on_epoch_end(self, epoch: Epoch, reason: str) -> None:
+    def on_epoch_end(self, epoch: PhysicalConnection, reason: str) -> None:
         """It has ended; called once."""
         ...
 
@@ -101,11 +171,11 @@ _GRACE_MS: Final = 40.0
 _MESSAGES: Final = frozenset({"MESSAGE", "MESSAGES"})
 
 
-def _interrupted(error: WireEndedError) -> InterruptedLinkError:
-    return (UnsentLinkError if isinstance(error, UnsentError) else InterruptedLinkError)(str(error))
+def _interrupted(error: TransportEndedError) -> ConnectionLostInCallError:
+    return (NotSentError if isinstance(error, UnsentError) else ConnectionLostInCallError)(str(error))
 
 
-class _Answer:
+class _Receipt:
     """What one `ask` waits for."""
 
     __slots__ = ("error", "frame", "is_interrupted", "signal")
@@ -122,24 +192,24 @@ class _Answer:
         return self.frame is not None or self.error is not None or self.is_interrupted
 
 
-class Question(Said):
-    """What is asked of an epoch and must not be done twice: a call that has waited too long may wait for the answer once more."""
+class Request(SentFlag):
+    """What is asked of a physical connection and must not be done twice: a call that has waited too long may wait for the answer once more."""
 
     __slots__ = ("answer", "epoch", "what")
 
-    def __init__(self, epoch: Epoch, what: object) -> None:
+    def __init__(self, epoch: PhysicalConnection, what: object) -> None:
         super().__init__()
         self.epoch = epoch
         self.what = what
         """Compared with what is asked next."""
-        self.answer = _Answer()
+        self.answer = _Receipt()
 
-    def is_about(self, epoch: Epoch, what: object) -> bool:
+    def is_about(self, epoch: PhysicalConnection, what: object) -> bool:
         """Return whether it asks just that."""
         return self.epoch is epoch and self.what == what
 
 
-class Epoch:
+class PhysicalConnection:
     """One connection, between CONNECTED and its end. Any thread."""
 
     def __init__(
@@ -148,7 +218,7 @@ class Epoch:
         endpoint: Endpoint,
         settings: StompSettings,
         clock: Clock,
-        events: EpochEvents,
+        events: PhysicalConnectionEvents,
         *,
         error_names_receipt: bool = True,
     ) -> None:
@@ -172,41 +242,41 @@ class Epoch:
         """Whether a call has waited for the broker in vain, and nothing has come from it since."""
         self._lock = Lock()
         self._receipts = count(1)
-        self._answers: dict[str, _Answer] = {}
+        self._answers: dict[str, _Receipt] = {}
         self._expected: dict[str, Callable[[], None]] = {}
         self._late: dict[str, Callable[[Frame], None]] = {}
         """What to do when a RECEIPT comes for which nobody waits any longer."""
-        self.wire = Wire(endpoint, settings, self)
+        self.wire = Transport(endpoint, settings, self)
 
-    def post(self, *frames: Frame, needs_room: bool = True, said: Said | None = None) -> None:
-        """Send `frames`; nobody waits for an answer. `needs_room`: see `Wire.send`; `said` hears when they are.
+    def post(self, *frames: Frame, needs_room: bool = True, said: SentFlag | None = None) -> None:
+        """Send `frames`; nobody waits for an answer. `needs_room`: see `Transport.send`; `said` hears when they are.
 
-        Raises `ProviderError`, `InterruptedLinkError`.
+        Raises `ProviderError`, `ConnectionLostInCallError`.
         """
         try:
             self.wire.send(*frames, needs_room=needs_room, said=said)
-        except WireEndedError as error:
+        except TransportEndedError as error:
             raise _interrupted(error) from error
 
     def post_soon(self, *frames: Frame, waits: bool = False) -> None:
-        """Send `frames` with what comes after them; see `Wire.send_soon`. Raises as `post`."""
+        """Send `frames` with what comes after them; see `Transport.send_soon`. Raises as `post`."""
         try:
             self.wire.send_soon(*frames, waits=waits)
-        except WireEndedError as error:
+        except TransportEndedError as error:
             raise _interrupted(error) from error
 
     def post_message_soon(self, session: str, message: bytes, *, waits: bool = False) -> None:
         """Send a packed message as `post_soon` does."""
         try:
             self.wire.send_message_soon(session, message, waits=waits)
-        except WireEndedError as error:
+        except TransportEndedError as error:
             raise _interrupted(error) from error
 
     def acknowledge_soon(self, head: bytes, first: int, last: int) -> None:
-        """Acknowledge deliveries, both ends included, as `post_soon` does that waits; `head`: see `Outbox.acknowledge`."""
+        """Acknowledge deliveries, both ends included, as `post_soon` does that waits; `head`: see `WriteBuffer.acknowledge`."""
         try:
             self.wire.acknowledge_soon(head, first, last)
-        except WireEndedError as error:
+        except TransportEndedError as error:
             raise _interrupted(error) from error
 
     def ask(
@@ -215,7 +285,7 @@ class Epoch:
         timeout_ms: int | None = None,
         needs_room: bool = True,
         late: Callable[[Frame], None] | None = None,
-        said: Said | None = None,
+        said: SentFlag | None = None,
         may_last: bool = False,
     ) -> Frame:
         """Send `frames` and wait until the broker has done the last; return its RECEIPT. `needs_room`, `said`: see `post`.
@@ -226,17 +296,17 @@ class Epoch:
 
         On the I/O thread, where the answer would be read, it is not waited for: a client may close things when it is told
         of a message (`on_ready`). Raises the error that the broker answers, `UnansweredError` when it does not answer in time,
-        `InterruptedLinkError`.
+        `ConnectionLostInCallError`.
         """
         if self.wire.is_own_thread():
             self.post(*frames, needs_room=needs_room, said=said)
             return Frame("RECEIPT", {})
-        receipt, answer = f"r{next(self._receipts)}", _Answer()
+        receipt, answer = f"r{next(self._receipts)}", _Receipt()
         is_main = may_last and get_ident() == deferred.main
         frames[-1].headers["receipt"] = receipt
         with self._lock:
             if self.has_ended:
-                raise UnsentLinkError(self.reason)
+                raise NotSentError(self.reason)
             self._answers[receipt] = answer
         try:
             self.post(*frames, needs_room=needs_room, said=said)
@@ -257,26 +327,26 @@ class Epoch:
             return answer.frame
         return self._heard(answer, frames[-1].command, limit_ms)
 
-    def _wait_a_moment(self, answer: _Answer, until_ms: float) -> None:
+    def _wait_a_moment(self, answer: _Receipt, until_ms: float) -> None:
         """Wait for an answer that is nearly always about to come; run the handlers of deferred signals if it does not. Raises what they raise."""
         grace_ms = min(until_ms, self._clock.monotonic_ms() + _GRACE_MS)
         self.wire.wait(self._clock, answer.signal, grace_ms, self._events.is_alone)
         if not answer.is_there:
             deferred.run_handlers()
 
-    def ask_once(self, question: Question, frame: Frame) -> Frame:
+    def request_idempotent(self, question: Request, frame: Frame) -> Frame:
         """Ask as `ask` does, or wait for the answer if `question` has been asked. Not on the I/O thread. Raises as `ask`."""
         answer = question.answer
-        if not question.is_said:
+        if not question.is_sent:
             frame.headers["receipt"] = receipt = f"r{next(self._receipts)}"
             try:
                 with self._lock:
                     if self.has_ended:
-                        raise UnsentLinkError(self.reason)
+                        raise NotSentError(self.reason)
                     self._answers[receipt] = answer
                 self.post(frame, said=question)
             finally:
-                if not question.is_said:  # nobody answers what was not said
+                if not question.is_sent:  # nobody answers what was not said
                     with self._lock:
                         self._answers.pop(receipt, None)
         limit_ms = self._settings.timeout_ms
@@ -284,7 +354,7 @@ class Epoch:
             self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
         return self._heard(answer, frame.command, limit_ms)
 
-    def leave(self, question: Question) -> None:
+    def leave(self, question: Request) -> None:
         """Wait no more for the answer to `question`: an error is the connection's then, as where nobody waited."""
         answer = question.answer
         with self._lock:
@@ -293,21 +363,21 @@ class Epoch:
         if answer.error is not None:
             self._events.on_broker_error(answer.error)
 
-    def _heard(self, answer: _Answer, command: str, limit_ms: int) -> Frame:
+    def _heard(self, answer: _Receipt, command: str, limit_ms: int) -> Frame:
         """Return, or raise, what came in `limit_ms`."""
         if answer.frame is not None:
             return answer.frame
         if answer.error is not None:
             raise answer.error
         if answer.is_interrupted:
-            raise InterruptedLinkError(self.reason)
+            raise ConnectionLostInCallError(self.reason)
         self._is_silent = True
         raise UnansweredError(
             f"the broker has not answered {command} for {limit_ms} ms, so it is not known whether it did it: "
             "look what holds it up, or raise timeout_ms"
         )
 
-    def ask_last(self, *frames: Frame, timeout_ms: int | None = None, said: Said | None = None) -> Frame:
+    def ask_last(self, *frames: Frame, timeout_ms: int | None = None, said: SentFlag | None = None) -> Frame:
         """Ask, as `ask`, for what ends something; it needs no room.
 
         A broker for which a call has waited in vain, and that has said nothing since, is told and not waited for again: so the
@@ -321,7 +391,7 @@ class Epoch:
         )
 
     def call_soon(self, chore: Callable[[], None]) -> None:
-        """Have the I/O thread do something; see `Wire.call_soon`."""
+        """Have the I/O thread do something; see `Transport.call_soon`."""
         self.wire.call_soon(chore)
 
     @contextmanager
@@ -346,11 +416,11 @@ class Epoch:
         self.expect(receipt, done)
         try:
             self.post(frame, needs_room=False)
-        except (InterruptedLinkError, ProviderError) as error:
+        except (ConnectionLostInCallError, ProviderError) as error:
             _log.debug("the broker has not heard %s: %s", frame.command, error)
 
     def expect(self, receipt: str, done: Callable[[], None]) -> None:
-        """Have `done` called on the I/O thread when the answer comes that names `receipt`; never, if the epoch ends first."""
+        """Have `done` called on the I/O thread when the answer comes that names `receipt`; never, if the physical connection ends first."""
         with self._lock:
             self._expected[receipt] = done
 
@@ -389,7 +459,7 @@ class Epoch:
             self._refused(frame)
 
     def _refused(self, frame: Frame) -> None:
-        if not self.error_names_receipt and self._events.on_stray(self, frame):
+        if not self.error_names_receipt and self._events.on_unexpected(self, frame):
             return
         done = self._take_expected(frame.headers.get("receipt-id"))
         if done is not None:  # what was to be ended is no longer there
