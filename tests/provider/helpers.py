@@ -112,7 +112,7 @@ class QueueWorld:
             text, priority=priority, expiration_ms=expiration_ms, persistent=persistent, properties=properties
         )
         reference = self.store.store(envelope, None)
-        (queue or self.queue).take_over(reference, unit)
+        (queue or self.queue).enqueue(reference, unit)
         return reference
 
     def session(self, name: str = "session", *, is_delivering: bool = True) -> ConsumerSession:

@@ -11,16 +11,16 @@ from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue.cursor import Cursor
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.core.queue.queue_rules import QueueRules
-from pyjms_provider.core.queue.sorted_ordering import SortedOrdering
+from pyjms_provider.core.queue.sorted_ordering import SortedQueueEntryList
 
 __all__ = ["ENOUGH", "MANY", "Owned", "make_entry", "note_asked"]
 
 ENOUGH = 1_000_000
 MANY = 200
 
-_Order = TypeVar("_Order", Ordering, SortedOrdering)
+_Order = TypeVar("_Order", PriorityQueueEntryList, SortedQueueEntryList)
 
 
 def make_entry(number: int, priority: int = 4) -> QueueEntry:
@@ -44,7 +44,7 @@ class Owned(Generic[_Order]):
         return make_entry(next(self._numbers), priority)
 
     def poll(self, looks: int = ENOUGH) -> object:
-        return self.ordering.take_permitted("consumer", self.rivals, self._permits, looks)
+        return self.ordering.poll_permitted("consumer", self.rivals, self._permits, looks)
 
     def asked_in(self, polls: int) -> int:
         """Return how often is asked in so many polls, all of them in vain."""

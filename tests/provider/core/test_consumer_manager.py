@@ -569,7 +569,7 @@ def test_where_the_first_in_turn_wants_a_message_nobody_else_is_asked(world: Que
     ]
     (group,) = manager_of(world)._groups
     first = next(iter(group.lists[ConsumerList.INTERESTED]))
-    group.crowd = consumer_manager._Crowd(group.lists[ConsumerList.INTERESTED])
+    group.crowd = consumer_manager._WaitingConsumers(group.lists[ConsumerList.INTERESTED])
     asked: list[QueueEntry] = []
 
     def matches(entry: QueueEntry) -> bool:

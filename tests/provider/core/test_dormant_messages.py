@@ -23,7 +23,7 @@ from pyjms_provider.core.queue import ordering as ordering_module
 from pyjms_provider.core.queue import priority_level as lane_module
 from pyjms_provider.core.queue.cursor import UNFINISHED
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.core.queue.queue_types import priority_levels
 
 IDS = range(1, 41)
@@ -34,16 +34,16 @@ def entry_of(message: int, priority: int = 4) -> QueueEntry:
     return QueueEntry(object(), reference, MessageState.NEW)  # type: ignore[arg-type]  # an ordering asks no queue
 
 
-def asleep(priorities: dict[int, int]) -> Ordering:
+def asleep(priorities: dict[int, int]) -> PriorityQueueEntryList:
     """Return an ordering of dormant messages: priorities by id."""
-    ordering = Ordering()
+    ordering = PriorityQueueEntryList()
     for message, priority in priorities.items():
         assert ordering.append_run(object(), priority, [message], [100])  # type: ignore[arg-type]
     return ordering
 
 
-def awake(priorities: dict[int, int]) -> Ordering:
-    ordering = Ordering()
+def awake(priorities: dict[int, int]) -> PriorityQueueEntryList:
+    ordering = PriorityQueueEntryList()
     for message, priority in priorities.items():
         ordering.append(entry_of(message, priority))
     return ordering
@@ -56,7 +56,7 @@ def is_even(entry: QueueEntry) -> bool:
 class Actor:
     """Does the same to any ordering, and says what came of it."""
 
-    def __init__(self, ordering: Ordering) -> None:
+    def __init__(self, ordering: PriorityQueueEntryList) -> None:
         self.ordering = ordering
         self.cursor = ordering.open_cursor("even", is_even)
         self.browser = ordering.new_cursor(None)
@@ -146,7 +146,7 @@ def test_looking_at_some_messages_wakes_no_others() -> None:
     assert (first.reference.id, first.reference.journaled) == (1, True)
     assert len(ordering.following(first.reference, 5)) == 5
     assert [entry.reference.id for entry in ordering.awake()] == [2, 3, 4, 5, 6]
-    assert ordering.dormant_size == 34 * (100 + MESSAGE_OVERHEAD)
+    assert ordering.compact_size == 34 * (100 + MESSAGE_OVERHEAD)
     assert len(ordering) == 39
 
 
@@ -171,7 +171,7 @@ def test_messages_that_come_too_late_for_their_ids_come_one_by_one() -> None:
 
 
 def test_a_queue_with_fewer_levels_takes_no_runs_as_a_lane_is_no_priority_there() -> None:
-    assert not Ordering(priority_levels(2)).append_run(object(), 4, [1], [1])  # type: ignore[arg-type]
+    assert not PriorityQueueEntryList(priority_levels(2)).append_run(object(), 4, [1], [1])  # type: ignore[arg-type]
 
 
 def recovered(message: int, queue: int = 1, **special: int) -> RecoveredEntry:
@@ -211,7 +211,7 @@ def test_runs_that_are_not_taken_come_one_by_one_in_the_order_of_their_messages(
     assert [entry.reference.id for entry in RecoveredRuns(iter(runs))] == list(range(1, 12))
 
 
-def filled(ordering: Ordering, **special: int) -> list[int]:
+def filled(ordering: PriorityQueueEntryList, **special: int) -> list[int]:
     """Append messages behind a backlog; return the ids of those that are awake."""
     for message in range(1, 6):
         entry = entry_of(message)
@@ -225,8 +225,8 @@ def filled(ordering: Ordering, **special: int) -> list[int]:
 
 def test_behind_a_backlog_messages_are_dormant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ordering_module, "BACKLOG", 2)
-    ordering = Ordering()
-    ordering.may_sleep = True
+    ordering = PriorityQueueEntryList()
+    ordering.may_compact = True
     assert filled(ordering) == [1, 2]
     assert [entry.reference.id for entry in ordering] == [1, 2, 3, 4, 5]
 
@@ -243,11 +243,11 @@ def test_what_could_not_be_found_again_by_its_place_stays_awake(
     monkeypatch: pytest.MonkeyPatch, special: dict[str, int]
 ) -> None:
     monkeypatch.setattr(ordering_module, "BACKLOG", 2)
-    ordering = Ordering()
-    ordering.may_sleep = True
+    ordering = PriorityQueueEntryList()
+    ordering.may_compact = True
     assert filled(ordering, **special) == [1, 2, 3, 4, 5]
 
 
 def test_where_others_remember_entries_they_stay_awake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ordering_module, "BACKLOG", 2)
-    assert filled(Ordering()) == [1, 2, 3, 4, 5]
+    assert filled(PriorityQueueEntryList()) == [1, 2, 3, 4, 5]

@@ -9,7 +9,7 @@ import pytest
 
 from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.schedule import AT_ONCE
 from tests.provider.policy_world import PolicyWorld
@@ -49,14 +49,14 @@ def test_what_was_given_back_and_is_due_comes_in_stretches_and_not_one_by_one(mo
     assert len(reader.texts()) == MANY
     world.queue.give_back_all(reader.session)
     calls: list[int] = []
-    restore = Ordering.restore
+    restore = PriorityQueueEntryList.restore
 
-    def counting(self: Ordering, entries: Iterable[QueueEntry]) -> None:
+    def counting(self: PriorityQueueEntryList, entries: Iterable[QueueEntry]) -> None:
         entries = list(entries)
         calls.append(len(entries))
         restore(self, entries)
 
-    monkeypatch.setattr(Ordering, "restore", counting)
+    monkeypatch.setattr(PriorityQueueEntryList, "restore", counting)
     holds = watched(world.queue)
     world.pass_time(100)
     assert world.texts() == [str(number) for number in range(MANY)]

@@ -127,7 +127,7 @@ def test_with_anything_in_the_way_a_message_takes_all_steps(obstacle: str) -> No
     if obstacle == "delayed":
         reference = world.store.store(make_envelope("later"), None)
         reference.deliver_at_ms = world.clock.time_ms() + 1000
-        world.queue.take_over(reference)
+        world.queue.enqueue(reference)
     else:
         world.send("a", expiration_ms=1 if obstacle == "expired" else 0)
     assert taker.texts == []
@@ -243,7 +243,7 @@ def test_a_kept_message_is_handed_to_nobody_before_a_mark_covers_it() -> None:
     for text in "ab":
         reference = world.store.store(make_envelope(text), None)
         reference.journaled = True
-        world.queue.take_over(reference)
+        world.queue.enqueue(reference)
         if text == "a":
             assert taker.texts == [], "after a crash it would come again without its flag"
             kept.mark(reference, 1)

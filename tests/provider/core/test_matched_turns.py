@@ -10,7 +10,7 @@ from pyjms_provider.core.queue import cursor as cursors
 from pyjms_provider.core.queue import passed_over
 from pyjms_provider.core.queue.cursor import UNFINISHED
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.core.queue.value_index import Asked
 from tests.provider.core.owned import MANY, make_entry, note_asked
 from tests.provider.helpers import Reader, text_of
@@ -51,7 +51,7 @@ def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(asked: list[
     owner.session.close()
     assert len(other.texts()) == MANY + 1, "the group is anybody's"
     other.session.close()
-    assert isinstance(world.queue.ordering, Ordering)
+    assert isinstance(world.queue.ordering, PriorityQueueEntryList)
     assert not world.queue.ordering.passed_over._turns
 
 
@@ -79,7 +79,7 @@ def test_each_consumer_gets_the_first_that_is_its_own(
     for module in (cursors, passed_over):
         monkeypatch.setattr(module, "BEHIND_MAXIMUM", few)
     monkeypatch.setattr(passed_over, "SPARE", 0)
-    order = Ordering()
+    order = PriorityQueueEntryList()
     if has_index:
         order._indexes._seen[EVEN.names] = 100
     cursor = order.open_cursor("even", lambda entry: entry.reference.id % 2 == 0, EVEN)
@@ -88,7 +88,7 @@ def test_each_consumer_gets_the_first_that_is_its_own(
     taken: list[QueueEntry] = []
 
     def pull(name: str) -> object:
-        return order.take_in_turn(name, cursor, (), lambda entry: owners[entry] in {name, None}, 3)
+        return order.poll_unblocked(name, cursor, (), lambda entry: owners[entry] in {name, None}, 3)
 
     def take(name: str) -> None:
         matching = [each for each in order if each.reference.id % 2 == 0]

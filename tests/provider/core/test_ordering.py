@@ -17,7 +17,7 @@ from pyjms_provider.core.queue import ordering
 from pyjms_provider.core.queue import priority_level as lane
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 
 ENOUGH = 1_000_000
 
@@ -26,7 +26,7 @@ class Orders:
     """An ordering of entries that have names, and selectors that count their evaluations."""
 
     def __init__(self) -> None:
-        self.ordering = Ordering()
+        self.ordering = PriorityQueueEntryList()
         self.names: dict[QueueEntry, str] = {}
         self.evaluations = 0
         self._next = 0

@@ -6,18 +6,18 @@ import pytest
 
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.core.store.store import NotAtOnceError
 from tests.provider.core.owned import MANY, Owned, note_asked
 from tests.provider.helpers import Reader, text_of
 from tests.provider.policy_world import PolicyWorld
 
 
-class OwnedInLanes(Owned[Ordering]):
+class OwnedInLanes(Owned[PriorityQueueEntryList]):
     """Messages by priority and age."""
 
     def __init__(self) -> None:
-        super().__init__(Ordering())
+        super().__init__(PriorityQueueEntryList())
 
     def add(self, many: int = 1, priority: int = 4) -> list[QueueEntry]:
         added = [self.make(priority) for _ in range(many)]
@@ -121,7 +121,7 @@ def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(monkeypatch:
     assert len(other.texts()) == MANY + 1, "the group is anybody's"
     world.queue.give_back_all(other.session)
     other.session.close()
-    assert isinstance(world.queue.ordering, Ordering)
+    assert isinstance(world.queue.ordering, PriorityQueueEntryList)
     assert not world.queue.ordering.passed_over._turns
 
 

@@ -490,8 +490,8 @@ def test_a_message_is_in_one_transaction_at_a_time(world: QueueWorld) -> None:
     first, second = world.unit(), world.unit()
     envelope = make_envelope("a")
     one, two = world.store.store(envelope, None), world.store.store(envelope, None)
-    world.queue.take_over(one, first)
-    world.queue.take_over(two, second)
+    world.queue.enqueue(one, first)
+    world.queue.enqueue(two, second)
     assert world.queue.get_messages(NOT_COMMITTED) == [one, two]
     assert one != two
     with pytest.raises(ForbiddenTransitionError):

@@ -14,7 +14,7 @@ from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.message.trace import Step, tracing
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.core.queue.queue import Queue
 from tests.provider.helpers import QueueWorld, ScriptedReceiver, break_down, holders, make_envelope, refuse, text_of
 
@@ -311,7 +311,7 @@ def test_each_message_is_counted_in_its_state(world: QueueWorld) -> None:
     assert len(taken) == len(world.store), "together they are all that there is"
 
 
-class UnreadableOrdering(Ordering):
+class UnreadableOrdering(PriorityQueueEntryList):
     """An order of messages that nobody may go through."""
 
     def __iter__(self) -> Iterator[QueueEntry]:

@@ -371,9 +371,9 @@ def test_a_stronger_order_is_a_matter_of_an_extension(world: QueueWorld) -> None
     """A total order over priorities and redeliveries, by a channel that puts every message into one lane."""
 
     class TotallyOrdered(Queue):
-        def take_over(self, reference: object, transaction: object = None, claim: object = None) -> bool:
+        def enqueue(self, reference: object, transaction: object = None, claim: object = None) -> bool:
             reference.priority = 4  # type: ignore[attr-defined]
-            return super().take_over(reference, transaction, claim)  # type: ignore[arg-type]
+            return super().enqueue(reference, transaction, claim)  # type: ignore[arg-type]
 
     queue = TotallyOrdered("total", world.store, world.make_queue("other").state, world.clock)
     reader = world.reader(queue=queue)

@@ -168,15 +168,15 @@ def test_limits_may_be_altered_while_messages_are_there() -> None:
 
 def send_as_soon_as_one_is_in(monkeypatch: pytest.MonkeyPatch, send: Callable[[], object]) -> None:
     """Have `send` called once, when a queue has taken a message over and its sender has not returned."""
-    take_over = Queue.take_over
+    enqueue = Queue.enqueue
 
     def take_over_and_send(queue: Queue, *what: Any) -> bool:
         monkeypatch.undo()
-        taken = take_over(queue, *what)
+        taken = enqueue(queue, *what)
         send()
         return taken
 
-    monkeypatch.setattr(Queue, "take_over", take_over_and_send)
+    monkeypatch.setattr(Queue, "enqueue", take_over_and_send)
 
 
 @pytest.mark.parametrize("limits", [{"max_messages": 2}, {"max_bytes": 2 * SIZE}])

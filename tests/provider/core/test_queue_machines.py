@@ -20,13 +20,13 @@ from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue.consumer import Consumer
 from pyjms_provider.core.queue.delays import DelayIndex, redelivery_delay_ms
-from pyjms_provider.core.queue.duplicates import DuplicateWindow, Sighting, duplicate_id
+from pyjms_provider.core.queue.duplicates import DuplicateIdCache, DuplicateStatus, duplicate_id
 from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.exclusive_consumer import ExclusiveConsumer
 from pyjms_provider.core.queue.last_values import LastValues, last_key
-from pyjms_provider.core.queue.limits import Room, RoomRequest
+from pyjms_provider.core.queue.limits import Capacity, CapacityReservation
 from pyjms_provider.core.queue.message_groups import MessageGroups, group_place
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.core.queue.policy import QueuePolicy
 from tests.provider.helpers import QueueWorld, make_envelope
 
@@ -94,7 +94,7 @@ def test_a_message_says_which_group_it_is_in(properties: dict[str, Any], place: 
 
 def permits(groups: MessageGroups, consumer: Consumer, message: QueueEntry) -> bool:
     group = groups.group_of(message)
-    if group is None or group.is_blocked(message, Ordering().place_of):
+    if group is None or group.is_blocked(message, PriorityQueueEntryList().place_of):
         return group is None
     return group.is_anybodys or group.lets(consumer)
 
@@ -189,7 +189,7 @@ def test_a_group_is_not_closed_by_a_message_that_is_given_back() -> None:
 def test_messages_behind_a_delayed_one_of_their_group_wait_for_it() -> None:
     world = QueueWorld()
     one, other = world.reader("one").consumer, world.reader("other").consumer
-    groups, order = MessageGroups(), Ordering()
+    groups, order = MessageGroups(), PriorityQueueEntryList()
     messages = arrivals(groups, 0, 0, 0)
     groups.delivered(one, messages[1])
     groups.delayed(messages[1], order.place_of(messages[1]))
@@ -362,15 +362,15 @@ def test_consumers_follow_each_other_without_a_look_at_all_that_wait() -> None:
     assert exclusive.active is None
 
 
-# Room
+# Capacity
 
 
-def wanting(size: int) -> RoomRequest:
-    return RoomRequest(Signal(), size)
+def wanting(size: int) -> CapacityReservation:
+    return CapacityReservation(Signal(), size)
 
 
 def test_room_is_counted_in_messages_and_bytes_and_claims() -> None:
-    room = Room(3, 100)
+    room = Capacity(3, 100)
     for sender in (wanting(10), wanting(20)):
         assert room.claim(sender)
         room.add(sender.size)
@@ -385,7 +385,7 @@ def test_room_is_counted_in_messages_and_bytes_and_claims() -> None:
 
 
 def test_an_empty_queue_takes_any_message() -> None:
-    room, large = Room(0, 10), wanting(500)
+    room, large = Capacity(0, 10), wanting(500)
     assert room.claim(large)
     assert not room.claim(wanting(1))
     room.add(500)
@@ -396,7 +396,7 @@ def test_an_empty_queue_takes_any_message() -> None:
 
 
 def test_who_waited_longest_comes_first_and_nobody_overtakes() -> None:
-    room = Room(1, 0)
+    room = Capacity(1, 0)
     room.add(5)
     first, second = wanting(5), wanting(5)
     for waiting in (first, second):
@@ -417,11 +417,11 @@ def test_who_waited_longest_comes_first_and_nobody_overtakes() -> None:
 
 
 def test_other_limits_leave_claims_and_those_that_wait_as_they_are() -> None:
-    before, claiming, waiting = Room(1, 0), wanting(5), wanting(5)
+    before, claiming, waiting = Capacity(1, 0), wanting(5), wanting(5)
     assert before.claim(claiming)
     assert not before.claim(waiting)
     before.wait(waiting)
-    after = Room(2, 0)
+    after = Capacity(2, 0)
     after.follow(before)
     assert after.next_signal() is waiting.signal
     assert after.claim(waiting)
@@ -434,9 +434,9 @@ def test_other_limits_leave_claims_and_those_that_wait_as_they_are() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=60), st.integers(0, 4), st.integers(0, 40))
 def test_room_never_lets_in_more_than_allowed(steps: list[tuple[int, int]], most: int, most_size: int) -> None:
-    room = Room(most, most_size)
+    room = Capacity(most, most_size)
     held: list[int] = []
-    claims: list[RoomRequest] = []
+    claims: list[CapacityReservation] = []
     for action, size in steps:
         if action <= 1:
             sizes = [*held, *(claim.size for claim in claims)]
@@ -536,35 +536,35 @@ def test_the_least_of_the_delayed_is_the_oldest_of_the_lowest_priority(
 
 
 def test_an_id_is_seen_once_its_message_has_arrived_and_until_the_window_ends() -> None:
-    window = DuplicateWindow(ORDERS, 100, 10)
-    assert window.claim("a", 0) is Sighting.NEW
-    assert window.claim("a", 0) is Sighting.CLAIMED
+    window = DuplicateIdCache(ORDERS, 100, 10)
+    assert window.claim("a", 0) is DuplicateStatus.NEW
+    assert window.claim("a", 0) is DuplicateStatus.CLAIMED
     mark = window.mark("a", 0, 1)
     window.confirm(mark, 0)
     assert (mark.address, mark.duplicate_id, mark.until_ms, mark.serial) == (ORDERS, "a", 100, 1)
-    assert window.claim("a", 99) is Sighting.SEEN
-    assert window.claim("a", 100) is Sighting.NEW
+    assert window.claim("a", 99) is DuplicateStatus.SEEN
+    assert window.claim("a", 100) is DuplicateStatus.NEW
 
 
 def test_an_id_whose_message_did_not_arrive_is_new_again() -> None:
-    window = DuplicateWindow(ORDERS, 100, 10)
+    window = DuplicateIdCache(ORDERS, 100, 10)
     window.claim("a", 0)
     window.drop("a")
     window.drop("a")
-    assert window.claim("a", 0) is Sighting.NEW
+    assert window.claim("a", 0) is DuplicateStatus.NEW
 
 
 def test_an_id_is_dropped_by_who_claims_it_alone() -> None:
-    window, first, second = DuplicateWindow(ORDERS, 100, 10), object(), object()
-    assert window.claim("a", 0, first) is Sighting.NEW
-    assert window.claim("a", 0, second) is Sighting.CLAIMED
+    window, first, second = DuplicateIdCache(ORDERS, 100, 10), object(), object()
+    assert window.claim("a", 0, first) is DuplicateStatus.NEW
+    assert window.claim("a", 0, second) is DuplicateStatus.CLAIMED
     window.drop("a", second)
-    assert window.claim("a", 0, second) is Sighting.CLAIMED
+    assert window.claim("a", 0, second) is DuplicateStatus.CLAIMED
     window.drop("a", first)
-    assert window.claim("a", 0, second) is Sighting.NEW
+    assert window.claim("a", 0, second) is DuplicateStatus.NEW
 
 
-def arrive(window: DuplicateWindow, serial: int, now_ms: int = 0, *, is_kept: bool = True) -> DuplicateMark:
+def arrive(window: DuplicateIdCache, serial: int, now_ms: int = 0, *, is_kept: bool = True) -> DuplicateMark:
     """Have a message with an id of its own arrive."""
     window.claim(f"id {serial}", now_ms)
     mark = window.mark(f"id {serial}", now_ms, serial, is_kept=is_kept)
@@ -573,54 +573,54 @@ def arrive(window: DuplicateWindow, serial: int, now_ms: int = 0, *, is_kept: bo
 
 
 def test_only_so_many_ids_are_remembered() -> None:
-    window = DuplicateWindow(ORDERS, 100, 2)
+    window = DuplicateIdCache(ORDERS, 100, 2)
     for serial in (1, 2, 3):
         arrive(window, serial)
     assert len(window) == 2
     found = [window.claim(f"id {serial}", 0) for serial in (3, 2, 1)]
-    assert found == [Sighting.SEEN, Sighting.SEEN, Sighting.NEW]
+    assert found == [DuplicateStatus.SEEN, DuplicateStatus.SEEN, DuplicateStatus.NEW]
 
 
 def test_what_a_journal_kept_is_remembered_again() -> None:
-    window, again = DuplicateWindow(ORDERS, 100, 10), DuplicateWindow(ORDERS, 100, 10)
+    window, again = DuplicateIdCache(ORDERS, 100, 10), DuplicateIdCache(ORDERS, 100, 10)
     for identity in "ab":
         window.claim(identity, 0)
     marks = [window.mark(identity, now_ms, serial) for identity, now_ms, serial in (("b", 10, 2), ("a", 0, 1))]
     again.restore(marks, 10, 10)
-    assert again.claim("a", 99) is Sighting.SEEN
-    assert again.claim("a", 100) is Sighting.NEW
-    assert again.claim("b", 100) is Sighting.SEEN
+    assert again.claim("a", 99) is DuplicateStatus.SEEN
+    assert again.claim("a", 100) is DuplicateStatus.NEW
+    assert again.claim("b", 100) is DuplicateStatus.SEEN
 
 
 def test_what_was_withdrawn_is_not_remembered_again() -> None:
-    window = DuplicateWindow(ORDERS, 100, 10)
+    window = DuplicateIdCache(ORDERS, 100, 10)
     window.restore([DuplicateMark(ORDERS, "a", 100, 1), DuplicateMark(ORDERS, "b", 0, 2)], 0, 0)
-    assert window.claim("b", 50) is Sighting.NEW
-    assert window.claim("a", 50) is Sighting.SEEN
+    assert window.claim("b", 50) is DuplicateStatus.NEW
+    assert window.claim("a", 50) is DuplicateStatus.SEEN
 
 
 @pytest.mark.parametrize(("wall_ms", "left_ms"), [(0, 100), (60, 40), (-(10**9), 100), (100, 0), (10**9, 0)])
 def test_what_was_kept_is_remembered_no_longer_than_the_window_though_the_clock_was_put_back(
     wall_ms: int, left_ms: int
 ) -> None:
-    window = DuplicateWindow(ORDERS, 100, 10)
+    window = DuplicateIdCache(ORDERS, 100, 10)
     window.restore([DuplicateMark(ORDERS, "a", 100, 1)], wall_ms, 5)
     if left_ms:
-        assert window.claim("a", 5 + left_ms - 1) is Sighting.SEEN
-    assert window.claim("a", 5 + left_ms) is Sighting.NEW
+        assert window.claim("a", 5 + left_ms - 1) is DuplicateStatus.SEEN
+    assert window.claim("a", 5 + left_ms) is DuplicateStatus.NEW
 
 
 def test_an_id_that_has_had_its_time_is_new_behind_one_that_has_not() -> None:
-    window = DuplicateWindow(ORDERS, 100, 10)
+    window = DuplicateIdCache(ORDERS, 100, 10)
     arrive(window, 1)
     window.window_ms = 10
     arrive(window, 2)
-    assert window.claim("id 2", 10) is Sighting.NEW
-    assert window.claim("id 1", 10) is Sighting.SEEN
+    assert window.claim("id 2", 10) is DuplicateStatus.NEW
+    assert window.claim("id 1", 10) is DuplicateStatus.SEEN
 
 
 def test_a_journal_hears_which_marks_it_may_forget_and_never_one_that_counts() -> None:
-    window = DuplicateWindow(ORDERS, 100, 10)
+    window = DuplicateIdCache(ORDERS, 100, 10)
     window.claim("open", 0)
     being_written = window.mark("open", 0, 1)
     window.claim("later", 0)  # its transaction goes on, and it will have a higher serial
@@ -634,7 +634,7 @@ def test_a_journal_hears_which_marks_it_may_forget_and_never_one_that_counts() -
 
 
 def test_a_journal_hears_it_until_it_has_it() -> None:
-    window = DuplicateWindow(ORDERS, 100, 10)
+    window = DuplicateIdCache(ORDERS, 100, 10)
     for serial in range(1, 1000):
         arrive(window, serial)
     assert not arrive(window, 1000, is_kept=False).forgets_below
@@ -647,7 +647,7 @@ def test_a_journal_hears_it_until_it_has_it() -> None:
 
 
 def test_what_is_restored_is_counted_among_what_may_be_forgotten() -> None:
-    window = DuplicateWindow(ORDERS, 100, 10)
+    window = DuplicateIdCache(ORDERS, 100, 10)
     window.restore([DuplicateMark(ORDERS, f"id {serial}", 100, serial) for serial in range(1, 1000)], 0, 0)
     assert arrive(window, 1000).forgets_below == 990
 

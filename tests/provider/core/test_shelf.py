@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.queue.memory_window import Shelf
+from pyjms_provider.core.queue.memory_window import MemoryWindow
 from pyjms_provider.core.queue.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy
 from tests.provider.policy_world import PolicyWorld
 
@@ -19,40 +19,40 @@ def reference(number: int, size: int = 1) -> MessageReference:
 
 
 def test_the_first_ones_stay_and_none_that_comes_while_others_are_away() -> None:
-    shelf = Shelf(2, 0)
+    memory_window = MemoryWindow(2, 0)
     first, second, third, fourth = (reference(number) for number in range(4))
-    assert [shelf.came(each) for each in (first, second, third, third, first)] == [False, False, True, True, False]
-    shelf.gone(first)
-    shelf.gone(first)
-    assert shelf.came(fourth), "the third is wanted before it"
-    shelf.gone(third)
-    shelf.gone(fourth)
-    assert not shelf.came(first)
+    assert [memory_window.came(each) for each in (first, second, third, third, first)] == [False, False, True, True, False]
+    memory_window.gone(first)
+    memory_window.gone(first)
+    assert memory_window.came(fourth), "the third is wanted before it"
+    memory_window.gone(third)
+    memory_window.gone(fourth)
+    assert not memory_window.came(first)
 
 
 def test_one_that_is_larger_than_the_limit_stays_if_it_is_alone() -> None:
-    shelf = Shelf(0, 10)
-    assert not shelf.came(reference(1, 100))
-    assert shelf.came(reference(2, 1))
+    memory_window = MemoryWindow(0, 10)
+    assert not memory_window.came(reference(1, 100))
+    assert memory_window.came(reference(2, 1))
 
 
 def test_what_is_read_takes_the_place_of_the_newest() -> None:
-    shelf = Shelf(0, 20)
+    memory_window = MemoryWindow(0, 20)
     messages = [reference(number, 10) for number in range(5)]
     for each in messages:
-        shelf.came(each)
-    assert shelf.at_once(messages[2:]) == messages[2:4]
-    assert shelf.read(messages[2:3]) == [messages[1]]
-    assert shelf.read(messages[3:]) == [messages[0], messages[2]]
-    shelf.gone(messages[3])
-    assert shelf.read([messages[3]]) == [], "it went while it was being read"
+        memory_window.came(each)
+    assert memory_window.at_once(messages[2:]) == messages[2:4]
+    assert memory_window.read(messages[2:3]) == [messages[1]]
+    assert memory_window.read(messages[3:]) == [messages[0], messages[2]]
+    memory_window.gone(messages[3])
+    assert memory_window.read([messages[3]]) == [], "it went while it was being read"
 
 
 @given(st.integers(0, 3), st.integers(0, 30), st.lists(st.tuples(st.sampled_from("cgr"), st.integers(0, 9))))
 def test_no_more_than_the_limit_is_ever_in_memory(
     max_messages: int, max_size: int, steps: list[tuple[str, int]]
 ) -> None:
-    shelf = Shelf(max_messages, max_size)
+    memory_window = MemoryWindow(max_messages, max_size)
     messages = [reference(number, 3 * number + 1) for number in range(10)]
     queued: set[int] = set()
     here: set[int] = set()
@@ -60,15 +60,15 @@ def test_no_more_than_the_limit_is_ever_in_memory(
         message = messages[number]
         if step == "c":
             queued.add(number)
-            if not shelf.came(message):
+            if not memory_window.came(message):
                 here.add(number)
         elif step == "g":
-            shelf.gone(message)
+            memory_window.gone(message)
             queued.discard(number)
             here.discard(number)
         elif number in queued:
             here.add(number)
-            here -= {each.id for each in shelf.read([message])}
+            here -= {each.id for each in memory_window.read([message])}
             assert number in here
         sizes = [messages[each].size for each in here]
         assert len(here) <= 1 or (

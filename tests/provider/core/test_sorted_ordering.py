@@ -17,7 +17,7 @@ from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue import sorted_ordering
 from pyjms_provider.core.queue.cursor import UNFINISHED
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.sorted_ordering import SortedCursor, SortedOrdering, sort_value
+from pyjms_provider.core.queue.sorted_ordering import SortedCursor, SortedQueueEntryList, sort_value
 from pyjms_provider.core.queue.sorted_turns import SortValue
 from pyjms_provider.core.store.store import NotInMemoryError
 
@@ -29,7 +29,7 @@ class Sorted:
 
     def __init__(self) -> None:
         self.values: dict[QueueEntry, SortValue] = {}
-        self.ordering = SortedOrdering(self.values.__getitem__)
+        self.ordering = SortedQueueEntryList(self.values.__getitem__)
         self.evaluations = 0
 
     def add(self, value: Stored, reference_id: int | None = None) -> QueueEntry:

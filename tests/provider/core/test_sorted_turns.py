@@ -9,19 +9,19 @@ import pytest
 from pyjms_provider.core.queue import sorted_turns
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.sorted_ordering import SortedOrdering
+from pyjms_provider.core.queue.sorted_ordering import SortedQueueEntryList
 from pyjms_provider.core.queue.sorted_turns import SortValue
 from tests.provider.core.owned import MANY, Owned, note_asked
 from tests.provider.helpers import text_of
 from tests.provider.policy_world import PolicyWorld, pulled
 
 
-class OwnedSorted(Owned[SortedOrdering]):
+class OwnedSorted(Owned[SortedQueueEntryList]):
     """Sorted messages."""
 
     def __init__(self) -> None:
         self._values: dict[QueueEntry, SortValue] = {}
-        super().__init__(SortedOrdering(self._values.__getitem__))
+        super().__init__(SortedQueueEntryList(self._values.__getitem__))
 
     def add(self, *numbers: float) -> list[QueueEntry]:
         added: list[QueueEntry] = []
@@ -114,7 +114,7 @@ def test_each_consumer_gets_the_first_that_is_its_own(
         expected = next((each for each in owned.ordering if owners[each] in {name, None}), None)
         found: object = UNFINISHED
         while found is UNFINISHED:
-            found = owned.ordering.take_permitted(name, (), lambda entry: owners[entry] in {name, None}, 3)
+            found = owned.ordering.poll_permitted(name, (), lambda entry: owners[entry] in {name, None}, 3)
         assert found is expected
         if isinstance(found, QueueEntry):
             taken.append(found)
@@ -156,7 +156,7 @@ def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(monkeypatch:
     owner.session.close()
     assert len(other.texts()) == MANY + 1, "the group is anybody's"
     other.session.close()
-    assert isinstance(world.queue.ordering, SortedOrdering)
+    assert isinstance(world.queue.ordering, SortedQueueEntryList)
     assert not world.queue.ordering._turns._turns
 
 

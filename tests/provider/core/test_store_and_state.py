@@ -114,7 +114,7 @@ def test_a_reference_becomes_a_message_again_as_late_as_possible() -> None:
     queue.add_receiver(next_queue)
     receiver = ScriptedReceiver("r", False)
     next_queue.add_receiver(receiver)
-    queue.take_over(store.store(make_envelope("a"), None))
+    queue.enqueue(store.store(make_envelope("a"), None))
     next_queue.redeliver(receiver)
     assert len(receiver.handled) == 2
     assert store.retrieved == 0, "from channel to channel to receiver it was but a reference"
@@ -127,7 +127,7 @@ def test_a_channel_leaves_messages_to_its_store() -> None:
     queue = Queue("queue://a", store, ChannelState(store), HandClock())
     envelope = make_envelope("a")
     reference = store.store(envelope, None)
-    queue.take_over(reference)
+    queue.enqueue(reference)
     assert queue.browse() == [envelope]
     assert store.retrieved == 1
     queue.close()
@@ -139,7 +139,7 @@ def test_an_entry_leads_to_headers_payload_and_where_the_message_was_sent() -> N
     store = MemoryMessageStore("s")
     subscription = Queue("topic://news#1", store, ChannelState(store), HandClock())
     sent = make_envelope("payload", destination=NEWS, priority=7, properties={"region": "EU"})
-    subscription.take_over(store.store(sent, CONNECTION))
+    subscription.enqueue(store.store(sent, CONNECTION))
     (entry,) = waiting_entries(subscription)
     found = store.retrieve(entry.reference)
     assert (found.body, found.priority, dict(found.properties)) == ("payload", 7, {"region": "EU"})

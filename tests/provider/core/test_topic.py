@@ -52,7 +52,7 @@ class TopicWorld(QueueWorld):
     def publish(self, text: str = "", origin: ConnectionId = OTHER, n: int = 0) -> tuple[MessageReference, bool]:
         envelope = make_envelope(text, destination=NEWS, properties={"n": n})
         reference = self.store.store(envelope, origin)
-        return reference, self.topic.take_over(reference)
+        return reference, self.topic.enqueue(reference)
 
 
 @pytest.fixture
@@ -136,14 +136,14 @@ def test_a_queued_message_needs_little_memory_beside_its_envelope() -> None:
 
     world = QueueWorld()
     envelope = make_envelope("x")
-    world.queue.take_over(world.store.store(envelope, None))
+    world.queue.enqueue(world.store.store(envelope, None))
     number = 20_000
     gc.collect()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(number):
-            world.queue.take_over(world.store.store(envelope, None))
+            world.queue.enqueue(world.store.store(envelope, None))
         gc.collect()
         used = tracemalloc.get_traced_memory()[0] - before
     finally:
@@ -260,14 +260,14 @@ def test_a_message_that_subscriptions_refuse_is_the_senders_alone(world: TopicWo
     subscriptions = [world.subscribe(name, reliability=Reliability.STRICT) for name in "ab"]
     reference = world.store.store(make_envelope(destination=NEWS, persistent=True), OTHER)
     with pytest.raises(UnreliableChannelError):
-        world.topic.take_over(reference)
+        world.topic.enqueue(reference)
     assert [texts(each) for each in subscriptions] == [[], []]
     assert holders(world.store, reference) == 1
 
 
 def test_a_published_message_may_be_part_of_a_transaction(world: TopicWorld) -> None:
     subscription, unit = world.subscribe(), world.unit()
-    world.topic.take_over(world.store.store(make_envelope("a", destination=NEWS), OTHER), unit)
+    world.topic.enqueue(world.store.store(make_envelope("a", destination=NEWS), OTHER), unit)
     assert texts(subscription) == []
     unit.commit(0)
     assert texts(subscription) == ["a"]

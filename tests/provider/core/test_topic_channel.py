@@ -86,7 +86,7 @@ def test_what_nobody_takes_is_acknowledged_and_discarded(world: TopicWorld) -> N
     assert not channel.is_storing_undeliverable
     world.topic.add_receiver(ScriptedReceiver("deaf", accepts=False))
     reference = world.store.store(make_envelope(destination=NEWS), None)
-    assert channel.take_over(reference)
+    assert channel.enqueue(reference)
     assert holders(world.store, reference) == 0
     assert is_empty(channel)
     late = ScriptedReceiver("late", True)
@@ -99,7 +99,7 @@ def test_what_nobody_takes_is_acknowledged_and_discarded(world: TopicWorld) -> N
 def test_only_asynchronous_channels_have_a_state(world: TopicWorld) -> None:
     subscription = world.subscribe("s")
     reference = world.store.store(make_envelope(destination=NEWS), None)
-    world.topic.take_over(reference)
+    world.topic.enqueue(reference)
     assert is_empty(world.topic)
     assert world.topic.browse() == []
     assert not isinstance(world.topic, Queue)
@@ -125,7 +125,7 @@ def test_subscriptions_decide_by_selector_and_origin(world: TopicWorld) -> None:
     ]
     assert all(is_empty(channel) for channel in (everything, red, foreign))
     for reference in (own, other):
-        assert world.topic.take_over(reference), "what subscriptions take, they keep"
+        assert world.topic.enqueue(reference), "what subscriptions take, they keep"
     new = MessageState.NEW
     assert everything.get_messages(new) == [own, other]
     assert red.get_messages(new) == [own]
@@ -137,7 +137,7 @@ def test_channels_of_one_store_share_a_message(world: TopicWorld) -> None:
     queues: list[Queue] = [world.subscribe(f"s{number}") for number in range(3)]
     envelope = make_envelope("large" * 1_000, destination=NEWS)
     reference = world.store.store(envelope, None)
-    world.topic.take_over(reference)
+    world.topic.enqueue(reference)
     assert len(world.store) == 1
     assert holders(world.store, reference) == 3
     for queue in queues:
@@ -155,14 +155,14 @@ def test_what_is_published_in_a_transaction_waits_for_it(world: TopicWorld) -> N
     unit = world.unit()
     reference = world.store.store(make_envelope("a", destination=NEWS), None)
     assert world.topic.is_transactional
-    world.topic.take_over(reference, unit)
+    world.topic.enqueue(reference, unit)
     for subscription in (one, two):
         assert subscription.get_messages(MessageState.NOT_COMMITTED) == [reference]
     unit.commit(0)
     for subscription in (one, two):
         assert subscription.get_messages(MessageState.NEW) == [reference]
     another = world.unit()
-    world.topic.take_over(world.store.store(make_envelope("b", destination=NEWS), None), another)
+    world.topic.enqueue(world.store.store(make_envelope("b", destination=NEWS), None), another)
     another.rollback()
     assert len(world.store) == 1
     assert world.topic.is_reliable is False
@@ -172,7 +172,7 @@ def test_a_receiver_that_left_hears_nothing(world: TopicWorld) -> None:
     receiver = ScriptedReceiver("r", True)
     world.topic.add_receiver(receiver)
     world.topic.remove_receiver(receiver)
-    world.topic.take_over(world.store.store(make_envelope(destination=NEWS), None))
+    world.topic.enqueue(world.store.store(make_envelope(destination=NEWS), None))
     assert receiver.handled == []
 
 

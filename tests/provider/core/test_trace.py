@@ -57,11 +57,11 @@ def test_a_session_goes_over_the_targets_that_want_work_each_in_its_turn() -> No
 
 
 def test_nothing_is_left_of_it_afterwards() -> None:
-    before = (Queue.take_over, Consumer.pull)
+    before = (Queue.enqueue, Consumer.pull)
     seen: list[Step] = []
     with pytest.raises(RuntimeError), tracing(lambda step, _: seen.append(step)):
         QueueWorld().send()
         raise RuntimeError
-    assert (Queue.take_over, Consumer.pull) == before
+    assert (Queue.enqueue, Consumer.pull) == before
     QueueWorld().send()
     assert seen == [Step.ARRIVED]

@@ -109,7 +109,7 @@ def test_a_message_is_in_one_transaction_of_a_channel_at_a_time(world: QueueWorl
     first, second = world.unit(), world.unit()
     envelope = world.store.retrieve(world.send("a"))
     for unit in (first, second):
-        world.queue.take_over(world.store.store(envelope, None), unit)
+        world.queue.enqueue(world.store.store(envelope, None), unit)
     assert [entry.transaction for entry in world.queue.state.entries(MessageState.NOT_COMMITTED)] == [first, second]
     first.rollback()
     second.commit(0)

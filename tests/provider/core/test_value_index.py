@@ -17,7 +17,7 @@ from pyjms_provider.core.queue import consumer_manager, value_index
 from pyjms_provider.core.queue import cursor as cursor_module
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.core.queue.queue_types import priority_levels
 from pyjms_provider.core.queue.value_index import Asked
 from pyjms_provider.core.store.store import NotInMemoryError
@@ -32,7 +32,7 @@ class Values:
     """An order of messages that have a name and a number; it counts what is read and evaluated."""
 
     def __init__(self, levels: tuple[int, ...] | None = None) -> None:
-        self.order = Ordering() if levels is None else Ordering(levels)
+        self.order = PriorityQueueEntryList() if levels is None else PriorityQueueEntryList(levels)
         self.names: dict[QueueEntry, str] = {}
         self.away: set[QueueEntry] = set()
         self.read = self.evaluated = 0
@@ -252,7 +252,7 @@ def test_what_has_gone_is_forgotten(indexed: Values, monkeypatch: pytest.MonkeyP
 
 
 def test_there_are_few_indexes_and_those_that_nobody_uses_make_room() -> None:
-    order = Ordering()
+    order = PriorityQueueEntryList()
 
     def open_many(name: str) -> Cursor:
         for number in range(value_index._FROM - 1):
@@ -268,7 +268,7 @@ def test_there_are_few_indexes_and_those_that_nobody_uses_make_room() -> None:
 
 
 def test_kinds_of_selectors_are_counted_up_to_a_limit() -> None:
-    order = Ordering()
+    order = PriorityQueueEntryList()
     for number in range(1_000):
         order.open_cursor(f"{number}", lambda entry: True, Asked((f"n{number}",), 0, lambda entry: 0))
     assert len(order._indexes._seen) <= value_index._KINDS

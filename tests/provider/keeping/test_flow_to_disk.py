@@ -216,13 +216,13 @@ def test_a_message_stays_until_all_subscriptions_have_taken_it(mode: int, monkey
     site = Site(policy=HostPolicy(queues=QueuePolicies(subscriptions=flows)))
     sessions = [site.connect(name).open_session(transacted=False) for name in ("one", "other")]
     consumers = [consume(session, NEWS, durable_name="news") for session in sessions]
-    take_over = Subscription.take_over
+    enqueue = Subscription.enqueue
 
     def as_another_sends(self: Subscription, *message: Any) -> bool:
         store_of(site).relieve()
-        return take_over(self, *message)
+        return enqueue(self, *message)
 
-    monkeypatch.setattr(Subscription, "take_over", as_another_sends)
+    monkeypatch.setattr(Subscription, "enqueue", as_another_sends)
     for each in "abc":
         site.send(each, to=NEWS, delivery_mode=mode)
     assert in_memory(site) == 1 + ON_ITS_WAY * (mode == 1)

@@ -298,11 +298,11 @@ def test_a_kept_message_takes_its_room_once_and_gives_it_back(site: Site, transa
     manager(site).create("orders", max_messages=2)
     session = site.session(transacted=transacted)
     queue = site.broker.virtual_host.queue("orders")
-    take_over = queue.take_over
+    enqueue = queue.enqueue
 
     def take_over_and_send(*what: Any) -> bool:
-        queue.take_over = take_over  # type: ignore[method-assign]
-        taken = take_over(*what)
+        queue.enqueue = enqueue  # type: ignore[method-assign]
+        taken = enqueue(*what)
         site.send("b", session)
         return taken
 
@@ -316,7 +316,7 @@ def test_a_kept_message_takes_its_room_once_and_gives_it_back(site: Site, transa
             site.send("a", session)
             session.commit()
     site.trap = None
-    queue.take_over = take_over_and_send  # type: ignore[assignment, method-assign]
+    queue.enqueue = take_over_and_send  # type: ignore[assignment, method-assign]
     site.send("a", session)
     with pytest.raises(QueueFullError):
         site.send("c", session)

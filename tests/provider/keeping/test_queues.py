@@ -11,7 +11,7 @@ import pytest
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.queue.limits import QueueFullError
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import Crash, VolatileJournal
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all, text
@@ -413,7 +413,7 @@ def test_a_broker_that_is_stopped_waits_for_who_is_acknowledging(site: Site) -> 
 def dormant(site: Site) -> int:
     """Return of how many messages the queue knows two numbers only."""
     ordering = site.broker.virtual_host.queue("orders").ordering
-    assert isinstance(ordering, Ordering)
+    assert isinstance(ordering, PriorityQueueEntryList)
     return sum(isinstance(entry, int) for lane in ordering._lanes for entry in lane.entries)
 
 

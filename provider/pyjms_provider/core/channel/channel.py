@@ -130,7 +130,7 @@ class Channel(Receiver):
         """Whether a message that nobody takes is kept (True) or discarded (False); both acknowledge it (§5.2.4)."""
 
     @abstractmethod
-    def take_over(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
+    def enqueue(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
         """Do as `handle`, but the caller's hold on the message passes to the channel.
 
         Raises `ChannelClosedError`, `UnreliableChannelError`; the hold then stays with the caller.
@@ -139,10 +139,10 @@ class Channel(Receiver):
     def handle(
         self, reference: MessageReference, transaction: UnitOfWork | None = None, redelivered: bool = False
     ) -> bool:
-        """Take the message, with a hold of the channel's own; see `take_over`."""
+        """Take the message, with a hold of the channel's own; see `enqueue`."""
         self.store.acquire(reference, 1)
         try:
-            return self.take_over(reference, transaction)
+            return self.enqueue(reference, transaction)
         except ProviderError:
             self.store.release(reference)
             raise

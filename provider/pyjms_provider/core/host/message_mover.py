@@ -138,7 +138,7 @@ class MessageMover:
         reference.deliver_at_ms = deliver_at_ms
         try:
             host.store.keep(reference, envelope)
-            queue.take_over(reference)
+            queue.enqueue(reference)
         except ProviderError:
             host.store.take_back(reference)
             raise
@@ -261,7 +261,7 @@ class MessageMover:
     def _takes(self, queue: Queue, reference: MessageReference) -> bool:
         """Have a queue take a message over; return False if it has ended. If it fails otherwise, the message is let go."""
         try:
-            return queue.take_over(reference)
+            return queue.enqueue(reference)
         except ChannelClosedError:
             return False
         except ProviderError:

@@ -147,7 +147,7 @@ class VirtualHost:
                 reference = store.store(envelope, origin)
                 try:
                     if admission is None:
-                        channel.take_over(reference, transaction)
+                        channel.enqueue(reference, transaction)
                     else:
                         reference.deliver_at_ms = admission.deliver_at_ms
                         admission.hand_over(channel, reference, transaction)

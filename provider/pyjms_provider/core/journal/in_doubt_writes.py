@@ -122,7 +122,7 @@ class MoveInDoubt:
             reference.journaled = True
             self._store.adopt(reference, message.envelope)  # who moved it has let go of it, and its queue may read it
             try:
-                self._target.take_over(reference)
+                self._target.enqueue(reference)
             except ProviderError:  # the queue was destroyed, with all that it had
                 self._store.release(reference)
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
 
-__all__ = ["Whereabouts", "channel_named", "whereabouts"]
+__all__ = ["MessageLocation", "channel_named", "whereabouts"]
 
 _STATES = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whereabouts:
+class MessageLocation:
     """One channel that has the message."""
 
     where: str
@@ -44,13 +44,13 @@ def channel_named(host: VirtualHost, name: str) -> Queue | None:
 
 def whereabouts(
     host: VirtualHost, message_ids: Iterable[str], numbers: Mapping[int, str], channels: Iterable[Queue]
-) -> dict[str, list[Whereabouts]]:
+) -> dict[str, list[MessageLocation]]:
     """Return where messages are, by their ids.
 
     A message is known by its number, of those in `numbers`, or by its id if it is in memory.
     """
     wanted = set(message_ids)
-    found: dict[str, list[Whereabouts]] = {}
+    found: dict[str, list[MessageLocation]] = {}
     for channel in channels:
         with channel.lock:
             entries = [entry for state in _STATES for entry in channel.state.entries(state)]
@@ -69,9 +69,9 @@ def _id_of(host: VirtualHost, entry: QueueEntry) -> tuple[str | None, bool]:
         return None, False
 
 
-def _view(channel: Queue, entry: QueueEntry, *, is_in_memory: bool) -> Whereabouts:
+def _view(channel: Queue, entry: QueueEntry, *, is_in_memory: bool) -> MessageLocation:
     holder = entry.holder
-    return Whereabouts(
+    return MessageLocation(
         where=channel.name,
         state=entry.state,
         delivery_count=entry.delivery_count,

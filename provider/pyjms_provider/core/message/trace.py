@@ -34,7 +34,7 @@ Traced = tuple[Enum, type, str]
 """A step is the call of one method: on whom, and what is called."""
 
 STEPS: Final[tuple[Traced, ...]] = (
-    (Step.ARRIVED, Queue, "take_over"),
+    (Step.ARRIVED, Queue, "enqueue"),
     (Step.QUEUE_NOTIFIED, Consumer, "notify_work"),
     (Step.HANDED_OVER, Consumer, "hand_over"),
     (Step.CONSUMER_NOTIFIED, ConsumerTarget, "notify_work"),

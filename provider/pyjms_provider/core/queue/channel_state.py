@@ -1,7 +1,7 @@
 """The state of one channel: the union of its messages' states (JBoss Messaging Core §2).
 
 Holds references only. Its containers follow the states, so counts cost nothing: available NEW messages are in the
-`Ordering`, NOT_COMMITTED and DELIVERED ones in dictionaries, and those that are pushed to receivers are found by id.
+`PriorityQueueEntryList`, NOT_COMMITTED and DELIVERED ones in dictionaries, and those that are pushed to receivers are found by id.
 
 A machine without a lock: its channel calls it under the channel's own. Each method first asks `next_state`.
 """
@@ -18,7 +18,7 @@ from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue.delays import DelayIndex
 from pyjms_provider.core.queue.entry import Acknowledgements, QueueEntry, ReceiverId
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.core.store.store import MessageStore, PersistenceManager
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.trace_events import Happening
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.queue.entry import EntryQueue
-    from pyjms_provider.core.queue.queue_types import MessageOrder
+    from pyjms_provider.core.queue.queue_types import QueueEntryList
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
 __all__ = ["ChannelState", "Counts", "Reliability"]
@@ -101,7 +101,7 @@ class ChannelState:
         self._store = store
         self._persistence = persistence
         self._reliability = reliability
-        self.ordering: MessageOrder = Ordering()
+        self.ordering: QueueEntryList = PriorityQueueEntryList()
         self.delays = DelayIndex()
         """NEW messages that are not available yet."""
         self._uncommitted: dict[QueueEntry, None] = {}
@@ -164,13 +164,13 @@ class ChannelState:
         """Return the NEW messages about which more is known than that they were found again; in order, if they have one."""
         order = self.ordering
         pushed = (entry for entry in self._pushed.values() if entry.state is MessageState.NEW)
-        return [*pushed, *(order.awake() if isinstance(order, Ordering) else order), *self.delays]
+        return [*pushed, *(order.awake() if isinstance(order, PriorityQueueEntryList) else order), *self.delays]
 
     @property
     def size(self) -> int:
         """About how many bytes the messages take, as far as anybody needed to know."""
         known = sum(entry.reference.size for entry in (*self.awake(), *self._uncommitted, *self._delivered))
-        return known + (self.ordering.dormant_size if isinstance(self.ordering, Ordering) else 0)
+        return known + (self.ordering.compact_size if isinstance(self.ordering, PriorityQueueEntryList) else 0)
 
     def held_by(self, session: ConsumerSession) -> list[QueueEntry]:
         """Return the messages that `session` pulled and has not settled.
@@ -217,7 +217,7 @@ class ChannelState:
     def restore_run(self, queue: EntryQueue, run: RecoveredRun) -> bool:
         """Take in messages that are NEW and available; return False, having done nothing, if they must come one by one."""
         order = self.ordering
-        if not isinstance(order, Ordering) or not order.append_run(queue, run.priority, run.ids, run.sizes):
+        if not isinstance(order, PriorityQueueEntryList) or not order.append_run(queue, run.priority, run.ids, run.sizes):
             return False
         self.accepted += len(run.ids)
         return True
@@ -309,7 +309,7 @@ class ChannelState:
         self.accepted += 1
         self.delivered += 1
         entry = QueueEntry(queue, reference, _PULLED)
-        self.ordering.pass_by(entry)
+        self.ordering.assign_sequence(entry)
         entry.holder = session
         entry.delivery_count = 1
         self._delivered[entry] = None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.queue.cursor import Cursor
 
-__all__ = ["Consumer", "ConsumerSession", "ConsumerTarget", "DirectTaker"]
+__all__ = ["Consumer", "ConsumerSession", "ConsumerTarget", "DirectConsumer"]
 
 
 class ConsumedQueue(EntryQueue, Protocol):
@@ -112,7 +112,7 @@ class Consumer:
         """Hear that there may be work: pass it on to the target."""
         self.target.notify_work()
 
-    def hand_over(self, delivery: Delivery) -> None:
+    def direct_deliver(self, delivery: Delivery) -> None:
         """Hear of a message that the queue has given to the session at once: pass it on to who waits for it."""
         assert self.target.direct is not None, "only who has said so is handed messages"
         self.target.direct.take(delivery)
@@ -126,7 +126,7 @@ class Consumer:
         self.queue.remove_consumer(self)
 
 
-class DirectTaker(Protocol):
+class DirectConsumer(Protocol):
     """A client that can be handed a message where that comes in, without having been woken for it."""
 
     def may_take(self) -> bool:
@@ -147,7 +147,7 @@ class ConsumerTarget:
         self.session = session
         self.on_ready = on_ready
         """Called when there may be work."""
-        self.direct: DirectTaker | None = None
+        self.direct: DirectConsumer | None = None
         """Who is handed messages at once; None: all are announced, and pulled."""
         self.consumers: tuple[Consumer, ...] = ()
         self.wants_work = False

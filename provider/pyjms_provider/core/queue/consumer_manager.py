@@ -126,7 +126,7 @@ _MANY = 64  # so many consumers are passed over one by one
 _ALIKE = 4  # so many, on average, have the same selector where they are passed over together
 
 
-class _Crowd:
+class _WaitingConsumers:
     """Many that wait for a wake-up, by what is known of their selectors."""
 
     __slots__ = ("alone", "by_cursor", "indexes")
@@ -177,7 +177,7 @@ class _Crowd:
                     yield next(iter(self.by_cursor[each]))
 
 
-class _Choice:
+class _ConsumerSelector:
     """The choice of who is to be woken for one message, each selector evaluated once however many consumers share it."""
 
     __slots__ = ("_entry", "_keys", "_mismatch", "guessed", "known")
@@ -235,7 +235,7 @@ class PriorityGroup:
         self.lists: dict[ConsumerList, OrderedDict[Consumer, None]] = {
             place: OrderedDict() for place in ConsumerList if place is not ConsumerList.REMOVED
         }
-        self.crowd: _Crowd | None = None
+        self.crowd: _WaitingConsumers | None = None
         """Those in Interested, where many are passed over together; None: that was of no use yet."""
         self.turns = 0
         """How often one was put at the back of Interested."""
@@ -249,7 +249,7 @@ class PriorityGroup:
         """Whether no consumer has this priority."""
         return not any(self.lists.values())
 
-    def first(self, choice: _Choice) -> Consumer | None:
+    def first(self, choice: _ConsumerSelector) -> Consumer | None:
         """Return the first in Interested that wants a message.
 
         Where many have the same selector, or an index says who may want it, the others are passed over together.
@@ -274,7 +274,7 @@ class PriorityGroup:
                 break
             steps += 1
         if crowd is None and steps > _MANY and steps >= len(choice.known) * _ALIKE:
-            self.crowd = _Crowd(interested)
+            self.crowd = _WaitingConsumers(interested)
         return found
 
     def successors(self) -> Iterable[Consumer]:
@@ -288,7 +288,7 @@ class PriorityGroup:
         if self.crowd is None:
             if next(iter(interested)).cursor is None:
                 return interested
-            crowd = _Crowd(interested)
+            crowd = _WaitingConsumers(interested)
             if len(crowd.by_cursor) * _ALIKE > len(interested):
                 return interested  # most differ, so there is nothing to be had from it
             self.crowd = crowd
@@ -448,7 +448,7 @@ class ConsumerManager:
             if consumer is not None and consumer.cursor is None:
                 self._move(consumer, _NOTIFY)  # no priorities and no selector: nothing to weigh
                 return consumer
-        choice = _Choice(entry, mismatch)
+        choice = _ConsumerSelector(entry, mismatch)
         found: Consumer | None = None
         for group in self._groups:
             found = group.first(choice)
@@ -467,7 +467,7 @@ class ConsumerManager:
             return None
         return next(iter(self._groups[0].lists[_INTERESTED]), None)
 
-    def had_turn(self, consumer: Consumer) -> None:
+    def move_to_back(self, consumer: Consumer) -> None:
         """Put an interested consumer that was handed a message without having been woken at the back."""
         group = consumer.group
         assert group is not None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.expiry import ExpiryIndex
     from pyjms_provider.core.queue.queue_rules import QueueRules
-    from pyjms_provider.core.queue.queue_types import MessageOrder
+    from pyjms_provider.core.queue.queue_types import QueueEntryList
 
 __all__ = ["ExpiryListener", "QueueCore"]
 
@@ -103,7 +103,7 @@ class QueueCore(EntryQueue, Protocol):
 
     watch: ExpiryListener | None
     rules: QueueRules | None
-    ordering: MessageOrder
+    ordering: QueueEntryList
     back_off_ms: int
     has_receivers: bool
 

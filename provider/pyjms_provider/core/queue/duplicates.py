@@ -18,7 +18,7 @@ from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.journal.journal import DuplicateMark, QueueNumber
 
-__all__ = ["DUPLICATE_ID", "DuplicateWindow", "Sighting", "duplicate_id"]
+__all__ = ["DUPLICATE_ID", "DuplicateIdCache", "DuplicateStatus", "duplicate_id"]
 
 DUPLICATE_ID = "JMS_pyjms_duplicateId"
 """The string property by which a producer names what it sends."""
@@ -26,7 +26,7 @@ _FORGOTTEN_TOGETHER: Final = 1_000
 """After so many ids a journal hears which it may forget, or after a twentieth of those that are remembered, if that is more."""
 
 
-class Sighting(Enum):
+class DuplicateStatus(Enum):
     """What is known of an id."""
 
     NEW = "it was not seen within the window, and is claimed now"
@@ -50,7 +50,7 @@ class _Claimed(NamedTuple):
     """None: it is not marked yet; a transaction's are when it commits."""
 
 
-class DuplicateWindow:
+class DuplicateIdCache:
     """The ids of one destination, each with the serial of its mark."""
 
     __slots__ = ("_claimed", "_forgets_below", "_marked", "_seen", "address", "most", "window_ms")
@@ -71,18 +71,18 @@ class DuplicateWindow:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def claim(self, identity: str, now_ms: float, claimant: object | None = None) -> Sighting:
+    def claim(self, identity: str, now_ms: float, claimant: object | None = None) -> DuplicateStatus:
         """Return what is known of an id at `now_ms`, by the monotonic clock; a NEW one is claimed by `claimant`, and must be marked and
         confirmed, or dropped, later.
         """
         self._forget_old(now_ms)
         known = self._seen.get(identity)
         if known is not None and known[1] > now_ms:
-            return Sighting.SEEN
+            return DuplicateStatus.SEEN
         if identity in self._claimed:
-            return Sighting.CLAIMED
+            return DuplicateStatus.CLAIMED
         self._claimed[identity] = _Claimed(claimant, None)
-        return Sighting.NEW
+        return DuplicateStatus.NEW
 
     def is_claimed(self, identity: str, claimant: object) -> bool:
         """Whether `claimant` claims an id, which is neither confirmed nor dropped."""

@@ -10,13 +10,13 @@ from pyjms.spi.selector.nodes import Boolean
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
 
-__all__ = ["PLAIN", "kept_selector", "unreadable_selector"]
+__all__ = ["PLAIN", "durable_selector", "unreadable_selector"]
 
 PLAIN: Final = "convert_string_expressions:"
 """So the text of a plain client's selector begins that is not one of JMS."""
 
 
-def kept_selector(text: str | None) -> Selector | None:
+def durable_selector(text: str | None) -> Selector | None:
     """Return the selector that had this text, None for none: one of JMS, or of a plain client. Raises `InvalidSelectorError`."""
     if text is None or not text.startswith(PLAIN):
         return selector_or_none(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ResourceError
 
-__all__ = ["QueueFullError", "Room", "RoomRequest"]
+__all__ = ["QueueFullError", "Capacity", "CapacityReservation"]
 
 
 class QueueFullError(ResourceError):
@@ -19,7 +19,7 @@ class QueueFullError(ResourceError):
     code = "PYJMS-QUEUE-FULL"
 
 
-class RoomRequest:
+class CapacityReservation:
     """One sender that wants room for a message, and may have to wait for it."""
 
     __slots__ = ("signal", "size")
@@ -30,7 +30,7 @@ class RoomRequest:
         self.size = size
 
 
-class Room:
+class Capacity:
     """The room of one queue. A claim holds room for a message that is on its way."""
 
     __slots__ = ("_claimed_size", "_claims", "_waiting", "max_messages", "max_size", "messages", "size")
@@ -41,9 +41,9 @@ class Room:
         self.max_size = max_size
         self.messages = 0
         self.size = 0
-        self._claims: set[RoomRequest] = set()
+        self._claims: set[CapacityReservation] = set()
         self._claimed_size = 0
-        self._waiting: dict[RoomRequest, None] = {}
+        self._waiting: dict[CapacityReservation, None] = {}
 
     @property
     def waiting_count(self) -> int:
@@ -63,7 +63,7 @@ class Room:
         messages = self.messages + len(self._claims)
         return not messages or self._fits(messages + 1, self.size + self._claimed_size + size)
 
-    def claim(self, waiting: RoomRequest) -> bool:
+    def claim(self, waiting: CapacityReservation) -> bool:
         """Hold room for a message; return False when there is none, or others have waited longer.
 
         Who has waited does so no longer if this succeeds.
@@ -76,13 +76,13 @@ class Room:
         self._claims.add(waiting)
         return True
 
-    def unclaim(self, waiting: RoomRequest) -> None:
+    def unclaim(self, waiting: CapacityReservation) -> None:
         """End a claim: the message has come in and is counted, or does not come. Nothing happens if there is none."""
         if waiting in self._claims:
             self._claimed_size -= waiting.size
             self._claims.remove(waiting)
 
-    def follow(self, other: Room) -> None:
+    def follow(self, other: Capacity) -> None:
         """Take the place of `other`, with its claims and those that wait there; before anything is counted."""
         self._claims = other._claims
         self._claimed_size = other._claimed_size
@@ -98,11 +98,11 @@ class Room:
         self.messages -= 1
         self.size -= size
 
-    def wait(self, waiting: RoomRequest) -> None:
+    def wait(self, waiting: CapacityReservation) -> None:
         """Put a sender at the end of those that wait, if it is not among them."""
         self._waiting[waiting] = None
 
-    def stop_waiting(self, waiting: RoomRequest) -> None:
+    def stop_waiting(self, waiting: CapacityReservation) -> None:
         """Let a sender go that waits no longer. May be repeated."""
         self._waiting.pop(waiting, None)
 

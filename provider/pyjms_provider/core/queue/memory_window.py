@@ -15,7 +15,7 @@ from pyjms_provider.core.queue.policy import Overflow, PolicyError, QueuePolicy
 if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 
-__all__ = ["Shelf", "check_disk"]
+__all__ = ["MemoryWindow", "check_disk"]
 
 
 def check_disk(policy: QueuePolicy, *, has_disk: bool) -> None:
@@ -27,7 +27,7 @@ def check_disk(policy: QueuePolicy, *, has_disk: bool) -> None:
         )
 
 
-class Shelf:
+class MemoryWindow:
     """What one queue has in memory."""
 
     __slots__ = ("_away", "_here", "_max_messages", "_max_size", "_size")

@@ -34,8 +34,8 @@ from pyjms_provider.core.queue.cursor import (
     note_behind,
 )
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.passed_over import PassedOver, Turn
-from pyjms_provider.core.queue.priority_level import SPARE, Lane
+from pyjms_provider.core.queue.passed_over import BlockedMessages, ScanState
+from pyjms_provider.core.queue.priority_level import SPARE, PriorityLevel
 from pyjms_provider.core.queue.value_index import ValueIndex, ValueIndexes
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.sorted_turns import Place
     from pyjms_provider.core.queue.value_index import Asked
 
-__all__ = ["BACKLOG", "Ordering"]
+__all__ = ["BACKLOG", "PriorityQueueEntryList"]
 
 BACKLOG: Final = 1000
 """Behind so many messages of its priority one is dormant if it can be: many objects cost memory, and time to collect."""
@@ -53,7 +53,7 @@ _LEVELS: Final = tuple(range(PRIORITIES))  # each priority is a level of its own
 _by_sequence = attrgetter("sequence")
 
 
-class Ordering:
+class PriorityQueueEntryList:
     """The available messages of one queue."""
 
     __slots__ = (
@@ -65,14 +65,14 @@ class Ordering:
         "_last",
         "_levels",
         "_mask",
-        "may_sleep",
+        "may_compact",
         "passed_over",
     )
 
     def __init__(self, levels: tuple[int, ...] = _LEVELS) -> None:
         """`levels`: the lane of each JMS priority; the higher lane comes first."""
         self._levels = levels
-        self.may_sleep = False
+        self.may_compact = False
         """Whether messages may be dormant that have come: nobody else remembers entries."""
         self._make_lanes()
         self._mask = 0
@@ -81,10 +81,10 @@ class Ordering:
         self._indexed: SharedCursors[Cursor] = SharedCursors()
         """The cursors that have an index."""
         self._indexes = ValueIndexes()
-        self.passed_over = PassedOver()
+        self.passed_over = BlockedMessages()
 
     def _make_lanes(self) -> None:
-        lanes = tuple(map(Lane, _BITS))
+        lanes = tuple(map(PriorityLevel, _BITS))
         self._by_priority = tuple(lanes[level] for level in self._levels)
         self._lanes = lanes
 
@@ -115,7 +115,7 @@ class Ordering:
                     yield entry
 
     @property
-    def dormant_size(self) -> int:
+    def compact_size(self) -> int:
         """About how many bytes the dormant messages take."""
         return sum(entry + MESSAGE_OVERHEAD for lane in self._lanes for entry in lane.entries if entry.__class__ is int)
 
@@ -184,7 +184,7 @@ class Ordering:
             sequence = self._last + 1
         self._last = entry.sequence = sequence
         lane = self._by_priority[reference.priority]
-        if lane.live >= BACKLOG and self.may_sleep and self._is_plain(entry):
+        if lane.live >= BACKLOG and self.may_compact and self._is_plain(entry):
             lane.queue = entry.queue
             lane.entries.append(max(reference.size - MESSAGE_OVERHEAD, 0))
         else:
@@ -193,7 +193,7 @@ class Ordering:
         lane.live += 1
         self._mask |= lane.bit
 
-    def pass_by(self, entry: QueueEntry) -> None:
+    def assign_sequence(self, entry: QueueEntry) -> None:
         """Give `entry`, which somebody takes at once, the sequence number of the place that it would have had."""
         sequence: int = entry.reference.id
         if sequence <= self._last:
@@ -348,7 +348,7 @@ class Ordering:
         """
         return self._take_matching(cursor, permits, evaluations, None)
 
-    def take_in_turn(
+    def poll_unblocked(
         self,
         consumer: object,
         cursor: Cursor,
@@ -356,7 +356,7 @@ class Ordering:
         permits: Callable[[QueueEntry], bool],
         evaluations: int,
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take as `take_matching` does, for `consumer`, of which is kept what it was not permitted; `rivals` as in `PassedOver`.
+        """Take as `take_matching` does, for `consumer`, of which is kept what it was not permitted; `rivals` as in `BlockedMessages`.
 
         What matches is forgotten some time after it has gone, so until then `may_have` may say in vain that there is something.
         """
@@ -364,17 +364,17 @@ class Ordering:
         return self._take_matching(cursor, permits, evaluations, turn)
 
     def _take_matching(
-        self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int, turn: Turn | None
+        self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int, turn: ScanState | None
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         found = self._find(cursor, permits, evaluations, turn)
         if found is None or found is UNFINISHED:
             return found
         return self._take(*found)
 
-    def take_permitted(
+    def poll_permitted(
         self, consumer: object, rivals: Iterable[Cursor | None], permits: Callable[[QueueEntry], bool], looks: int
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the first message that `permits` allows to `consumer`, who has no selector; `rivals` as in `PassedOver`.
+        """Take the first message that `permits` allows to `consumer`, who has no selector; `rivals` as in `BlockedMessages`.
 
         Returns `UNFINISHED` after about so many `looks`; what it passed over is kept.
         """
@@ -414,7 +414,7 @@ class Ordering:
         cursor: Cursor,
         permits: Callable[[QueueEntry], bool] | None,
         evaluations: int,
-        turn: Turn | None = None,
+        turn: ScanState | None = None,
     ) -> tuple[int, int] | Literal[Unfinished.UNFINISHED] | None:
         mask = self._mask
         by_value = cursor.index
@@ -439,7 +439,7 @@ class Ordering:
         return None
 
     def _find_noted(
-        self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None, turn: Turn | None
+        self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None, turn: ScanState | None
     ) -> int:
         """Return the index of the first message behind `cursor` that matches and is permitted, or -1."""
         lane = self._lanes[priority]
@@ -507,5 +507,5 @@ class Ordering:
         return -1, max(evaluations, 1)
 
 
-def _last_places(lane: Lane, most: int) -> range:
+def _last_places(lane: PriorityLevel, most: int) -> range:
     return range(max(len(lane.entries) - most, 0), len(lane.entries))

@@ -55,7 +55,7 @@ class Pager:
         `is_coming`: other queues may be yet to take it.
         """
         rules = self._queue.rules
-        window = None if rules is None else rules.shelf
+        window = None if rules is None else rules.memory_window
         if window is not None and window.came(reference):
             self._queue.store.leave([reference], are_coming=is_coming)
 
@@ -66,7 +66,7 @@ class Pager:
         """
         queue = self._queue
         with queue.lock:
-            window = None if queue.rules is None else queue.rules.shelf
+            window = None if queue.rules is None else queue.rules.memory_window
             wanted = references if window is None else window.at_once(references)
         unreadable = queue.store.load(wanted)
         if window is not None:

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.queue.priority_level import Lane
+    from pyjms_provider.core.queue.priority_level import PriorityLevel
 
-__all__ = ["PassedOver", "Turn"]
+__all__ = ["BlockedMessages", "ScanState"]
 
 _by_sequence = attrgetter("sequence")
 
 
-class Turn(Cursor):
+class ScanState(Cursor):
     """How far one consumer has looked."""
 
     __slots__ = ("cursor_went_back", "rivals")
@@ -48,13 +48,13 @@ class Turn(Cursor):
         self.rivals: frozenset[Cursor | None] = frozenset()
         """The selectors of the interested consumers of higher priority when it looked last."""
 
-    def find(self, lane: Lane, priority: int, permits: Callable[[QueueEntry], bool], looks: int) -> tuple[int, int]:
+    def find(self, lane: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool], looks: int) -> tuple[int, int]:
         """Return the index of the first message of a lane that `permits` allows, or -1, and how many looks are left of `looks`; 0: there may be more."""
         index = self._find_behind(lane, priority, permits)
         return (index, looks) if index >= 0 else self._find_beyond(lane, priority, permits, looks)
 
     def find_matched(
-        self, lane: Lane, matched: dict[int, list[int]], priority: int, permits: Callable[[QueueEntry], bool]
+        self, lane: PriorityLevel, matched: dict[int, list[int]], priority: int, permits: Callable[[QueueEntry], bool]
     ) -> int:
         """Return the index of the first message of a lane that `permits` allows among those that match, or -1."""
         sequences = matched[priority]
@@ -79,7 +79,7 @@ class Turn(Cursor):
                 del matched[priority]
         return -1
 
-    def _find_behind(self, lane: Lane, priority: int, permits: Callable[[QueueEntry], bool]) -> int:
+    def _find_behind(self, lane: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool]) -> int:
         while behind := self.behind.get(priority):
             index = lane.find(behind[0])
             entry = None if index < 0 else lane.at(index)
@@ -89,7 +89,7 @@ class Turn(Cursor):
         return -1
 
     def _find_beyond(
-        self, lane: Lane, priority: int, permits: Callable[[QueueEntry], bool], looks: int
+        self, lane: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool], looks: int
     ) -> tuple[int, int]:
         sequences = lane.sequences
         for index in range(bisect_right(sequences, self.passed[priority], lane.head), len(sequences)):
@@ -104,17 +104,17 @@ class Turn(Cursor):
         return -1, max(looks, 1)
 
 
-class PassedOver:
+class BlockedMessages:
     """What is known of all consumers of one queue that have passed over something."""
 
     __slots__ = ("_turns",)
 
     def __init__(self) -> None:
-        self._turns: dict[object, Turn] = {}
+        self._turns: dict[object, ScanState] = {}
 
     def find(
         self,
-        lanes: Sequence[Lane],
+        lanes: Sequence[PriorityLevel],
         consumer: object,
         rivals: Iterable[Cursor | None],
         permits: Callable[[QueueEntry], bool],
@@ -135,12 +135,12 @@ class PassedOver:
                     return UNFINISHED
         return None
 
-    def turn_of(self, consumer: object, rivals: Iterable[Cursor | None], cursor_went_back: int = 0) -> Turn:
+    def turn_of(self, consumer: object, rivals: Iterable[Cursor | None], cursor_went_back: int = 0) -> ScanState:
         """Return how far a consumer has looked. `rivals` as in `find`; it begins anew, too, when the cursor of its selector has gone back."""
         now = frozenset(rivals)
         turn = self._turns.get(consumer)
         if turn is None or not turn.rivals <= now or turn.cursor_went_back != cursor_went_back:
-            turn = self._turns[consumer] = Turn(cursor_went_back)
+            turn = self._turns[consumer] = ScanState(cursor_went_back)
         turn.rivals = now
         return turn
 
@@ -153,7 +153,7 @@ class PassedOver:
         for turn in self._turns.values():
             note_behind(turn, priority, returned)
 
-    def look_again(self, lanes: Sequence[Lane], levels: Sequence[int], entries: Iterable[QueueEntry]) -> None:
+    def look_again(self, lanes: Sequence[PriorityLevel], levels: Sequence[int], entries: Iterable[QueueEntry]) -> None:
         """Have all ask again for those of `entries` that are available; `lanes` and `levels`: by JMS priority."""
         if not self._turns:
             return

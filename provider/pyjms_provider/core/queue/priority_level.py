@@ -15,13 +15,13 @@ from pyjms_provider.core.queue.entry import QueueEntry
 if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import EntryQueue
 
-__all__ = ["SPARE", "Lane"]
+__all__ = ["SPARE", "PriorityLevel"]
 
 SPARE: Final = 64  # gaps, or passed places, that are not worth tidying
 _COPIES: Final = 8  # so many places that are moved by the list itself cost as one that is copied
 
 
-class Lane:
+class PriorityLevel:
     """The available messages of one priority."""
 
     __slots__ = ("bit", "entries", "head", "live", "queue", "sequences")

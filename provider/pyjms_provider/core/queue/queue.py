@@ -29,7 +29,7 @@ from pyjms_provider.core.queue.delays import redelivery_delay_ms
 from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.expiry import is_expired
 from pyjms_provider.core.queue.memory_window import check_disk
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.core.queue.pager import Pager
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.queue.queue_rules import QueueRules, needs_rules
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.contracts import ExpiryListener
     from pyjms_provider.core.queue.dead_letters import DeadEntry
     from pyjms_provider.core.queue.entry import ReceiverId
-    from pyjms_provider.core.queue.limits import RoomRequest
+    from pyjms_provider.core.queue.limits import CapacityReservation
     from pyjms_provider.core.store.store import MessageStore
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
@@ -157,12 +157,12 @@ class Queue(Channel):
 
     # Messages come in
 
-    def take_over(
-        self, reference: MessageReference, transaction: UnitOfWork | None = None, claim: RoomRequest | None = None
+    def enqueue(
+        self, reference: MessageReference, transaction: UnitOfWork | None = None, claim: CapacityReservation | None = None
     ) -> bool:
         """Accept a message: always positively, because what nobody takes is stored (§5.2.4).
 
-        `claim`: for whom `claim_room` holds the room that it takes; it is held no longer.
+        `claim`: for whom `reserve` holds the room that it takes; it is held no longer.
         """
         if reference.reliable and self._refuses_reliable:
             raise UnreliableChannelError(
@@ -189,7 +189,7 @@ class Queue(Channel):
                     self.rules.accept(entry, self.store.retrieve, claim)
                 woken = self.place(entry)
                 due_ms = self.state.delays.next_ms
-            elif self.consumers.interested_count and (handed := self._hand_over(reference)) is not None:
+            elif self.consumers.interested_count and (handed := self._direct_deliver(reference)) is not None:
                 entry = handed[1].tag  # type: ignore[assignment]  # as `entry_of` in `clients`, without a call
             else:
                 entry = self.state.add(self, reference)
@@ -209,7 +209,7 @@ class Queue(Channel):
         elif self.has_receivers:
             self.push_or_choose(entry)
         if handed is not None:
-            handed[0].hand_over(handed[1])
+            handed[0].direct_deliver(handed[1])
         for consumer in woken:
             consumer.notify_work()
         return True
@@ -402,7 +402,7 @@ class Queue(Channel):
             other.notify_work()
         return delivery
 
-    def _hand_over(self, reference: MessageReference) -> tuple[Consumer, Delivery] | None:
+    def _direct_deliver(self, reference: MessageReference) -> tuple[Consumer, Delivery] | None:
         """Give a message that has just come to the consumer whose turn it is, if that waits for it where it comes in.
 
         Nobody is woken then. None: something is in the way, and the message takes all steps. The lock is held.
@@ -423,7 +423,7 @@ class Queue(Channel):
         if not consumer.target.direct.may_take():
             return None
         entry = self.state.add_delivered(self, reference, consumer.session, consumer)
-        self.consumers.had_turn(consumer)
+        self.consumers.move_to_back(consumer)
         return consumer, Delivery(envelope, 1, False, entry)
 
     def _note_delivered(
@@ -687,8 +687,8 @@ class Queue(Channel):
     def _note_policy(self) -> None:
         """Work out what is asked on the way of each message."""
         self.consumers.set_always_weighs(self.rules is not None and self.rules.weighs)
-        if isinstance(self.ordering, Ordering):
-            self.ordering.may_sleep = self.rules is None
+        if isinstance(self.ordering, PriorityQueueEntryList):
+            self.ordering.may_compact = self.rules is None
         may_refuse = self.policy.is_limited and self.policy.overflow in {Overflow.REJECT, Overflow.BLOCK}
         self.needs_admission = self.policy.changes_messages or may_refuse
 
@@ -724,8 +724,8 @@ class Queue(Channel):
         with suppress(ResourceError):  # the policy has changed; who sends next is told that there is no room
             self.store.relieve()
 
-    def claim_room(self, waiting: RoomRequest, *, or_wait: bool = False) -> bool:
-        """Hold room for a sender's message, until `unclaim_room`; return False when there is none now.
+    def reserve(self, waiting: CapacityReservation, *, or_wait: bool = False) -> bool:
+        """Hold room for a sender's message, until `release_reservation`; return False when there is none now.
 
         With `or_wait` the sender's signal is then raised when its turn has come and there is room, or the queue or its
         policy changes; where it waits already, it keeps its place. Raises `ChannelClosedError`.
@@ -741,14 +741,14 @@ class Queue(Channel):
                 room.wait(waiting)
             return is_claimed
 
-    def unclaim_room(self, waiting: RoomRequest) -> None:
+    def release_reservation(self, waiting: CapacityReservation) -> None:
         """End a claim, as the message has come in, or does not come."""
         with self.lock:
             if self.rules is not None and self.rules.room is not None:
                 self.rules.room.unclaim(waiting)
                 self.rules.wake_sender()
 
-    def stop_waiting(self, waiting: RoomRequest) -> None:
+    def stop_waiting(self, waiting: CapacityReservation) -> None:
         """Let go of a sender that waits no longer. May be repeated."""
         with self.lock:
             if self.rules is not None and self.rules.room is not None:

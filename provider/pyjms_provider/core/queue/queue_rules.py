@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyjms_provider.core.queue.consumer_manager import ConsumerList
 from pyjms_provider.core.queue.exclusive_consumer import ExclusiveConsumer
 from pyjms_provider.core.queue.last_values import LastValues, last_key
-from pyjms_provider.core.queue.limits import Room
-from pyjms_provider.core.queue.memory_window import Shelf
+from pyjms_provider.core.queue.limits import Capacity
+from pyjms_provider.core.queue.memory_window import MemoryWindow
 from pyjms_provider.core.queue.message_groups import MessageGroups, group_place
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.queue.redelivery_barrier import RedeliveryBarrier
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.delays import DelayIndex
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.last_values import LastKey
-    from pyjms_provider.core.queue.limits import RoomRequest
+    from pyjms_provider.core.queue.limits import CapacityReservation
     from pyjms_provider.core.queue.message_groups import GroupPlace
-    from pyjms_provider.core.queue.queue_types import MessageOrder
+    from pyjms_provider.core.queue.queue_types import QueueEntryList
     from pyjms_provider.core.queue.sorted_turns import Place
 
 __all__ = ["QueueRules", "needs_rules"]
@@ -63,12 +63,12 @@ class _Marks(NamedTuple):
 class QueueRules:
     """The rules of one queue."""
 
-    __slots__ = ("_exclusive", "_groups", "_last_values", "_marks", "policy", "room", "shelf")
+    __slots__ = ("_exclusive", "_groups", "_last_values", "_marks", "policy", "room", "memory_window")
 
     def __init__(self, policy: QueuePolicy) -> None:
         self.policy = policy
-        self.room = Room(policy.max_messages, policy.max_bytes) if policy.is_limited else None
-        self.shelf = _shelf(policy)
+        self.room = Capacity(policy.max_messages, policy.max_bytes) if policy.is_limited else None
+        self.memory_window = _shelf(policy)
         """What is in memory, if the rest is to lie on the disk."""
         self._last_values = LastValues() if policy.type is QueueType.LAST_VALUE else None
         self._groups = MessageGroups() if policy.groups else None
@@ -87,10 +87,10 @@ class QueueRules:
         """
         signals = [] if self.room is None else self.room.all_signals()
         before, self.policy = self.room, policy
-        self.shelf = _shelf(policy)
+        self.memory_window = _shelf(policy)
         if policy.non_blocking_redelivery:
             self._delay_none()
-        self.room = Room(policy.max_messages, policy.max_bytes) if policy.is_limited else None
+        self.room = Capacity(policy.max_messages, policy.max_bytes) if policy.is_limited else None
         if self.room is not None:
             if before is not None:
                 self.room.follow(before)
@@ -109,7 +109,7 @@ class QueueRules:
         return self._last_values is not None or self._groups is not None or self.policy.type is QueueType.SORTED
 
     def accept(
-        self, entry: QueueEntry, read: Callable[[MessageReference], Envelope], claim: RoomRequest | None = None
+        self, entry: QueueEntry, read: Callable[[MessageReference], Envelope], claim: CapacityReservation | None = None
     ) -> None:
         """Note a message that has come in, and is not available yet; it takes the room that was held for `claim`."""
         reference = entry.reference
@@ -141,7 +141,7 @@ class QueueRules:
         """Return whether a newer message of its key has arrived since."""
         return self._last_values is not None and self._last_values.is_superseded(entry)
 
-    def surplus(self, order: MessageOrder, delays: DelayIndex) -> QueueEntry | None:
+    def surplus(self, order: QueueEntryList, delays: DelayIndex) -> QueueEntry | None:
         """Return the next message that a ring queue must drop; None: it is not too full, or all are held."""
         room = self.room
         if room is None or self.policy.overflow is not Overflow.RING or not room.is_exceeded:
@@ -165,8 +165,8 @@ class QueueRules:
             self._exclusive.gone(entry)
         if self.room is not None:
             self.room.remove(entry.reference.size)
-            if self.shelf is not None:
-                self.shelf.gone(entry.reference)
+            if self.memory_window is not None:
+                self.memory_window.gone(entry.reference)
             self.wake_sender()
 
     def wake_sender(self) -> None:
@@ -219,7 +219,7 @@ class QueueRules:
         self,
         consumer: Consumer,
         rivals: Sequence[Cursor | None],
-        order: MessageOrder,
+        order: QueueEntryList,
         entry: QueueEntry,
     ) -> bool:
         """Return whether `consumer` may take a message of a queue with groups.
@@ -239,7 +239,7 @@ class QueueRules:
         self,
         entry: QueueEntry,
         manager: ConsumerManager,
-        order: MessageOrder,
+        order: QueueEntryList,
     ) -> list[Consumer]:
         """Return whom to wake for a message that is available now."""
         looking = manager.non_acquiring() if manager.non_acquiring_count else []
@@ -263,7 +263,7 @@ class QueueRules:
                 candidates = (each for each in manager.members(ConsumerList.INTERESTED) if group.lets(each))
         return [*manager.notify_if_interested([each for each in candidates if _may_want(each, entry)]), *looking]
 
-    def successors(self, manager: ConsumerManager, order: MessageOrder) -> list[Consumer]:
+    def successors(self, manager: ConsumerManager, order: QueueEntryList) -> list[Consumer]:
         """Return whom to wake because one who was woken will not pull, or more may be taken than before."""
         if self.policy.paused:
             return []
@@ -278,7 +278,7 @@ class QueueRules:
     # Deliveries, of exclusive queues and of groups
 
     def delivered(
-        self, consumer: Consumer, entry: QueueEntry, manager: ConsumerManager, order: MessageOrder
+        self, consumer: Consumer, entry: QueueEntry, manager: ConsumerManager, order: QueueEntryList
     ) -> list[Consumer]:
         """Note that `consumer` took a message; return whom to wake, as others may now take more than before."""
         if self._exclusive is not None:
@@ -310,7 +310,7 @@ class QueueRules:
             if self._groups is not None:
                 self._groups.released(entry)
 
-    def delayed(self, entries: Iterable[QueueEntry], order: MessageOrder) -> None:
+    def delayed(self, entries: Iterable[QueueEntry], order: QueueEntryList) -> None:
         """Note that messages that were delivered before are delayed: those behind them wait, unless the policy says otherwise."""
         if self.policy.non_blocking_redelivery:
             return
@@ -344,7 +344,7 @@ class QueueRules:
             return self._exclusive.is_freed
         return self._groups is not None and self._groups.is_freed
 
-    def freed_for(self, manager: ConsumerManager, order: MessageOrder) -> list[Consumer]:
+    def freed_for(self, manager: ConsumerManager, order: QueueEntryList) -> list[Consumer]:
         """Return whom to wake for such messages."""
         if self._exclusive is not None:
             self._exclusive.is_freed = False
@@ -361,8 +361,8 @@ class QueueRules:
             freed.pop(name, None)
 
 
-def _shelf(policy: QueuePolicy) -> Shelf | None:
-    return Shelf(policy.max_messages, policy.max_bytes) if policy.overflow is Overflow.FLOW_TO_DISK else None
+def _shelf(policy: QueuePolicy) -> MemoryWindow | None:
+    return MemoryWindow(policy.max_messages, policy.max_bytes) if policy.overflow is Overflow.FLOW_TO_DISK else None
 
 
 def _age(entry: QueueEntry) -> tuple[int, int]:

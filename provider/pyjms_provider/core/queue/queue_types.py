@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from pyjms_provider.core.queue.cursor import PRIORITIES, Cursor, Unfinished
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.core.queue.policy import QueuePolicy, QueueType
-from pyjms_provider.core.queue.sorted_ordering import SortedOrdering
+from pyjms_provider.core.queue.sorted_ordering import SortedQueueEntryList
 
 if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.sorted_turns import Place
     from pyjms_provider.core.queue.value_index import Asked
 
-__all__ = ["MessageOrder", "make_order", "priority_levels"]
+__all__ = ["QueueEntryList", "make_order", "priority_levels"]
 
 
-class MessageOrder(Protocol):
+class QueueEntryList(Protocol):
     """The available messages of one queue, in the order in which they leave it. Not safe for several threads."""
 
     def __len__(self) -> int: ...
@@ -57,7 +57,7 @@ class MessageOrder(Protocol):
         """Give a new message its place, and a sequence number."""
         ...
 
-    def pass_by(self, entry: QueueEntry) -> None:
+    def assign_sequence(self, entry: QueueEntry) -> None:
         """Give a new message that somebody takes at once the sequence number of the place that it would have had."""
         ...
 
@@ -123,7 +123,7 @@ class MessageOrder(Protocol):
         """Take the first message that matches `cursor` and that `permits` (None: all) allows."""
         ...
 
-    def take_permitted(
+    def poll_permitted(
         self, consumer: object, rivals: Iterable[Cursor | None], permits: Callable[[QueueEntry], bool], looks: int
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the first message that `permits` allows to `consumer`, who has no selector; `rivals`: who comes before it."""
@@ -148,11 +148,11 @@ def priority_levels(levels: int) -> tuple[int, ...]:
     return tuple(min(max(priority - lowest, 0), levels - 1) for priority in range(PRIORITIES))
 
 
-def make_order(policy: QueuePolicy, rules: QueueRules | None) -> MessageOrder:
+def make_order(policy: QueuePolicy, rules: QueueRules | None) -> QueueEntryList:
     """Return an empty order of the policy's type; a sorted queue has rules, which know the values."""
     if policy.type is QueueType.SORTED:
         assert rules is not None
-        return SortedOrdering(rules.sort_value)
+        return SortedQueueEntryList(rules.sort_value)
     if policy.type is QueueType.PRIORITY:
-        return Ordering(priority_levels(policy.priorities))
-    return Ordering()
+        return PriorityQueueEntryList(priority_levels(policy.priorities))
+    return PriorityQueueEntryList()

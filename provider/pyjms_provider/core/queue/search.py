@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyjms_provider.core.queue.cursor import UNFINISHED, Unfinished
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
 from pyjms_provider.core.store.store import NotAtOnceError, NotInMemoryError
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ class Search:
         if rules is not None:
             rules.tell_freed(order.look_again)
         if cursor is None:
-            return order.take_permitted(self._consumer, rivals, permits, EVALUATIONS)
+            return order.poll_permitted(self._consumer, rivals, permits, EVALUATIONS)
         # Only where nobody is woken because another one has found nothing: the next one might be woken in vain, too.
-        if rules is not None and rules.has_groups and isinstance(order, Ordering):
-            return order.take_in_turn(self._consumer, cursor, rivals, permits, EVALUATIONS)
+        if rules is not None and rules.has_groups and isinstance(order, PriorityQueueEntryList):
+            return order.poll_unblocked(self._consumer, cursor, rivals, permits, EVALUATIONS)
         return order.take_matching(cursor, permits, EVALUATIONS)

@@ -21,12 +21,12 @@ from pyjms.types import Stored
 from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor, SharedCursors, Unfinished
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.sorted_turns import Place, SortedTurns, SortValue
+from pyjms_provider.core.queue.sorted_turns import Place, SortedBlockedMessages, SortValue
 
 if TYPE_CHECKING:
     from pyjms_provider.core.queue.value_index import Asked
 
-__all__ = ["SortedCursor", "SortedOrdering", "sort_value"]
+__all__ = ["SortedCursor", "SortedQueueEntryList", "sort_value"]
 
 _SPARE = 64
 
@@ -53,7 +53,7 @@ class SortedCursor(Cursor):
         """The last message that the browser saw."""
 
 
-class SortedOrdering:
+class SortedQueueEntryList:
     """The available messages of one queue that is sorted by a property."""
 
     __slots__ = ("_cursors", "_entries", "_head", "_last", "_places", "_turns", "_value_of")
@@ -66,7 +66,7 @@ class SortedOrdering:
         self._entries: dict[int, QueueEntry] = {}
         self._last = 0
         self._cursors: SharedCursors[SortedCursor] = SharedCursors()
-        self._turns = SortedTurns()
+        self._turns = SortedBlockedMessages()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -102,10 +102,10 @@ class SortedOrdering:
 
     def append(self, entry: QueueEntry) -> None:
         """Give `entry` its place, behind others of the same value."""
-        self.pass_by(entry)
+        self.assign_sequence(entry)
         self._insert(entry)
 
-    def pass_by(self, entry: QueueEntry) -> None:
+    def assign_sequence(self, entry: QueueEntry) -> None:
         """Give `entry`, which somebody takes at once, the sequence number of the place that it would have had."""
         sequence: int = entry.reference.id
         if sequence <= self._last:
@@ -171,7 +171,7 @@ class SortedOrdering:
         self._places = []
         self._head = 0
         self._entries = {}
-        self._turns = SortedTurns()
+        self._turns = SortedBlockedMessages()
         for cursor in self._cursors.values():
             cursor.candidates.clear()
         return entries
@@ -254,10 +254,10 @@ class SortedOrdering:
         while candidates and candidates[0][1] not in self._entries:
             heappop(candidates)
 
-    def take_permitted(
+    def poll_permitted(
         self, consumer: object, rivals: Iterable[Cursor | None], permits: Callable[[QueueEntry], bool], looks: int
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the first message that `permits` allows to `consumer`, who has no selector; `rivals` as in `PassedOver`.
+        """Take the first message that `permits` allows to `consumer`, who has no selector; `rivals` as in `BlockedMessages`.
 
         Returns `UNFINISHED` after about so many `looks`; what it passed over is kept.
         """

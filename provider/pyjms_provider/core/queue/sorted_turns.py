@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyjms_provider.core.queue.entry import QueueEntry
 
-__all__ = ["Place", "SortValue", "SortedTurns"]
+__all__ = ["Place", "SortValue", "SortedBlockedMessages"]
 
 SortValue: TypeAlias = tuple[int, float, str]
 """A rank for the kind of value, the number, the text."""
@@ -44,7 +44,7 @@ class _Turn:
         """The selectors of the interested consumers of higher priority when it looked last."""
 
 
-class SortedTurns:
+class SortedBlockedMessages:
     """What is known of all consumers of one sorted queue that have passed over something."""
 
     __slots__ = ("_came", "_forgotten", "_turns")
@@ -80,7 +80,7 @@ class SortedTurns:
     ) -> int | Literal[Unfinished.UNFINISHED] | None:
         """Return the index, in `places` from `head` on, of the first message that `permits` allows to `consumer`; `UNFINISHED` after so many looks.
 
-        `entries`: the messages by their sequence numbers; `rivals` as in `PassedOver`.
+        `entries`: the messages by their sequence numbers; `rivals` as in `BlockedMessages`.
         """
         turn = self._turn_of(consumer, frozenset(rivals))
         self._read_on(turn, entries)

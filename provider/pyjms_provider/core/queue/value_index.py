@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.queue.priority_level import Lane
+    from pyjms_provider.core.queue.priority_level import PriorityLevel
 
 __all__ = ["Asked", "ValueIndex", "ValueIndexes"]
 
@@ -97,7 +97,7 @@ class _Places:
         self._count = 0
         """About how many those are."""
 
-    def add(self, key: int, sequence: int, lane: Lane) -> None:
+    def add(self, key: int, sequence: int, lane: PriorityLevel) -> None:
         """Note a message of `lane`; it may have been noted."""
         blocks = self._blocks
         if blocks and sequence <= blocks[-1].last:
@@ -127,7 +127,7 @@ class _Places:
         if recent is not None:
             yield from recent[bisect_right(recent, passed) :]
 
-    def _seal(self, lane: Lane) -> None:
+    def _seal(self, lane: PriorityLevel) -> None:
         """Make a block of those that came last, and let go of what has gone."""
         places = [(key, each) for key, sequences in self._recent.items() for each in sequences if lane.find(each) >= 0]
         blocks = self._thinned(lane)
@@ -137,7 +137,7 @@ class _Places:
         self._recent = {}
         self._count = 0
 
-    def _thinned(self, lane: Lane) -> list[_Block]:
+    def _thinned(self, lane: PriorityLevel) -> list[_Block]:
         blocks: list[_Block] = []
         first, thinned = lane.head, 0
         for each in self._blocks:
@@ -160,7 +160,7 @@ class ValueIndex(Cursor):
     __slots__ = ("_cursors", "_has_unknown", "_lanes", "_levels", "_places", "_read", "ready")
 
     def __init__(
-        self, read: Callable[[QueueEntry], int], lanes: Callable[[], Sequence[Lane]], levels: tuple[int, ...]
+        self, read: Callable[[QueueEntry], int], lanes: Callable[[], Sequence[PriorityLevel]], levels: tuple[int, ...]
     ) -> None:
         """`read` as in `Asked`; `lanes`: those of the order, the highest priority last; `levels` by JMS priority."""
         super().__init__(None)

@@ -125,7 +125,7 @@ class Topic(Channel):
 
     # Messages
 
-    def take_over(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
+    def enqueue(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
         """Pass the message on now, and return the receivers' acknowledgement: False if one was negative (§2).
 
         What a receiver did not take is the sender's affair; nothing is kept for it here.
@@ -143,7 +143,7 @@ class Topic(Channel):
         try:
             for subscription in wanting:
                 try:
-                    subscription.take_over(reference, transaction)
+                    subscription.enqueue(reference, transaction)
                 except ChannelClosedError:
                     subscription.note_refused(reference)
                     store.release(reference)  # it ended while the message was on its way

@@ -256,8 +256,8 @@ MUTANTS = (
         "one acknowledgement settles all copies",
         edit(
             _TOPIC + "pass_on",
-            "subscription.take_over(reference, transaction)",
-            "subscription.take_over(reference, transaction) if subscription is wanting[-1] else None",
+            "subscription.enqueue(reference, transaction)",
+            "subscription.enqueue(reference, transaction) if subscription is wanting[-1] else None",
         ),
     ),
     mutant(

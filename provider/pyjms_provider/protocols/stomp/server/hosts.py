@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyjms.spi.errors import ProviderError
-    from pyjms_provider.core.queue.consumer import DirectTaker
+    from pyjms_provider.core.queue.consumer import DirectConsumer
 
 __all__ = ["Guard", "HostDirectory", "Sending", "ServedHost"]
 
@@ -70,7 +70,7 @@ class ServedHost(Protocol):
         """
         ...
 
-    def hand_over(self, consumer: ProviderConsumer, taker: DirectTaker) -> None:
+    def hand_over(self, consumer: ProviderConsumer, taker: DirectConsumer) -> None:
         """Have messages for `consumer`, one of this host's, handed to `taker` where they come in, whenever it can take one."""
         ...
 
