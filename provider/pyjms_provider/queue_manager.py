@@ -24,10 +24,10 @@ from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.queue.browsing import waiting_entries
 from pyjms_provider.core.queue.dead_letters import origin_of, revived
-from pyjms_provider.core.queue.expiry import is_expired
-from pyjms_provider.core.queue.observing import counts_of
 from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.queue.scheduled_messages import is_expired
+from pyjms_provider.core.queue.statistics import counts_of
 from pyjms_provider.settings import BrokerSettings, read_url
 
 if TYPE_CHECKING:

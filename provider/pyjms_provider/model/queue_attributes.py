@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from pyjms_provider.core.queue.memory_window import check_disk
+from pyjms_provider.core.queue.capacity import check_disk
 from pyjms_provider.core.queue.policy import (
     MAXIMUM_DELIVERIES,
     MAXIMUM_FAILURES,

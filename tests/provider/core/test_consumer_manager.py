@@ -9,10 +9,11 @@ from random import Random
 
 import pytest
 
-from pyjms_provider.core.queue import consumer_manager, value_index
-from pyjms_provider.core.queue.consumer import Consumer
-from pyjms_provider.core.queue.consumer_manager import (
+from pyjms_provider.core.queue import consumer as consumer_manager
+from pyjms_provider.core.queue import cursor as value_index
+from pyjms_provider.core.queue.consumer import (
     MOVES,
+    Consumer,
     ConsumerEvent,
     ConsumerList,
     ConsumerManager,

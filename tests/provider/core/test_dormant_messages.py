@@ -23,7 +23,7 @@ from pyjms_provider.core.queue import ordering as ordering_module
 from pyjms_provider.core.queue import priority_level as lane_module
 from pyjms_provider.core.queue.cursor import UNFINISHED
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
+from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.queue.queue_types import priority_levels
 
 IDS = range(1, 41)

@@ -9,7 +9,7 @@ import pytest
 
 from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
+from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.schedule import AT_ONCE
 from tests.provider.policy_world import PolicyWorld

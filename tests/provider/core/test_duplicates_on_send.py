@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms_provider.core.queue import duplicates
-from pyjms_provider.core.queue.limits import QueueFullError
+from pyjms_provider.core.queue.capacity import QueueFullError
 from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from tests.provider.policy_world import PolicyWorld
 

@@ -7,7 +7,7 @@ import pytest
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.expiry import ExpiryIndex, is_expired
+from pyjms_provider.core.queue.scheduled_messages import ExpiryIndex, is_expired
 
 
 def entry(number: int, expiration_ms: int) -> QueueEntry:

@@ -6,7 +6,7 @@ import pytest
 
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
+from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.store.store import NotAtOnceError
 from tests.provider.core.owned import MANY, Owned, note_asked
 from tests.provider.helpers import Reader, text_of

@@ -14,7 +14,7 @@ from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.message.trace import Step, tracing
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
+from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.queue.queue import Queue
 from tests.provider.helpers import QueueWorld, ScriptedReceiver, break_down, holders, make_envelope, refuse, text_of
 

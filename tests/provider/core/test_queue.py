@@ -12,8 +12,7 @@ from pyjms.spi.errors import ClosedError
 from pyjms_provider.core.channel.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.channel_state import Reliability
-from pyjms_provider.core.queue.consumer import Consumer, ConsumerTarget
-from pyjms_provider.core.queue.consumer_manager import ConsumerList
+from pyjms_provider.core.queue.consumer import Consumer, ConsumerList, ConsumerTarget
 from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.store.store import NotAtOnceError

@@ -15,7 +15,7 @@ from pyjms.types import Long
 from pyjms_provider.core.channel.channel import ChannelClosedError
 from pyjms_provider.core.host.admission import DELIVER_AT, SendTimeout
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue.limits import QueueFullError
+from pyjms_provider.core.queue.capacity import QueueFullError
 from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.store.paging import approximate_size

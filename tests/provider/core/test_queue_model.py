@@ -15,8 +15,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from pyjms.spi.delivery import Delivery
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue import channel_state, consumer_manager, value_index
-from pyjms_provider.core.queue.consumer_manager import ConsumerList
+from pyjms_provider.core.queue import channel_state
+from pyjms_provider.core.queue import consumer as consumer_manager
+from pyjms_provider.core.queue import cursor as value_index
+from pyjms_provider.core.queue.consumer import ConsumerList
 from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from tests.provider.helpers import QueueWorld, Reader, entry_of, text_of
 

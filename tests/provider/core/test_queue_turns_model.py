@@ -17,7 +17,7 @@ import pytest
 from pyjms.spi.delivery import Delivery
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.browsing import waiting_entries
-from pyjms_provider.core.queue.consumer_manager import ConsumerList
+from pyjms_provider.core.queue.consumer import ConsumerList
 from pyjms_provider.core.queue.entry import QueueEntry
 from tests.provider.helpers import Reader, entry_of
 from tests.provider.policy_world import PolicyWorld
@@ -351,7 +351,7 @@ def test_nobody_sleeps_on_a_message_that_is_his(name: str, evaluations: int, mon
     """Nor gets another one than the first that he may have; also where he lets go of the lock after each message that he looks at, or an index says which those are."""
     monkeypatch.setattr("pyjms_provider.core.queue.search.EVALUATIONS", evaluations)
     for seed in range(100):
-        monkeypatch.setattr("pyjms_provider.core.queue.value_index._FROM", 1 if seed % 2 else 1_000)
+        monkeypatch.setattr("pyjms_provider.core.queue.cursor._FROM", 1 if seed % 2 else 1_000)
         turns = Turns(name, seed)
         try:
             turns.run()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.queue.memory_window import MemoryWindow
+from pyjms_provider.core.queue.capacity import MemoryWindow
 from pyjms_provider.core.queue.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy
 from tests.provider.policy_world import PolicyWorld
 
@@ -21,7 +21,13 @@ def reference(number: int, size: int = 1) -> MessageReference:
 def test_the_first_ones_stay_and_none_that_comes_while_others_are_away() -> None:
     memory_window = MemoryWindow(2, 0)
     first, second, third, fourth = (reference(number) for number in range(4))
-    assert [memory_window.came(each) for each in (first, second, third, third, first)] == [False, False, True, True, False]
+    assert [memory_window.came(each) for each in (first, second, third, third, first)] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
     memory_window.gone(first)
     memory_window.gone(first)
     assert memory_window.came(fourth), "the third is wanted before it"

@@ -6,11 +6,10 @@ from random import Random
 
 import pytest
 
-from pyjms_provider.core.queue import sorted_turns
+from pyjms_provider.core.queue import sorted_entry_list as sorted_turns
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.sorted_ordering import SortedQueueEntryList
-from pyjms_provider.core.queue.sorted_turns import SortValue
+from pyjms_provider.core.queue.sorted_entry_list import SortedQueueEntryList, SortValue
 from tests.provider.core.owned import MANY, Owned, note_asked
 from tests.provider.helpers import text_of
 from tests.provider.policy_world import PolicyWorld, pulled

@@ -26,9 +26,9 @@ from pyjms_provider.core.host.host_subscriptions import HostSubscriptions
 from pyjms_provider.core.host.message_mover import MessageMover
 from pyjms_provider.core.host.temporaries import TemporaryDestinations, TemporaryEndedError, check_name
 from pyjms_provider.core.journal.durable_ddl import alter_when_written, end_when_written, make_when_written
+from pyjms_provider.core.queue.capacity import check_disk
 from pyjms_provider.core.queue.channel_state import ChannelState
 from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
-from pyjms_provider.core.queue.memory_window import check_disk
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.turn import WritingTurns

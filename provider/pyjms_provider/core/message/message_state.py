@@ -5,7 +5,7 @@ Everything that decides which state a message is in stands here; a channel never
 it, is marked "JMS".
 
 Deliberately elsewhere: *when* the last outstanding acknowledgement has come (`channel_state.py`: the guard that chooses
-between POSITIVE_ACKNOWLEDGEMENT and FINAL_POSITIVE_ACKNOWLEDGEMENT), and where available messages wait (`ordering.py`).
+between POSITIVE_ACKNOWLEDGEMENT and FINAL_POSITIVE_ACKNOWLEDGEMENT), and where available messages wait (`entry_list.py`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms_provider.core.queue.cursor import UNFINISHED
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.expiry import is_expired
+from pyjms_provider.core.queue.scheduled_messages import is_expired
 from pyjms_provider.core.queue.search import EVALUATIONS
 from pyjms_provider.core.store.store import NotInMemoryError
 

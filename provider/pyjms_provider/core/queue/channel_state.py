@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState, next_state
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.queue.delays import DelayIndex
 from pyjms_provider.core.queue.entry import Acknowledgements, QueueEntry, ReceiverId
-from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
+from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
+from pyjms_provider.core.queue.scheduled_messages import DelayIndex
 from pyjms_provider.core.store.store import MessageStore, PersistenceManager
 
 if TYPE_CHECKING:
@@ -217,7 +217,9 @@ class ChannelState:
     def restore_run(self, queue: EntryQueue, run: RecoveredRun) -> bool:
         """Take in messages that are NEW and available; return False, having done nothing, if they must come one by one."""
         order = self.ordering
-        if not isinstance(order, PriorityQueueEntryList) or not order.append_run(queue, run.priority, run.ids, run.sizes):
+        if not isinstance(order, PriorityQueueEntryList) or not order.append_run(
+            queue, run.priority, run.ids, run.sizes
+        ):
             return False
         self.accepted += len(run.ids)
         return True

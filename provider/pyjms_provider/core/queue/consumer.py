@@ -1,30 +1,572 @@
-"""The receiving side of queues that are pulled: consumers, their targets, and the sessions of those.
+"""The receiving side of queues: consumers, their targets and sessions, and whom a queue wakes (Broker-J, consumer-queue interactions).
 
 A *consumer* is one subscription's end at one queue. Its *target* is the broker's image of the client that consumes, with
 one consumer for each queue that it reads. Targets belong to a *session*, which holds what they pulled until it is
-settled. A wake-up goes queue → consumer → target → session; work is pulled the same way back. Who waits where the message
-comes in, and has nothing else to do, is handed it instead (decision 0610).
+settled. A wake-up goes queue → consumer → target → session; work is pulled the same way back. A consumer that waits where the message
+comes in, and has nothing else to do, is delivered it directly instead (decision 0610).
 
-Threads: `notify_work` is called from any thread without a lock, and does nothing but pass on. Pulling is done by the
+A consumer that takes messages is in one of three lists. *NotInterested*: it wants no wake-ups. *Interested*: it wants
+one. *Notified*: it was woken, and either pulls until a pull yields nothing, or says that its interest has ended. Those
+that only look are in *NonAcquiring*. Lists are kept for each consumer priority, the highest first.
+
+The rule that all this serves: whenever a message is available that an interested consumer would take and may take, one
+such consumer has been woken. "Would take" asks the selector; "may take": no consumer of higher priority wants it.
+
+Threads: `ConsumerManager` has no lock: its queue calls it under the queue's own. `notify_work` is called from any thread without a lock, and does nothing but pass on. Pulling is done by the
 session's own thread alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from operator import attrgetter
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.core.queue.consumer_manager import ConsumerList, PriorityGroup
+from pyjms.spi.selector.equalities import UNKNOWN_KEY
 from pyjms_provider.core.queue.entry import EntryQueue, ReceiverId
+from pyjms_provider.core.store.store import NotInMemoryError
 
 if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
-    from pyjms_provider.core.queue.cursor import Cursor
+    from pyjms_provider.core.queue.cursor import Cursor, ValueIndex
+    from pyjms_provider.core.queue.entry import QueueEntry
 
-__all__ = ["Consumer", "ConsumerSession", "ConsumerTarget", "DirectConsumer"]
+__all__ = [
+    "MOVES",
+    "Consumer",
+    "ConsumerEvent",
+    "ConsumerList",
+    "ConsumerManager",
+    "ConsumerSession",
+    "ConsumerTarget",
+    "DirectConsumer",
+    "ForbiddenMoveError",
+    "PriorityGroup",
+    "next_list",
+]
+
+
+class ConsumerList(Enum):
+    """Where a consumer can be."""
+
+    REMOVED = "of no queue"
+    NON_ACQUIRING = "looks at messages and takes none"
+    NOT_INTERESTED = "wants no wake-up"
+    INTERESTED = "waits for a wake-up"
+    NOTIFIED = "was woken and has not yet pulled in vain"
+
+    __hash__ = object.__hash__
+
+
+class ConsumerEvent(Enum):
+    """What moves a consumer."""
+
+    ADD = "a consumer that takes messages comes"
+    ADD_NON_ACQUIRING = "a consumer that only looks comes"
+    INTEREST_BEGINS = "it wants wake-ups"
+    INTEREST_ENDS = "it wants none, for instance because its connection is stopped"
+    NOTIFY = "it is woken"
+    PULLED_NOTHING = "it pulled, and there was nothing for it"
+    REMOVE = "it goes"
+
+    __hash__ = object.__hash__
+
+
+_LIST = ConsumerList
+_EVENT = ConsumerEvent
+
+MOVES: Mapping[tuple[ConsumerList, ConsumerEvent], ConsumerList] = MappingProxyType(
+    {
+        (_LIST.REMOVED, _EVENT.ADD): _LIST.NOT_INTERESTED,
+        (_LIST.REMOVED, _EVENT.ADD_NON_ACQUIRING): _LIST.NON_ACQUIRING,
+        (_LIST.NON_ACQUIRING, _EVENT.INTEREST_BEGINS): _LIST.NON_ACQUIRING,
+        (_LIST.NON_ACQUIRING, _EVENT.INTEREST_ENDS): _LIST.NON_ACQUIRING,
+        (_LIST.NON_ACQUIRING, _EVENT.NOTIFY): _LIST.NON_ACQUIRING,
+        (_LIST.NON_ACQUIRING, _EVENT.PULLED_NOTHING): _LIST.NON_ACQUIRING,
+        (_LIST.NON_ACQUIRING, _EVENT.REMOVE): _LIST.REMOVED,
+        (_LIST.NOT_INTERESTED, _EVENT.INTEREST_BEGINS): _LIST.INTERESTED,
+        (_LIST.NOT_INTERESTED, _EVENT.INTEREST_ENDS): _LIST.NOT_INTERESTED,
+        (_LIST.NOT_INTERESTED, _EVENT.PULLED_NOTHING): _LIST.NOT_INTERESTED,  # whoever wants to may pull unasked
+        (_LIST.NOT_INTERESTED, _EVENT.REMOVE): _LIST.REMOVED,
+        (_LIST.INTERESTED, _EVENT.INTEREST_BEGINS): _LIST.INTERESTED,
+        (_LIST.INTERESTED, _EVENT.INTEREST_ENDS): _LIST.NOT_INTERESTED,
+        (_LIST.INTERESTED, _EVENT.NOTIFY): _LIST.NOTIFIED,
+        (_LIST.INTERESTED, _EVENT.PULLED_NOTHING): _LIST.INTERESTED,
+        (_LIST.INTERESTED, _EVENT.REMOVE): _LIST.REMOVED,
+        (_LIST.NOTIFIED, _EVENT.INTEREST_BEGINS): _LIST.NOTIFIED,
+        (_LIST.NOTIFIED, _EVENT.INTEREST_ENDS): _LIST.NOT_INTERESTED,
+        (_LIST.NOTIFIED, _EVENT.PULLED_NOTHING): _LIST.INTERESTED,  # at the back
+        (_LIST.NOTIFIED, _EVENT.REMOVE): _LIST.REMOVED,
+    }
+)
+"""Every other pair is forbidden: one cannot wake who is not waiting, nor move who is not there."""
+
+_NEXT = dict(MOVES)
+# Looking up a member of an enumeration costs more than a global name.
+_REMOVED = ConsumerList.REMOVED
+_INTERESTED = ConsumerList.INTERESTED
+_NOTIFIED = ConsumerList.NOTIFIED
+_WANTING = (_INTERESTED, _NOTIFIED)
+_INTEREST_BEGINS = ConsumerEvent.INTEREST_BEGINS
+_INTEREST_ENDS = ConsumerEvent.INTEREST_ENDS
+_NOTIFY = ConsumerEvent.NOTIFY
+
+
+class ForbiddenMoveError(Exception):
+    """A queue did to a consumer what its list forbids: a fault of the queue, never of a client."""
+
+    def __init__(self, place: ConsumerList, event: ConsumerEvent) -> None:
+        super().__init__(f"a consumer that is {place.name} ({place.value}) cannot have {event.name} ({event.value})")
+        self.place = place
+        self.event = event
+
+
+def next_list(place: ConsumerList, event: ConsumerEvent) -> ConsumerList:
+    """Return the list after `event`. Raises `ForbiddenMoveError` for a pair that must not happen."""
+    try:
+        return _NEXT[place, event]
+    except KeyError:
+        raise ForbiddenMoveError(place, event) from None
+
+
+_MANY = 64  # so many consumers are passed over one by one
+_ALIKE = 4  # so many, on average, have the same selector where they are passed over together
+
+
+class _WaitingConsumers:
+    """Many that wait for a wake-up, by what is known of their selectors."""
+
+    __slots__ = ("alone", "by_cursor", "indexes")
+
+    def __init__(self, consumers: Iterable[Consumer]) -> None:
+        self.by_cursor: defaultdict[Cursor | None, OrderedDict[Consumer, None]] = defaultdict(OrderedDict)
+        """All of them."""
+        self.alone: dict[Cursor | None, None] = {}
+        """Those of these cursors that must be asked."""
+        self.indexes: Counter[ValueIndex] = Counter()
+        """Where the others are found, and how many cursors each has here."""
+        for consumer in consumers:
+            self.add(consumer)
+
+    def add(self, consumer: Consumer) -> None:
+        """Note one that waits."""
+        cursor = consumer.cursor
+        if cursor not in self.by_cursor:
+            if cursor is None or cursor.index is None:
+                self.alone[cursor] = None
+            else:
+                self.indexes[cursor.index] += 1
+        self.by_cursor[cursor][consumer] = None
+
+    def remove(self, consumer: Consumer) -> None:
+        """Forget one that waits no longer."""
+        cursor = consumer.cursor
+        del self.by_cursor[cursor][consumer]
+        if not self.by_cursor[cursor]:
+            del self.by_cursor[cursor]
+            if cursor is None or cursor.index is None:
+                del self.alone[cursor]
+            else:
+                self.indexes[cursor.index] -= 1
+                if not self.indexes[cursor.index]:
+                    del self.indexes[cursor.index]
+
+    def firsts(self, of_index: Callable[[ValueIndex], Iterable[Cursor] | None]) -> Iterator[Consumer]:
+        """Yield the first consumers of all cursors, save those of indexes of which `of_index` does not name them; None: it names all."""
+        for cursor in self.alone:
+            yield next(iter(self.by_cursor[cursor]))
+        for index in self.indexes:
+            named = of_index(index)
+            if named is None:
+                named = [each for each in self.by_cursor if each is not None and each.index is index]
+            for each in named:
+                if each in self.by_cursor:
+                    yield next(iter(self.by_cursor[each]))
+
+
+class _ConsumerSelector:
+    """The choice of who is to be woken for one message, each selector evaluated once however many consumers share it."""
+
+    __slots__ = ("_entry", "_keys", "_mismatch", "guessed", "known")
+
+    def __init__(self, entry: QueueEntry, mismatch: Callable[[Cursor, QueueEntry], None]) -> None:
+        self._entry = entry
+        self._mismatch = mismatch
+        self._keys: dict[ValueIndex, int] = {}
+        self.known: dict[Cursor, bool] = {}
+        self.guessed = False
+        """Whether one may be woken in vain, as the message is not in memory."""
+
+    def wants(self, consumer: Consumer) -> bool:
+        """Return whether a consumer would take the message."""
+        cursor = consumer.cursor
+        if cursor is None:
+            return True
+        if cursor in self.known:
+            return self.known[cursor]
+        if cursor.index is not None and self._key_for(cursor.index) not in {cursor.key, UNKNOWN_KEY}:
+            return False
+        try:
+            is_wanted = cursor.matches is None or cursor.matches(self._entry)
+        except NotInMemoryError:
+            is_wanted = self.guessed = True  # perhaps in vain: whoever is woken loads the message and looks
+        self.known[cursor] = is_wanted
+        if not is_wanted:
+            self._mismatch(cursor, self._entry)
+        return is_wanted
+
+    def cursors_of(self, index: ValueIndex) -> Iterable[Cursor] | None:
+        """Return those of an index that may match; None: any of them."""
+        key = self._key_for(index)
+        return None if key == UNKNOWN_KEY else index.cursors_of(key)
+
+    def _key_for(self, index: ValueIndex) -> int:
+        key = self._keys.get(index)
+        if key is None:
+            try:
+                key = index.key_of(self._entry)
+            except NotInMemoryError:
+                key = UNKNOWN_KEY
+            self._keys[index] = key
+        return key
+
+
+class PriorityGroup:
+    """The lists of one consumer priority."""
+
+    __slots__ = ("crowd", "in_vain", "lists", "priority", "turns", "wanting")
+
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
+        # Ordered dictionaries are linked lists with a look-up: front, back and removal cost O(1).
+        self.lists: dict[ConsumerList, OrderedDict[Consumer, None]] = {
+            place: OrderedDict() for place in ConsumerList if place is not ConsumerList.REMOVED
+        }
+        self.crowd: _WaitingConsumers | None = None
+        """Those in Interested, where many are passed over together; None: that was of no use yet."""
+        self.turns = 0
+        """How often one was put at the back of Interested."""
+        self.in_vain: set[Cursor | None] = set()
+        """With which selectors (None: with none) one was woken, looked at all there is, and may have nothing of it; since marks were last forgotten."""
+        self.wanting: dict[Cursor | None, int] | None = None
+        """How many in Interested and Notified have each selector; None: nobody has asked yet."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no consumer has this priority."""
+        return not any(self.lists.values())
+
+    def first(self, choice: _ConsumerSelector) -> Consumer | None:
+        """Return the first in Interested that wants a message.
+
+        Where many have the same selector, or an index says who may want it, the others are passed over together.
+        """
+        interested = self.lists[_INTERESTED]
+        crowd = self.crowd
+        wants = choice.wants
+        if crowd is not None:
+            if len(interested) <= _MANY:
+                self.crowd = crowd = None
+            elif len(interested) >= len(crowd.alone) * _ALIKE:
+                first = next(iter(interested))
+                if wants(first):
+                    return first  # mostly: no need to ask all the others
+                wanting = [each for each in crowd.firsts(choice.cursors_of) if wants(each)]
+                return min(wanting, key=_by_turn, default=None)
+        found: Consumer | None = None
+        steps = 0
+        for consumer in interested:
+            if consumer.cursor is None or wants(consumer):
+                found = consumer
+                break
+            steps += 1
+        if crowd is None and steps > _MANY and steps >= len(choice.known) * _ALIKE:
+            self.crowd = _WaitingConsumers(interested)
+        return found
+
+    def successors(self) -> Iterable[Consumer]:
+        """Return those in Interested, in turn, who may have to be woken in place of another one: of each selector the first at least.
+
+        Nobody may be moved while they are looked through: mostly the first one is all that is asked for, of however many.
+        """
+        interested = self.lists[_INTERESTED]
+        if len(interested) <= _MANY:
+            return interested
+        if self.crowd is None:
+            if next(iter(interested)).cursor is None:
+                return interested
+            crowd = _WaitingConsumers(interested)
+            if len(crowd.by_cursor) * _ALIKE > len(interested):
+                return interested  # most differ, so there is nothing to be had from it
+            self.crowd = crowd
+        return sorted(self.crowd.firsts(lambda index: None if index.lags else tuple(index.ready)), key=_by_turn)
+
+    def selectors(self) -> Iterable[Cursor | None]:
+        """Return the selectors (None: no selector) of those in Interested and Notified."""
+        if self.wanting is None:
+            self.wanting = dict(Counter(each.cursor for place in _WANTING for each in self.lists[place]))
+        return self.wanting
+
+    def count_wanting(self, cursor: Cursor | None, change: int) -> None:
+        """Note that one more, or one less, in Interested and Notified has a selector."""
+        if self.wanting is not None and change:
+            self.wanting[cursor] = self.wanting.get(cursor, 0) + change
+            if not self.wanting[cursor]:
+                del self.wanting[cursor]
+
+
+_by_turn = attrgetter("turn")
+
+
+class ConsumerManager:
+    """The consumers of one queue and the choice among them."""
+
+    __slots__ = (
+        "_always_weighs",
+        "_gave_up",
+        "_groups",
+        "has_priorities",
+        "interested_count",
+        "non_acquiring_count",
+        "weighs",
+    )
+
+    def __init__(self) -> None:
+        self._groups: list[PriorityGroup] = []  # of descending priority
+        self.interested_count = 0
+        """How many are in Interested: without them nobody needs to be chosen."""
+        self.non_acquiring_count = 0
+        self.has_priorities = False
+        """Whether the consumers differ in priority, so that a pull must look at `rivals`."""
+        self._always_weighs = False
+        self.weighs = False
+        """Whether a pull must ask whose turn it is: for priorities, or because the queue says so."""
+        self._gave_up: list[tuple[PriorityGroup, Cursor | None]] = []
+        """Who gave up, by priority and selector, and waits for others to look."""
+
+    def __iter__(self) -> Iterator[Consumer]:
+        for group in self._groups:
+            for consumers in group.lists.values():
+                yield from consumers
+
+    def __len__(self) -> int:
+        if not self._groups:
+            return 0
+        return sum(len(consumers) for group in self._groups for consumers in group.lists.values())
+
+    def members(self, place: ConsumerList) -> list[Consumer]:
+        """Return the consumers of one list: in the order in which they would be woken."""
+        return [consumer for group in self._groups for consumer in group.lists[place]]
+
+    # Moves
+
+    def add(self, consumer: Consumer) -> None:
+        """Take in a consumer: not interested yet, or one that only looks."""
+        consumer.group = self._group_of(consumer.priority)
+        self._move(consumer, ConsumerEvent.ADD if consumer.acquires else ConsumerEvent.ADD_NON_ACQUIRING)
+        self._note_non_acquiring()
+
+    def remove(self, consumer: Consumer) -> bool:
+        """Let a consumer go; return whether it had been woken, so that another one must be."""
+        was_notified = consumer.place is _NOTIFIED
+        self._move(consumer, ConsumerEvent.REMOVE)
+        self._note_non_acquiring()
+        self._groups = [group for group in self._groups if not group.is_empty]
+        self._forget_vain()
+        self._note_priorities()
+        return was_notified
+
+    def begin_interest(self, consumer: Consumer) -> None:
+        """Note that `consumer` wants to be woken."""
+        self._move(consumer, _INTEREST_BEGINS)
+
+    def end_interest(self, consumer: Consumer) -> bool:
+        """Note that `consumer` wants no wake-up; return whether it had one, so that another one must get it."""
+        was_notified = consumer.place is _NOTIFIED
+        self._move(consumer, _INTEREST_ENDS)
+        return was_notified
+
+    def notify(self, consumer: Consumer) -> None:
+        """Note that `consumer` is being woken."""
+        self._move(consumer, _NOTIFY)
+
+    def pulled_nothing(self, consumer: Consumer) -> None:
+        """Put a woken consumer at the back of Interested; others stay where they are."""
+        self._move(consumer, ConsumerEvent.PULLED_NOTHING)
+
+    def _move(self, consumer: Consumer, event: ConsumerEvent) -> None:
+        before = consumer.place
+        after = _NEXT.get((before, event)) or next_list(before, event)
+        if before is after:
+            return
+        group = consumer.group
+        assert group is not None, "it has one from ADD on"
+        lists, crowd = group.lists, group.crowd
+        if before is not _REMOVED:
+            del lists[before][consumer]
+        if after is not _REMOVED:
+            lists[after][consumer] = None
+        if after is _INTERESTED:
+            self.interested_count += 1
+            group.turns += 1
+            consumer.turn = group.turns
+        elif before is _INTERESTED:
+            self.interested_count -= 1
+        consumer.place = after
+        if crowd is not None:
+            if after is _INTERESTED:
+                crowd.add(consumer)
+            elif before is _INTERESTED:
+                crowd.remove(consumer)
+        if group.wanting is not None:
+            group.count_wanting(consumer.cursor, (after in _WANTING) - (before in _WANTING))
+
+    def _group_of(self, priority: int) -> PriorityGroup:
+        """Return the lists of one priority, which may be new."""
+        for group in self._groups:
+            if group.priority == priority:
+                return group
+        made = PriorityGroup(priority)
+        self._groups = sorted([*self._groups, made], key=lambda group: -group.priority)
+        self._note_priorities()
+        return made
+
+    def _note_non_acquiring(self) -> None:
+        self.non_acquiring_count = sum(len(group.lists[ConsumerList.NON_ACQUIRING]) for group in self._groups)
+
+    def _note_priorities(self) -> None:
+        self.has_priorities = len(self._groups) > 1
+        self.weighs = self._always_weighs or self.has_priorities
+
+    def set_always_weighs(self, always_weighs: bool) -> None:
+        """Hear whether every pull must ask whose turn it is."""
+        self._always_weighs = always_weighs
+        self._note_priorities()
+
+    # Choices
+
+    def choose(self, entry: QueueEntry, mismatch: Callable[[Cursor, QueueEntry], None]) -> Consumer | None:
+        """Move to Notified the first interested consumer that would and may take `entry`; return it.
+
+        `mismatch` is told of selectors that do not match, each evaluated once however many consumers share it.
+        """
+        if len(self._groups) == 1:
+            consumer = next(iter(self._groups[0].lists[_INTERESTED]), None)
+            if consumer is not None and consumer.cursor is None:
+                self._move(consumer, _NOTIFY)  # no priorities and no selector: nothing to weigh
+                return consumer
+        choice = _ConsumerSelector(entry, mismatch)
+        found: Consumer | None = None
+        for group in self._groups:
+            found = group.first(choice)
+            if found is not None:
+                self._move(found, _NOTIFY)
+                break
+            if self.has_priorities and any(map(choice.wants, group.lists[_NOTIFIED])):
+                break  # a woken consumer of higher priority than the rest is going to take it
+        if choice.guessed:
+            self._forget_vain()  # who looks in vain hands it on, perhaps to one that looked before it came
+        return found
+
+    def next_in_turn(self) -> Consumer | None:
+        """Return the interested consumer whose turn it is; None if there is none, or that must be weighed."""
+        if self.weighs or self.non_acquiring_count or not self._groups:  # who does not weigh has one group at most
+            return None
+        return next(iter(self._groups[0].lists[_INTERESTED]), None)
+
+    def move_to_back(self, consumer: Consumer) -> None:
+        """Put an interested consumer that was handed a message without having been woken at the back."""
+        group = consumer.group
+        assert group is not None
+        group.lists[_INTERESTED].move_to_end(consumer)
+        group.turns += 1
+        consumer.turn = group.turns
+        if group.crowd is not None:
+            group.crowd.by_cursor[consumer.cursor].move_to_end(consumer)
+
+    def choose_successors(self, may_have: Callable[[Cursor | None], bool]) -> list[Consumer]:
+        """Move to Notified those who must be woken in place of a consumer that will not pull; return them.
+
+        One of the highest priority that may have work is enough if it has no selector. With selectors, one of each text
+        is woken, as the messages may differ. `may_have` answers without evaluating a selector; a wake-up may be vain.
+        """
+        self._forget_vain()
+        return self._wake_each(may_have)
+
+    def choose_after_vain(
+        self, consumer: Consumer, may_have: Callable[[Cursor | None], bool], *, gave_up: bool
+    ) -> list[Consumer]:
+        """Move to Notified those who must be woken after `consumer`, which was woken and found nothing; return them.
+
+        Not those who found nothing themselves since one was woken for another reason: what is there waits for one of
+        higher priority, and they would wake each other until that one pulls. Nor whoever has the same selector and no
+        higher priority: it may have no more. `gave_up`: it has not looked at all, for lack of memory.
+        """
+        group = consumer.group
+        assert group is not None, "it was woken, and has not been removed"
+        if gave_up:
+            if not self.rivals(consumer):
+                self._forget_vain()  # nobody else will look for it: those it wakes wake it again
+                return self._wake_each(may_have)
+            self._gave_up.append((group, consumer.cursor))
+        else:
+            for other, cursor in self._gave_up:
+                other.in_vain.discard(cursor)  # now that one more has looked, it may get further
+            self._gave_up = []
+        group.in_vain.add(consumer.cursor)
+        return self._wake_each(may_have)
+
+    def _forget_vain(self) -> None:
+        """Have all be woken again who looked in vain."""
+        self._gave_up = []
+        for group in self._groups:
+            group.in_vain.clear()
+
+    def _wake_each(self, may_have: Callable[[Cursor | None], bool]) -> list[Consumer]:
+        chosen: list[Consumer] = []
+        served: set[Cursor | None] = set()
+        for group in self._groups:
+            served |= group.in_vain
+            if None in served:
+                break  # all there is waits for those of higher priority
+            for consumer in group.successors():
+                if consumer.cursor not in served and may_have(consumer.cursor):
+                    chosen.append(consumer)
+                    served.add(consumer.cursor)
+                    if consumer.cursor is None:
+                        break
+            if None in served or group is self._groups[-1]:
+                break
+            served.update(consumer.cursor for consumer in group.lists[_NOTIFIED])
+            if None in served:
+                break  # a woken consumer of higher priority than the rest takes whatever there is
+        return self.notify_if_interested(chosen)
+
+    def notify_if_interested(self, consumers: Iterable[Consumer]) -> list[Consumer]:
+        """Move to Notified those of `consumers` that wait for it; return them."""
+        chosen = [consumer for consumer in consumers if consumer.place is _INTERESTED]
+        for consumer in chosen:
+            self._move(consumer, _NOTIFY)
+        return chosen
+
+    def non_acquiring(self) -> list[Consumer]:
+        """Return those who look, want to be told, and so are told of every message."""
+        return [consumer for consumer in self.members(ConsumerList.NON_ACQUIRING) if consumer.wants_work]
+
+    def rivals(self, consumer: Consumer) -> list[Cursor | None]:
+        """Return the selectors (None: no selector) of interested consumers of higher priority than `consumer`."""
+        rivals: dict[Cursor | None, None] = {}
+        for group in self._groups:
+            if group.priority <= consumer.priority:
+                break
+            rivals.update(dict.fromkeys(group.selectors()))
+        return list(rivals)
 
 
 class ConsumedQueue(EntryQueue, Protocol):

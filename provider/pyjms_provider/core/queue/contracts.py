@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.message.trace_events import Happening
     from pyjms_provider.core.queue.channel_state import ChannelState
-    from pyjms_provider.core.queue.consumer import Consumer
-    from pyjms_provider.core.queue.consumer_manager import ConsumerManager
+    from pyjms_provider.core.queue.consumer import Consumer, ConsumerManager
     from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.queue.expiry import ExpiryIndex
     from pyjms_provider.core.queue.queue_rules import QueueRules
     from pyjms_provider.core.queue.queue_types import QueueEntryList
+    from pyjms_provider.core.queue.scheduled_messages import ExpiryIndex
 
 __all__ = ["ExpiryListener", "QueueCore"]
 

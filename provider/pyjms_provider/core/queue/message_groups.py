@@ -1,23 +1,23 @@
-"""Message groups (JMSXGroupID, JMSXGroupSeq; JMS 1.1 §3.5.9): which consumer gets the messages of a group.
+"""Which consumer gets the messages of an exclusive queue, or of a message group (JMSXGroupID, JMSXGroupSeq; JMS 1.1 §3.5.9).
 
-A machine without a lock: its queue calls it under the queue's own.
+Machines without a lock: their queue calls them under the queue's own.
 
-The first message of a group makes the consumer that takes it the group's *owner*, which gets all others. Ownership is to end
-when the owner is closed, or has taken a message whose sequence number is negative. It ends when, besides, none of the group's
-deliveries is outstanding, that is delivered and neither settled nor released: else the next owner would get later messages before those
-that are released after that. When the owner was closed, another consumer of its session may be the owner at once: what that session releases goes back into
-its place together.
+An owner's ownership ends when it has been closed *and* none of the queue's, or the group's, deliveries is outstanding, that is delivered and neither settled nor
+released: else the next owner would get later messages before those that are released after that. Until then only another consumer of the same session
+may take its place: what that session releases goes back into its place together. In an exclusive queue the consumer of the highest priority that came first is the owner.
 
-Of more groups than `_IDLE_MAX` those are forgotten, longest without messages first, that have none in the queue or with their
-owner: a new owner of one of these overtakes nobody.
+The first message of a group makes the consumer that takes it the group's owner. A message whose sequence number is negative ends the ownership, too. Of more groups than `_IDLE_MAX`
+those are forgotten, longest without messages first, that have none in the queue or with their owner: a new owner of one of these overtakes nobody.
+
+Messages that wait for a redelivery delay hold back those behind them (`RedeliveryBarrier`).
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
+from heapq import heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
-
-from pyjms_provider.core.queue.redelivery_barrier import RedeliveryBarrier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,9 +25,136 @@ if TYPE_CHECKING:
     from pyjms.types import Stored
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.queue.sorted_turns import Place
+    from pyjms_provider.core.queue.sorted_entry_list import Place
 
-__all__ = ["GroupPlace", "MessageGroup", "MessageGroups", "group_place"]
+__all__ = ["ExclusiveConsumer", "GroupPlace", "MessageGroup", "MessageGroups", "RedeliveryBarrier", "group_place"]
+
+
+class RedeliveryBarrier:
+    """Delayed redeliveries in the queue's order."""
+
+    __slots__ = ("_heap", "_places")
+
+    def __init__(self) -> None:
+        self._places: dict[QueueEntry, Place] = {}
+        self._heap: list[tuple[Place, QueueEntry]] = []
+        """By place; some are delayed no longer. Places differ, so entries are never compared."""
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    def add(self, entry: QueueEntry, place: Place) -> None:
+        """Note a message that was released, and is delayed."""
+        heappush(self._heap, (place, entry))
+        self._places[entry] = place
+
+    def remove(self, entry: QueueEntry) -> bool:
+        """Forget a message that is available again, or has left the queue; return whether it was delayed."""
+        return self._places.pop(entry, None) is not None
+
+    @property
+    def first(self) -> Place | None:
+        """The place of the first delayed message; None: none is delayed."""
+        heap, places = self._heap, self._places
+        while heap and heap[0][1] not in places:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def is_before(self, place: Place) -> bool:
+        """Return whether a delayed message comes before that place."""
+        first = self.first
+        return first is not None and first < place
+
+
+class ExclusiveConsumer:
+    """The consumers of a queue that serves one at a time."""
+
+    __slots__ = ("_outstanding", "_session", "_waiting", "active", "barrier", "is_freed")
+
+    def __init__(self) -> None:
+        self.active: Consumer | None = None
+        self.barrier = RedeliveryBarrier()
+        """Delayed redeliveries."""
+        self.is_freed = False
+        """Whether a consumer may take messages that nobody was woken for: set here, cleared by the rules."""
+        self._session: ConsumerSession | None = None
+        """The session of the last active consumer, which was closed while deliveries were outstanding."""
+        self._outstanding: set[QueueEntry] = set()
+        self._waiting: defaultdict[int, OrderedDict[Consumer, None]] = defaultdict(OrderedDict)
+        """By priority, the consumers that came first before the others."""
+
+    # Consumers
+
+    def came(self, consumer: Consumer) -> None:
+        """Note a new consumer: it is active if it may be, and there is none."""
+        if self.active is None and (not self._outstanding or consumer.session is self._session):
+            self._activate(consumer)
+        else:
+            self._waiting[consumer.priority][consumer] = None
+
+    def left(self, consumer: Consumer) -> None:
+        """Note that `consumer` has been closed: if it was active, the next one is, as soon as it may be. May be repeated."""
+        self._forget(consumer)
+        if consumer is self.active:
+            self._session, self.active = consumer.session, None
+        if self.active is None:
+            self._choose()
+
+    def _choose(self) -> None:
+        """Activate the next consumer, if there is one that may be active."""
+        for priority in sorted(self._waiting, reverse=True):
+            waiting = self._waiting[priority]
+            if self._outstanding:
+                following = next((each for each in waiting if each.session is self._session), None)
+            else:
+                following = next(iter(waiting), None)
+            if following is not None:
+                self._activate(following)
+                self._forget(following)
+                self.is_freed = True
+                return
+
+    def _activate(self, consumer: Consumer) -> None:
+        self.active = consumer
+        self._session = None
+
+    def _forget(self, consumer: Consumer) -> None:
+        priority = consumer.priority
+        if priority in self._waiting and consumer in self._waiting[priority]:
+            del self._waiting[priority][consumer]
+            if not self._waiting[priority]:
+                del self._waiting[priority]
+
+    # Deliveries
+
+    def delivered(self, entry: QueueEntry) -> None:
+        """Note a message that the active consumer takes."""
+        self.barrier.remove(entry)
+        self._outstanding.add(entry)
+
+    def restored(self, entry: QueueEntry, holder: ConsumerSession) -> None:
+        """Note a message that `holder` had received before the broker was started, by a consumer that is no more."""
+        self._outstanding.add(entry)
+        if (
+            self._session is None or holder.is_delivering
+        ):  # a branch has no consumers, a reader group goes on with others
+            self._session = holder
+
+    def released(self, entry: QueueEntry) -> None:
+        """Note that a message was given back, and is in its place, or delayed."""
+        self._end_delivery(entry)
+
+    def gone(self, entry: QueueEntry) -> None:
+        """Note that a message has left the queue. May be repeated."""
+        self._end_delivery(entry)
+        if self.barrier.remove(entry):
+            self.is_freed = True
+
+    def _end_delivery(self, entry: QueueEntry) -> None:
+        self._outstanding.discard(entry)
+        if self.active is None and not self._outstanding:
+            self._choose()
+
 
 GroupPlace: TypeAlias = tuple[str, int]
 """A message's group and its sequence number there; 0: it has none."""

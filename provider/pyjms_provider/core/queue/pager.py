@@ -15,8 +15,8 @@ from pyjms.spi.errors import GoneError, ResourceError
 from pyjms.spi.selector.equalities import key_of_literals, key_of_message
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.message.trace_events import Happening
+from pyjms_provider.core.queue.cursor import Asked
 from pyjms_provider.core.queue.stored_delivery import StoredDelivery
-from pyjms_provider.core.queue.value_index import Asked
 from pyjms_provider.core.store.store import NotInMemoryError
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from pyjms.spi.selector.nodes import (
     walk,
 )
 from pyjms.spi.selector.parse import parse
-from pyjms_provider.core.queue.kept_selectors import PLAIN
+from pyjms_provider.core.queue.durable_selectors import PLAIN
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope

@@ -6,14 +6,14 @@ A policy says what is wanted and does nothing. `queue_rules.py` and the machines
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Final
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.queue.byte_counts import read_bytes
 
 __all__ = [
     "MAXIMUM_DELIVERIES",
@@ -23,7 +23,18 @@ __all__ = [
     "QueuePolicies",
     "QueuePolicy",
     "QueueType",
+    "read_bytes",
 ]
+
+_UNITS: Final = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def read_bytes(text: str) -> int | None:
+    """Return the number of bytes, None: the text is none. The unit may be left out: it is bytes then."""
+    match = re.fullmatch(r"([0-9]{1,19})\s*([a-zA-Z]*)", text)
+    unit = None if match is None else _UNITS.get(match[2].lower())
+    return None if match is None or unit is None else int(match[1]) * unit
+
 
 MAXIMUM_FAILURES = 7
 """One and six more, which is what ported programs know."""

@@ -1,6 +1,6 @@
 """The available messages of one priority, by age, with gaps for those that were taken from the middle.
 
-A machine without a lock, as `ordering.py`, whose invariants these are. Places are counted from the beginning of the lists; they change with each call.
+A machine without a lock, as `entry_list.py`, whose invariants these are. Places are counted from the beginning of the lists; they change with each call.
 """
 
 from __future__ import annotations

@@ -22,20 +22,19 @@ from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.queue.altering import change_rules, is_another_kind
 from pyjms_provider.core.queue.browsing import QueueBrowser, browse
-from pyjms_provider.core.queue.consumer_manager import ConsumerList, ConsumerManager
+from pyjms_provider.core.queue.capacity import check_disk
+from pyjms_provider.core.queue.consumer import ConsumerList, ConsumerManager
 from pyjms_provider.core.queue.cursor import UNFINISHED, Unfinished
 from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
-from pyjms_provider.core.queue.delays import redelivery_delay_ms
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.expiry import is_expired
-from pyjms_provider.core.queue.memory_window import check_disk
-from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
+from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.queue.pager import Pager
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.queue.queue_rules import QueueRules, needs_rules
 from pyjms_provider.core.queue.queue_types import make_order
 from pyjms_provider.core.queue.recovery import reinstate
 from pyjms_provider.core.queue.schedule import Schedule
+from pyjms_provider.core.queue.scheduled_messages import is_expired, redelivery_delay_ms
 from pyjms_provider.core.queue.search import Search
 from pyjms_provider.core.store.store import NotInMemoryError
 
@@ -49,12 +48,12 @@ if TYPE_CHECKING:
     from pyjms_provider.core.channel.channel import Filter, Receiver
     from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+    from pyjms_provider.core.queue.capacity import CapacityReservation
     from pyjms_provider.core.queue.channel_state import ChannelState
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.queue.contracts import ExpiryListener
     from pyjms_provider.core.queue.dead_letters import DeadEntry
     from pyjms_provider.core.queue.entry import ReceiverId
-    from pyjms_provider.core.queue.limits import CapacityReservation
     from pyjms_provider.core.store.store import MessageStore
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
@@ -158,7 +157,10 @@ class Queue(Channel):
     # Messages come in
 
     def enqueue(
-        self, reference: MessageReference, transaction: UnitOfWork | None = None, claim: CapacityReservation | None = None
+        self,
+        reference: MessageReference,
+        transaction: UnitOfWork | None = None,
+        claim: CapacityReservation | None = None,
     ) -> bool:
         """Accept a message: always positively, because what nobody takes is stored (§5.2.4).
 

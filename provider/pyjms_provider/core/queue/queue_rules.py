@@ -9,16 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyjms_provider.core.queue.consumer_manager import ConsumerList
-from pyjms_provider.core.queue.exclusive_consumer import ExclusiveConsumer
+from pyjms_provider.core.queue.capacity import Capacity, MemoryWindow
+from pyjms_provider.core.queue.consumer import ConsumerList
 from pyjms_provider.core.queue.last_values import LastValues, last_key
-from pyjms_provider.core.queue.limits import Capacity
-from pyjms_provider.core.queue.memory_window import MemoryWindow
-from pyjms_provider.core.queue.message_groups import MessageGroups, group_place
+from pyjms_provider.core.queue.message_groups import ExclusiveConsumer, MessageGroups, RedeliveryBarrier, group_place
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy, QueueType
-from pyjms_provider.core.queue.redelivery_barrier import RedeliveryBarrier
-from pyjms_provider.core.queue.sorted_ordering import sort_value
-from pyjms_provider.core.queue.sorted_turns import SortValue
+from pyjms_provider.core.queue.sorted_entry_list import SortValue, sort_value
 from pyjms_provider.core.store.paging import approximate_size
 from pyjms_provider.core.store.store import NotInMemoryError
 
@@ -26,16 +22,15 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Signal
     from pyjms.spi.envelope import Envelope
     from pyjms_provider.core.message.reference import MessageReference
-    from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
-    from pyjms_provider.core.queue.consumer_manager import ConsumerManager
+    from pyjms_provider.core.queue.capacity import CapacityReservation
+    from pyjms_provider.core.queue.consumer import Consumer, ConsumerManager, ConsumerSession
     from pyjms_provider.core.queue.cursor import Cursor
-    from pyjms_provider.core.queue.delays import DelayIndex
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.last_values import LastKey
-    from pyjms_provider.core.queue.limits import CapacityReservation
     from pyjms_provider.core.queue.message_groups import GroupPlace
     from pyjms_provider.core.queue.queue_types import QueueEntryList
-    from pyjms_provider.core.queue.sorted_turns import Place
+    from pyjms_provider.core.queue.scheduled_messages import DelayIndex
+    from pyjms_provider.core.queue.sorted_entry_list import Place
 
 __all__ = ["QueueRules", "needs_rules"]
 
@@ -63,7 +58,7 @@ class _Marks(NamedTuple):
 class QueueRules:
     """The rules of one queue."""
 
-    __slots__ = ("_exclusive", "_groups", "_last_values", "_marks", "policy", "room", "memory_window")
+    __slots__ = ("_exclusive", "_groups", "_last_values", "_marks", "memory_window", "policy", "room")
 
     def __init__(self, policy: QueuePolicy) -> None:
         self.policy = policy

@@ -1,6 +1,6 @@
 """The types of queues: one interface for the order of available messages, and who makes which (Broker-J's queue types).
 
-A standard queue and a last-value queue have the same order, `ordering.py`; what makes the latter special is which messages
+A standard queue and a last-value queue have the same order, `entry_list.py`; what makes the latter special is which messages
 stay (`last_values.py`). A priority queue maps the ten priorities of JMS to fewer levels, as Broker-J does: the levels lie
 around the default priority 4, so that with two of them 0 to 4 are normal and 5 to 9 are expedited (JMS 1.1 §3.4.10).
 """
@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from pyjms_provider.core.queue.cursor import PRIORITIES, Cursor, Unfinished
-from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
+from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.queue.policy import QueuePolicy, QueueType
-from pyjms_provider.core.queue.sorted_ordering import SortedQueueEntryList
+from pyjms_provider.core.queue.sorted_entry_list import SortedQueueEntryList
 
 if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference
+    from pyjms_provider.core.queue.cursor import Asked
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue_rules import QueueRules
-    from pyjms_provider.core.queue.sorted_turns import Place
-    from pyjms_provider.core.queue.value_index import Asked
+    from pyjms_provider.core.queue.sorted_entry_list import Place
 
 __all__ = ["QueueEntryList", "make_order", "priority_levels"]
 

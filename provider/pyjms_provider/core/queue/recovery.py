@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue.delays import redelivery_delay_ms
-from pyjms_provider.core.queue.expiry import is_expired
+from pyjms_provider.core.queue.scheduled_messages import is_expired, redelivery_delay_ms
 from pyjms_provider.core.store.store import NotInMemoryError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue.expiry import ExpiryIndex
+from pyjms_provider.core.queue.scheduled_messages import ExpiryIndex
 
 if TYPE_CHECKING:
     from pyjms_provider.core.queue.consumer import Consumer

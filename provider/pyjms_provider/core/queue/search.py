@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyjms_provider.core.queue.cursor import UNFINISHED, Unfinished
-from pyjms_provider.core.queue.ordering import PriorityQueueEntryList
+from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.store.store import NotAtOnceError, NotInMemoryError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.contracts import QueueCore
     from pyjms_provider.core.queue.cursor import Cursor
     from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.queue.sorted_turns import Place
+    from pyjms_provider.core.queue.sorted_entry_list import Place
 
 __all__ = ["EVALUATIONS", "Search"]
 

@@ -136,8 +136,8 @@ MUTANTS = (
     mutant(
         "3.4.9-f 3.4.9-g",
         "messages do not expire",
-        body("pyjms_provider.core.queue.expiry:is_expired", "return False"),
-        body("pyjms_provider.core.queue.expiry:ExpiryIndex.take_expired", "return []"),
+        body("pyjms_provider.core.queue.scheduled_messages:is_expired", "return False"),
+        body("pyjms_provider.core.queue.scheduled_messages:ExpiryIndex.take_expired", "return []"),
     ),
     mutant(
         "3.4.10-a",

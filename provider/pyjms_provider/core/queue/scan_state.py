@@ -48,7 +48,9 @@ class ScanState(Cursor):
         self.rivals: frozenset[Cursor | None] = frozenset()
         """The selectors of the interested consumers of higher priority when it looked last."""
 
-    def find(self, lane: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool], looks: int) -> tuple[int, int]:
+    def find(
+        self, lane: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool], looks: int
+    ) -> tuple[int, int]:
         """Return the index of the first message of a lane that `permits` allows, or -1, and how many looks are left of `looks`; 0: there may be more."""
         index = self._find_behind(lane, priority, permits)
         return (index, looks) if index >= 0 else self._find_beyond(lane, priority, permits, looks)

@@ -28,20 +28,21 @@ from pyjms_provider.core.queue.cursor import (
     Cursor,
     SharedCursors,
     Unfinished,
+    ValueIndex,
+    ValueIndexes,
     first_noted,
     forget_noted,
     is_noted,
     note_behind,
 )
 from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.passed_over import BlockedMessages, ScanState
 from pyjms_provider.core.queue.priority_level import SPARE, PriorityLevel
-from pyjms_provider.core.queue.value_index import ValueIndex, ValueIndexes
+from pyjms_provider.core.queue.scan_state import BlockedMessages, ScanState
 
 if TYPE_CHECKING:
+    from pyjms_provider.core.queue.cursor import Asked
     from pyjms_provider.core.queue.entry import EntryQueue
-    from pyjms_provider.core.queue.sorted_turns import Place
-    from pyjms_provider.core.queue.value_index import Asked
+    from pyjms_provider.core.queue.sorted_entry_list import Place
 
 __all__ = ["BACKLOG", "PriorityQueueEntryList"]
 
