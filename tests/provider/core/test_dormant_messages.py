@@ -19,7 +19,7 @@ from pyjms_provider.core.journal.journal import (
 )
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
-from pyjms_provider.core.queue import ordering as ordering_module
+from pyjms_provider.core.queue import entry_list as ordering_module
 from pyjms_provider.core.queue import priority_level as lane_module
 from pyjms_provider.core.queue.cursor import UNFINISHED
 from pyjms_provider.core.queue.entry import QueueEntry

@@ -36,7 +36,7 @@ Traced = tuple[Enum, type, str]
 STEPS: Final[tuple[Traced, ...]] = (
     (Step.ARRIVED, Queue, "enqueue"),
     (Step.QUEUE_NOTIFIED, Consumer, "notify_work"),
-    (Step.HANDED_OVER, Consumer, "hand_over"),
+    (Step.HANDED_OVER, Consumer, "direct_deliver"),
     (Step.CONSUMER_NOTIFIED, ConsumerTarget, "notify_work"),
     (Step.TARGET_NOTIFIED, ConsumerSession, "notify_work"),
     (Step.SESSION_PULLED, ConsumerSession, "pull"),

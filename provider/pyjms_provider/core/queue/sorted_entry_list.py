@@ -138,9 +138,6 @@ class SortedBlockedMessages:
             turn.behind = sorted({place for place in turn.behind if place[1] in entries})  # sorted, and so a heap
 
 
-_SPARE = 64
-
-
 def sort_value(value: Stored) -> SortValue:
     """Return what stands for a property's value in the order; None, and what is not a number, come first."""
     if isinstance(value, str):
