@@ -20,8 +20,7 @@ from uuid import uuid4
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.words import counted
-from pyjms_provider.core.queue.measuring import about_bytes, is_there, largest_message, oldest_timestamp_ms
-from pyjms_provider.core.queue.observing import counts_of
+from pyjms_provider.core.queue.statistics import about_bytes, counts_of, is_there, largest_message, oldest_timestamp_ms
 from pyjms_provider.model.alerts import AlertBook, AlertKind, AlertLimits, AlertNews, Telling
 from pyjms_provider.model.time_series import STEP_MS, History, TimeSeries
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderConsumer, ProviderSession
     from pyjms_provider.broker import EmbeddedBroker
-    from pyjms_provider.core.queue.consumer import DirectTaker
+    from pyjms_provider.core.queue.consumer import DirectConsumer
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.model.port import Port
@@ -118,7 +118,7 @@ class EmbeddedHost:
         )
         return connection
 
-    def hand_over(self, consumer: ProviderConsumer, taker: DirectTaker) -> None:
+    def hand_over(self, consumer: ProviderConsumer, taker: DirectConsumer) -> None:
         """Have messages for `consumer` handed to `taker` where they come in, as long as it says so."""
         if isinstance(consumer, VmConsumer):
             consumer.hand_over_to(taker)

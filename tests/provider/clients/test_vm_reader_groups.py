@@ -20,7 +20,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroups, ReservedMessage
 from pyjms.spi.selector import compile_selector
 from pyjms_provider.core.queue.browsing import waiting_entries
-from pyjms_provider.core.queue.ordering import Ordering
+from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.transaction.reader_groups import Group
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.clients.world import World, consume, drain, news, poll
@@ -500,7 +500,7 @@ def test_matching_messages_are_found_without_looking_at_the_others_again(reader:
     queue = reader.connection.broker.virtual_host.queue("orders")
     assert reader.reserve(opened, 0) == 0
     ordering = queue.ordering
-    assert isinstance(ordering, Ordering)
+    assert isinstance(ordering, PriorityQueueEntryList)
     cursor = ordering._cursors[seen.text]
     assert cursor.passed[4] == max(entry.sequence for entry in waiting_entries(queue))
     reader.groups.release("g")

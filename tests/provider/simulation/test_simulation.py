@@ -20,9 +20,10 @@ from pyjms_provider.core.journal.in_doubt_writes import InDoubtWrites
 from pyjms_provider.core.journal.journal import Changes, Journal
 from pyjms_provider.core.journal.queue_journal import QueueJournal
 from pyjms_provider.core.journal.storage_manager import StorageManager
-from pyjms_provider.core.queue import ordering, recovery
+from pyjms_provider.core.queue import entry_list as ordering
+from pyjms_provider.core.queue import recovery
+from pyjms_provider.core.queue.capacity import Capacity
 from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
-from pyjms_provider.core.queue.limits import Room
 from pyjms_provider.core.transaction.branches import Branches
 from pyjms_provider.core.transaction.time_limit import TimeLimit
 from pyjms_provider.core.transaction.unit_of_work import UnitChanges, UnitOfWork
@@ -132,7 +133,7 @@ def test_what_is_found_says_how_it_is_played_again(monkeypatch: pytest.MonkeyPat
 
 def test_a_send_that_is_not_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        StorageManager, "send", lambda storage, queue, *message: queue.take_over(storage._store.store(*message[:2]))
+        StorageManager, "send", lambda storage, queue, *message: queue.enqueue(storage._store.store(*message[:2]))
     )
     assert "lost" in _seeds_until_found()
 
@@ -185,12 +186,12 @@ def test_a_scheduled_message_that_comes_too_early_is_found(monkeypatch: pytest.M
 
 
 def test_a_queue_that_holds_more_than_it_may_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Room, "claim", lambda *_: True)
+    monkeypatch.setattr(Capacity, "claim", lambda *_: True)
     assert "overfull" in _seeds_until_found()
 
 
 def test_a_queue_that_refuses_too_much_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Room, "claim", lambda *_: False)
+    monkeypatch.setattr(Capacity, "claim", lambda *_: False)
     assert "refused" in _seeds_until_found()
 
 
@@ -210,7 +211,7 @@ def test_a_late_transaction_that_keeps_what_it_sent_is_found(monkeypatch: pytest
 
 
 def test_a_ring_that_drops_what_it_has_room_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Room, "is_exceeded", True)
+    monkeypatch.setattr(Capacity, "is_exceeded", True)
     assert "lost" in _seeds_until_found()
 
 

@@ -18,8 +18,8 @@ from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
 from pyjms.spi.interrupts import deferred
 from pyjms.spi.words import counted
 from pyjms.types import Long
-from pyjms_provider.core.queue.duplicates import DUPLICATE_ID, DuplicateWindow, Sighting, duplicate_id
-from pyjms_provider.core.queue.limits import QueueFullError, RoomRequest
+from pyjms_provider.core.queue.capacity import CapacityReservation, QueueFullError
+from pyjms_provider.core.queue.duplicates import DUPLICATE_ID, DuplicateIdCache, DuplicateStatus, duplicate_id
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.store.paging import approximate_size
@@ -118,7 +118,7 @@ class DuplicateClaim:
         self.address = address
         self.channel = channel
         self.is_kept = is_kept
-        self.window: DuplicateWindow | None = None
+        self.window: DuplicateIdCache | None = None
         """What remembers the ids of its destination; the doorkeeper's lock guards it. None: the id is not claimed yet."""
         self.mark: DuplicateMark | None = None
         """What a journal writes together with the message; None: it is in a transaction that has not begun to commit."""
@@ -147,7 +147,7 @@ class SendPermit:
     envelope: Envelope
     deliver_at_ms: int
     duplicate: DuplicateClaim | None
-    room: tuple[Queue, RoomRequest] | None
+    room: tuple[Queue, CapacityReservation] | None
     """The queue that holds room for it, and for whom."""
     has_arrived: bool = False
     """Whether its channel has taken it; a journal then keeps it, if it is kept, or it is in its transaction."""
@@ -160,12 +160,12 @@ class SendPermit:
     def hand_over(
         self, channel: Queue | Topic, reference: MessageReference, transaction: UnitOfWork | None = None
     ) -> None:
-        """Have `channel` take the message over, into the room that was held for it. Raises as `Channel.take_over`."""
+        """Have `channel` take the message over, into the room that was held for it. Raises as `Channel.enqueue`."""
         if self.room is None:
-            channel.take_over(reference, transaction)
+            channel.enqueue(reference, transaction)
         else:
             queue, request = self.room
-            queue.take_over(reference, transaction, request)
+            queue.enqueue(reference, transaction, request)
             self.room = None
         self.has_arrived = True
 
@@ -176,7 +176,7 @@ class SendPermit:
         """
         if self.room is not None:
             queue, request = self.room
-            queue.unclaim_room(request)
+            queue.release_reservation(request)
         if self.duplicate is None:
             return
         if self.has_arrived and transaction is not None:
@@ -191,7 +191,7 @@ class AdmissionController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._windows: dict[Address, DuplicateWindow] = {}
+        self._windows: dict[Address, DuplicateIdCache] = {}
         self._restored: dict[Address, list[DuplicateMark]] = {}
         self._serials = count(1)
 
@@ -247,14 +247,14 @@ class AdmissionController:
         with self._lock:
             window = claim.window = self._window(claim.address, channel.policy)
             sighting = window.claim(identity, now_ms, claim)
-            if marks and sighting is Sighting.NEW:
+            if marks and sighting is DuplicateStatus.NEW:
                 self._mark(claim, window, None if kept is None else kept.number, is_kept=claim.is_kept)
-        if sighting is Sighting.CLAIMED:
+        if sighting is DuplicateStatus.CLAIMED:
             raise ResourceError(
                 f"a message with {DUPLICATE_ID} {identity!r} was sent to {window.address} in a transaction that has "
                 f"not ended, so nobody knows yet whether this one is a duplicate; send it again when that one has ended"
             )
-        return sighting is Sighting.NEW
+        return sighting is DuplicateStatus.NEW
 
     def mark(self, claim: DuplicateClaim, queue: QueueNumber | None) -> DuplicateMark:
         """Return what a journal is about to write of a claim, for that queue: its id counts from now on (decision 0124)."""
@@ -267,18 +267,18 @@ class AdmissionController:
             return self._mark(claim, claim.window, queue, is_kept=is_kept)
 
     def _mark(
-        self, claim: DuplicateClaim, window: DuplicateWindow, queue: QueueNumber | None, *, is_kept: bool
+        self, claim: DuplicateClaim, window: DuplicateIdCache, queue: QueueNumber | None, *, is_kept: bool
     ) -> DuplicateMark:
         """Return the mark of a claim, which keeps it. The lock is held."""
         mark = window.mark(claim.duplicate_id, self._clock.time_ms(), next(self._serials), queue, is_kept=is_kept)
         claim.mark = mark
         return mark
 
-    def _window(self, address: Address, policy: QueuePolicy) -> DuplicateWindow:
+    def _window(self, address: Address, policy: QueuePolicy) -> DuplicateIdCache:
         """Return the window of a destination. The lock is held."""
         window = self._windows.get(address)
         if window is None:
-            window = DuplicateWindow(address, policy.duplicate_window_ms, policy.duplicate_count)
+            window = DuplicateIdCache(address, policy.duplicate_window_ms, policy.duplicate_count)
             window.restore(self._restored.get(address, ()), self._clock.time_ms(), self._clock.monotonic_ms())
             self._windows[address] = window
             self._restored.pop(address, None)
@@ -310,7 +310,7 @@ class AdmissionController:
             self._windows.pop(address, None)
             self._restored.pop(address, None)
 
-    # Room
+    # Capacity
 
     def _claim_room(
         self, queue: Queue, admission: SendPermit, patience: SendTimeout | None, transaction: UnitOfWork | None
@@ -319,21 +319,21 @@ class AdmissionController:
         if not queue.policy.is_limited or queue.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
             return
         size = approximate_size(admission.envelope) if queue.policy.max_bytes else 0
-        waiting = RoomRequest(Signal() if patience is None else patience.signal, size)
+        waiting = CapacityReservation(Signal() if patience is None else patience.signal, size)
         admission.room = queue, waiting
-        if not queue.claim_room(waiting):
+        if not queue.reserve(waiting):
             if queue.policy.overflow is not Overflow.BLOCK or patience is None:
                 raise _full(queue, "receive messages from it, raise its limits, or choose another overflow")
             self._await_room(queue, waiting, patience, transaction)
 
     def _await_room(
-        self, queue: Queue, waiting: RoomRequest, patience: SendTimeout, transaction: UnitOfWork | None
+        self, queue: Queue, waiting: CapacityReservation, patience: SendTimeout, transaction: UnitOfWork | None
     ) -> None:
         timeout_ms = queue.policy.block_timeout_ms
         until_ms = self._clock.monotonic_ms() + timeout_ms if timeout_ms else None
         try:
             while not patience.is_over:
-                if queue.claim_room(waiting, or_wait=True):
+                if queue.reserve(waiting, or_wait=True):
                     return
                 if queue.policy.is_limited and queue.policy.overflow is not Overflow.BLOCK:
                     raise _full(queue, "its overflow was altered while the sender waited")
@@ -342,7 +342,7 @@ class AdmissionController:
                         queue, "this transaction alone takes that, so commit it, and send the rest in another one"
                     )
                 if not deferred.wait(self._clock.wait, patience.signal, until_ms):
-                    if queue.claim_room(waiting):
+                    if queue.reserve(waiting):
                         return
                     raise _full(queue, f"there was no room within {timeout_ms} ms, so receive faster or wait longer")
             raise ClosedError(f"the session was closed while it waited for room in {queue.name}")

@@ -11,8 +11,8 @@ from pyjms_provider.core.host.message_mover import MessageMover
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.message.message_state import MessageEvent
 from pyjms_provider.core.message.trace_events import ACTING, Happening
+from pyjms_provider.core.queue.capacity import QueueFullError
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
-from pyjms_provider.core.queue.limits import QueueFullError
 from pyjms_provider.core.store.paging import PagingMessageStore
 from pyjms_provider.core.store.store import NotInMemoryError
 

@@ -12,7 +12,7 @@ from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.journal.journal import Changes, PipelineChanges, RecoveredRun, RecoveredRuns, Removal
 from pyjms_provider.core.journal.queue_journal import QueueJournal
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.queue.kept_selectors import kept_selector, unreadable_selector
+from pyjms_provider.core.queue.durable_selectors import durable_selector, unreadable_selector
 from pyjms_provider.core.queue.policy import PolicyError, QueuePolicy
 from pyjms_provider.core.queue.recovery import dead_letter_exhausted, restore_message, restore_run
 from pyjms_provider.core.transaction.reader_groups import Group
@@ -301,7 +301,7 @@ def _restore_queue(host: VirtualHost, record: QueueRecord, kept: QueueJournal) -
     if key is None:
         return host.restore_queue(record.address, kept, _restore_policy(record))
     try:
-        selector = kept_selector(record.selector_text)
+        selector = durable_selector(record.selector_text)
     except InvalidSelectorError as error:
         _log.error(
             "PYJMS-BROKER-10 durable subscription %r of client %r has a selector that this version does not "

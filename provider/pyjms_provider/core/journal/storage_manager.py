@@ -364,7 +364,7 @@ class StorageManager:
                 self.journal.add(reference, envelope, kept.number)
                 reference.journaled = True
                 store.keep(reference, envelope)
-                channel.take_over(reference)
+                channel.enqueue(reference)
             except Exception as error:
                 self._take_back_sent(error, kept, NewMessage(reference, envelope, (kept.number,)))
                 raise
@@ -430,7 +430,7 @@ class StorageManager:
         reference.journaled = True
         self._store.keep(reference, envelope)
         try:
-            queue.take_over(reference)
+            queue.enqueue(reference)
         except ProviderError as error:
             queue.note_refused(reference)
             self._store.release(reference)
@@ -459,7 +459,7 @@ class StorageManager:
             if kept is not None:
                 self._write_message(reference, changes, (kept,))
             if admission is None:
-                queue.take_over(reference)
+                queue.enqueue(reference)
             else:
                 admission.hand_over(queue, reference)
         except ProviderError:

@@ -17,8 +17,8 @@ from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
 from pyjms_provider.core.journal.journal import Changes, JoinedTransaction, NewMessage, PipelineChanges, PreparedBranch
 from pyjms_provider.core.journal.queue_journal import removals_of
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue.expiry import is_expired
 from pyjms_provider.core.queue.recovery import uncommitted_messages
+from pyjms_provider.core.queue.scheduled_messages import is_expired
 
 if TYPE_CHECKING:
     from pyjms.spi.xid import Xid

@@ -69,9 +69,9 @@ MUTANTS = (
         "5.8-a",
         "what a selector leaves out is dropped",
         edit(
-            _QUEUE + "_matcher",
+            "pyjms_provider.core.queue.pager:Pager.matcher",
             "return lambda entry: matches(retrieve(entry.reference))",
-            "return lambda entry: matches(retrieve(entry.reference)) or (self._state.remove(entry, MessageEvent.REMOVE) and False)",
+            "return lambda entry: matches(retrieve(entry.reference)) or (self._queue.state.remove(entry, MessageEvent.REMOVE) and False)",
         ),
     ),
     # browsers
@@ -114,9 +114,9 @@ MUTANTS = (
         "5.9-j",
         "a browser raises when a message arrives",
         edit(
-            _QUEUE + "look",
-            "found = self._ordering.look(cursor, _EVALUATIONS)",
-            "found = self._ordering.look(cursor, _EVALUATIONS)\n                if cursor.__class__ and self._state.count(MessageState.NEW) != getattr(self, 'seen', None):\n                    if hasattr(self, 'seen'): raise ClosedError('changed meanwhile')\n                    self.seen = self._state.count(MessageState.NEW)",
+            "pyjms_provider.core.queue.browsing:QueueBrowser.next",
+            "found = queue.ordering.look(self.cursor, EVALUATIONS)",
+            "found = queue.ordering.look(self.cursor, EVALUATIONS)\n                if queue.state.count(MessageState.NEW) != getattr(queue, 'seen', None):\n                    if hasattr(queue, 'seen'): raise ClosedError('changed meanwhile')\n                    queue.seen = queue.state.count(MessageState.NEW)",
         ),
     ),
     mutant(

@@ -341,7 +341,7 @@ MUTANTS = (
         edit(
             _QUEUE + "add_consumer",
             "selector = consumer.selector",
-            "selector = consumer.selector\n        if len(self._manager): raise ClosedError('one receiver')",
+            "selector = consumer.selector\n        if len(self.consumers): raise ClosedError('one receiver')",
         ),
     ),
     # receiving
@@ -451,7 +451,11 @@ MUTANTS = (
     mutant(
         "4.10-a",
         "a restart forgets what was delivered",
-        edit(_QUEUE + "restore", "entry.delivery_count = delivery_count", "entry.delivery_count = 0"),
+        edit(
+            "pyjms_provider.core.queue.recovery:restore_message",
+            "entry.delivery_count = delivery_count",
+            "entry.delivery_count = 0",
+        ),
         durable=True,
     ),
     mutant(
@@ -463,9 +467,9 @@ MUTANTS = (
             "envelope is not None",
         ),
         edit(
-            _QUEUE + "restore",
-            "read = self._reader_for(reference)",
-            "read = self._reader_for(reference)\n    if unit is None and not self._state.entries(MessageState.NEW)[5:]: self._place(self._state.make(self, reference))",
+            "pyjms_provider.core.queue.recovery:restore_message",
+            "read = _reader_for(queue, reference)",
+            "read = _reader_for(queue, reference)\n    if unit is None and not queue.state.entries(MessageState.NEW)[5:]: queue.place(queue.state.make(queue, reference))",
         ),
         durable=True,
     ),

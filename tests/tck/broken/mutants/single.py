@@ -94,8 +94,8 @@ MUTANTS = (
             "pyjms_provider.core.queue.queue:Queue.commit",
             "for entry in entries:",
             "entries = list(entries)\n"
-            "            for entry in entries:\n"
-            "                entry.reference.priority = 9 if entries[0].reference.id % 2 else 0",
+            "        for entry in entries:\n"
+            "            entry.reference.priority = 9 if entries[0].reference.id % 2 else 0",
         ),
     ),
     # receiving
