@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjms.spi.errors import ProviderError
     from pyjms_provider.clients.vm import VmConnection
     from pyjms_provider.core.queue.browsing import QueueBrowser
-    from pyjms_provider.core.queue.consumer import ConsumerTarget, DirectTaker
+    from pyjms_provider.core.queue.consumer import ConsumerTarget, DirectConsumer
     from pyjms_provider.core.queue.entry import EntryQueue
     from pyjms_provider.core.topic.subscription import Subscription
 
@@ -82,7 +82,7 @@ class VmConsumer(ProviderConsumer):
             self._session.begin_time()
         return delivery
 
-    def hand_over_to(self, taker: DirectTaker) -> None:
+    def hand_over_to(self, taker: DirectConsumer) -> None:
         """Have messages handed to `taker` where they come in, as long as it says so; not while a limit of time begins with each."""
         if not self._session.is_timed:
             self._target.direct = taker
