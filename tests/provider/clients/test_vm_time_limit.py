@@ -24,7 +24,7 @@ BILLS = Address(AddressKind.QUEUE, "bills")
 @pytest.fixture
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the housekeeper come only when the test says so."""
-    monkeypatch.setattr("pyjms_provider.broker.Housekeeper", HandScheduledTasks)
+    monkeypatch.setattr("pyjms_provider.broker.ScheduledTasks", HandScheduledTasks)
 
 
 @pytest.fixture

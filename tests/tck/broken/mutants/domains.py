@@ -61,8 +61,8 @@ MUTANTS = (
         "a queue without consumers holds nothing",
         edit(
             _HOST + "route",
-            "admission: Admission | None = None",
-            "if isinstance(channel, Queue) and not channel.consumer_count: return\n    admission: Admission | None = None",
+            "admission: SendPermit | None = None",
+            "if isinstance(channel, Queue) and not channel.consumer_count: return\n    admission: SendPermit | None = None",
         ),
     ),
     mutant(
