@@ -1,4 +1,4 @@
-"""The page on the architecture names what is there: each path exists, each name is defined, and each word is used."""
+"""The pages on the architecture name what is there: each path exists, each name is defined, and each word is used."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 
 from tests.tidy.source import ROOT
 
-PAGE = (ROOT / "docs" / "design" / "architecture.md").read_text("utf-8")
+PAGE = "\n".join(
+    (ROOT / "docs" / "design" / f"{name}.md").read_text("utf-8") for name in ("architecture", "tour", "words")
+)
 ROOTS = [ROOT, ROOT / "pyjms", ROOT / "provider" / "pyjms_provider", ROOT / "tck" / "pyjms_tck"]
 PACKAGES = ROOTS[1:]
 CODE = sorted(set(re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL))))
-PATHS = [text for text in CODE if "/" in text or text.endswith(".py")]
+PATHS = [text for text in CODE if ("/" in text and "://" not in text) or text.endswith(".py")]
 NAMES = [text for text in CODE if re.fullmatch(r"[A-Z]\w+(\.\w+)?", text) and text != "None" and not text.isupper()]
 WORDS = [word for line in re.findall(r"^(.+)\n: ", PAGE, re.MULTILINE) for word in line.removesuffix(",").split(", ")]
 
