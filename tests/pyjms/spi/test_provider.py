@@ -33,7 +33,7 @@ def least(contract: type) -> object:
 COMPOSED = {"give_back_unseen", "poll_at_once", "poll_or_wait", "retry", "retry_all", "take_unreturned"}
 """What is made of other calls of the contract."""
 
-ANSWERED = {"advice", "catch_up", "check_url", "end_waits", "has_destination", "may_wait", "waiter"} | {
+ANSWERED = {"abort", "advice", "catch_up", "check_url", "end_waits", "has_destination", "may_wait", "waiter"} | {
     "xa_set_timeout",
     "xa_get_timeout",
 }
@@ -84,6 +84,7 @@ def test_who_does_not_care_gives_no_advice_and_heeds_no_timeouts() -> None:
     assert isinstance(connection, ProviderConnection)
     assert isinstance(session, ProviderSession)
     assert connection.advice(Capability.XA) == ""
+    assert connection.abort() is False
     assert connection.resource_manager == connection.connection_id
     assert session.xa_set_timeout(30) is False
     assert session.xa_get_timeout() == 0

@@ -83,6 +83,7 @@ def test_every_call_of_the_spi_has_a_verb(kind: type) -> None:
     not_on_the_wire = {
         "ProviderConnection.close": "DISCONNECT",
         "ProviderConnection.advice": "CONNECTED",
+        "ProviderConnection.abort": "the client closes its socket",
         "ProviderSession.send": "SEND",
         "ProviderSession.commit_with": "Capability.SHARED_TRANSACTIONS is for brokers in the application's own process",
         "ProviderSession.retry_all": "Retry, which names one or many",
