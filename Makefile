@@ -142,7 +142,7 @@ soak-kills: $(VENV)/.dev ## kills a working broker, and a coordinator, 200 times
 	@PYJMS_SIMULATION_SEEDS=20000 $(PYTEST) -n 2 -q --timeout 7200 tests/provider/simulation/test_simulation.py
 
 soak-conformance: $(VENV)/.dev ## the published conformance reports of all providers, made again whole and compared
-	@PYJMS_CONFORMANCE=whole $(PYTEST) -n 2 -q --timeout 3600 tests/tck/test_golden.py
+	@PYJMS_CONFORMANCE=whole $(PYTEST) -n 2 -q --timeout 3600 tests/tck/test_golden.py tests/pyjms/aio/test_conformance.py
 
 soak-closings: $(VENV)/.dev ## 100 rounds on each store, and by STOMP, in which threads close what others use
 	@PYJMS_CLOSINGS=$${PYJMS_CLOSINGS:-100} $(PYTEST) -n 0 -q tests/provider/closing

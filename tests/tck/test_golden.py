@@ -6,8 +6,6 @@ the others by a third of the sections, another third each time; ``PYJMS_CONFORMA
 
 from __future__ import annotations
 
-import os
-from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +15,7 @@ from pyjms_tck.report.html import to_html
 from pyjms_tck.report.terminal import compare
 from pyjms_tck.results import Outcome, Report
 from tests.brokers.running import KINDS
+from tests.tck.sampling import SEED, third_of_sections
 from tests.tidy.source import ROOT
 from tools.make_conformance import FAULTY, FOLDER, HEAD, PROVIDERS, Judged, index, judge
 
@@ -41,18 +40,12 @@ by_provider_at_hand = pytest.mark.parametrize(
 )
 
 
-IS_SOAK = "PYJMS_CONFORMANCE" in os.environ
 WHOLE = {"vm-memory", "stomp-sqlite"}
-SEED = int(os.environ.get("PYJMS_CONFORMANCE_SEED") or Random().randrange(10**6))
 
 
 def sections(judged: Judged) -> tuple[str, ...]:
     """Return the sections of the specification by which a provider is judged; none are all."""
-    if IS_SOAK or judged.name in WHOLE:
-        return ()
-    ids = (judgement.requirement.id.partition("-")[0] for judgement in published(judged).judgements)
-    every = sorted({".".join(id.split(".")[:2]) for id in ids})
-    return tuple(Random(f"{SEED} {judged.name}").sample(every, len(every) // 3))
+    return () if judged.name in WHOLE else third_of_sections(published(judged), judged.name)
 
 
 def published(judged: Judged) -> Report:
