@@ -123,22 +123,22 @@ def test_who_sent_to_a_queue_that_was_destroyed_says_nothing_of_what_a_journal_m
     """The next queue of the name has ids that its window does not know."""
     monkeypatch.setattr(duplicates, "_FORGOTTEN_TOGETHER", 1)
     world = PolicyWorld()
-    doorkeeper, unit = world.host.admission, world.unit()
+    controller, unit = world.host.admission, world.unit()
     send(world, "a", unit=unit)
     [claim] = unit._duplicates
-    assert doorkeeper.mark(claim, None).forgets_below > 0
-    doorkeeper.forget(claim.address)
+    assert controller.mark(claim, None).forgets_below > 0
+    controller.forget(claim.address)
     send(world, "b")
-    assert doorkeeper.mark(claim, None).forgets_below == 0
+    assert controller.mark(claim, None).forgets_below == 0
 
 
 def test_an_id_is_marked_once_more_until_it_has_arrived() -> None:
     """Who decides about a branch may be interrupted, and decide again."""
     world = PolicyWorld()
-    doorkeeper, unit = world.host.admission, world.unit()
+    controller, unit = world.host.admission, world.unit()
     send(world, "a", unit=unit)
     [claim] = unit._duplicates
-    first, second = doorkeeper.mark(claim, None), doorkeeper.mark(claim, None)
+    first, second = controller.mark(claim, None), controller.mark(claim, None)
     assert first.serial < second.serial
     claim.end(arrived=True)
-    assert doorkeeper.mark(claim, None) == second
+    assert controller.mark(claim, None) == second

@@ -1,6 +1,6 @@
 """What a message must pass on its way in: overrides, duplicates, room. Most messages pass none of it, and never come here.
 
-The doorkeeper's lock guards what it remembers of duplicates; it is taken alone. Waiting for room is done without any lock,
+The controller's lock guards its caches of duplicate ids; it is taken alone. Waiting for room is done without any lock,
 and ends when there is room, in time, or when the session or its connection or broker closes.
 """
 
@@ -101,11 +101,11 @@ class SendTimeout:
 class DuplicateClaim:
     """The id of one message that is on its way; its end must be told, once or more often."""
 
-    __slots__ = ("_doorkeeper", "address", "channel", "duplicate_id", "is_kept", "mark", "window")
+    __slots__ = ("_controller", "address", "channel", "duplicate_id", "is_kept", "mark", "window")
 
     def __init__(
         self,
-        doorkeeper: AdmissionController,
+        controller: AdmissionController,
         duplicate_id: str,
         address: Address,
         channel: Queue | Topic,
@@ -113,13 +113,13 @@ class DuplicateClaim:
         is_kept: bool,
     ) -> None:
         """`channel`: where the message goes, at `address`; `is_kept`: it is PERSISTENT, so a journal keeps its id, too."""
-        self._doorkeeper = doorkeeper
+        self._controller = controller
         self.duplicate_id = duplicate_id
         self.address = address
         self.channel = channel
         self.is_kept = is_kept
         self.window: DuplicateIdCache | None = None
-        """What remembers the ids of its destination; the doorkeeper's lock guards it. None: the id is not claimed yet."""
+        """What remembers the ids of its destination; the controller's lock guards it. None: the id is not claimed yet."""
         self.mark: DuplicateMark | None = None
         """What a journal writes together with the message; None: it is in a transaction that has not begun to commit."""
 
@@ -131,13 +131,13 @@ class DuplicateClaim:
         if not self.is_kept:
             return None
         if not isinstance(self.channel, Queue):
-            return self._doorkeeper.mark(self, None)
+            return self._controller.mark(self, None)
         kept = self.channel.kept
-        return None if kept is None else self._doorkeeper.mark(self, kept.number)
+        return None if kept is None else self._controller.mark(self, kept.number)
 
     def end(self, *, arrived: bool) -> None:
         """Hear whether the message has arrived. May be repeated, with the same answer."""
-        self._doorkeeper.end_claim(self, arrived)
+        self._controller.end_claim(self, arrived)
 
 
 @dataclass(slots=True)
@@ -366,7 +366,7 @@ def _full(queue: Queue, remedy: str) -> QueueFullError:
     return QueueFullError(f"{queue.name} is full: its limit is {' and '.join(limits)}; {remedy}")
 
 
-def _claim_of(doorkeeper: AdmissionController, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim:
+def _claim_of(controller: AdmissionController, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim:
     """Return who is to claim the id of a message, and has not yet. Raises `ProviderError` when it is no text."""
     is_kept = envelope.delivery_mode == 2
-    return DuplicateClaim(doorkeeper, duplicate_id(envelope), envelope.destination, channel, is_kept=is_kept)
+    return DuplicateClaim(controller, duplicate_id(envelope), envelope.destination, channel, is_kept=is_kept)
