@@ -10,8 +10,6 @@ from pyjms.api.browser import QueueBrowser as Browser
 from pyjms.api.destination import Queue
 from pyjms.api.message import Message
 
-__all__ = ["QueueBrowser"]
-
 
 class QueueBrowser(Closing):
     """Each ``async for`` walks the queue anew, from its head, and takes nothing."""

@@ -22,8 +22,6 @@ from pyjms.errors import IllegalStateException
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.threads import start_thread
 
-__all__ = ["Call", "SessionThread", "call_on_thread"]
-
 _log = logging.getLogger("pyjms.runtime")
 
 _Result = TypeVar("_Result")

@@ -21,8 +21,6 @@ from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.listeners import exception_callback
 from pyjms.runtime.session import JmsSession
 
-__all__ = ["Connection", "ExceptionListenerLike"]
-
 ExceptionListenerLike: TypeAlias = Callable[[JMSException], Awaitable[object] | object]
 """A function or coroutine function of one exception, or an object with such an `on_exception`."""
 

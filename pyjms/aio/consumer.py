@@ -16,8 +16,6 @@ from pyjms.errors import JMSException
 from pyjms.runtime.consumer import JmsMessageConsumer
 from pyjms.runtime.listeners import message_callback
 
-__all__ = ["MessageConsumer", "MessageListenerLike"]
-
 MessageListenerLike: TypeAlias = Callable[[Message], Awaitable[object] | object]
 """A coroutine function, or a function, of one message, or an object with such an `on_message`."""
 

@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-__all__ = ["Closing", "Opening"]
-
 
 class Closing:
     """The end of an ``async with`` closes it."""

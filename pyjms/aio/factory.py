@@ -14,8 +14,6 @@ from pyjms.aio.xa import XAConnection
 from pyjms.runtime import factory, xa
 from pyjms.runtime.connection import JmsConnection
 
-__all__ = ["ConnectionFactory", "XAConnectionFactory"]
-
 _Made = TypeVar("_Made", bound=Connection)
 _Beneath = TypeVar("_Beneath", bound=JmsConnection)
 

@@ -11,8 +11,6 @@ from pyjms.api.destination import Destination
 from pyjms.api.message import Message
 from pyjms.runtime.producer import JmsMessageProducer
 
-__all__ = ["MessageProducer"]
-
 
 class MessageProducer(Closing):
     """Sends messages to one destination, or to any when it was made without one."""

@@ -22,8 +22,6 @@ from pyjms.runtime.threads import start_thread
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["Receive", "keep"]
-
 
 class Receive:
     """One call of `receive`, from its first look to its end."""

@@ -15,8 +15,6 @@ from typing import Any, Final, TypeAlias
 
 from pyjms.errors import JMSException
 
-__all__ = ["Listening", "current_work"]
-
 _Work: TypeAlias = Callable[[], object]
 
 _LOOK_S: Final = 1.0

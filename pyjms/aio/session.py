@@ -19,8 +19,6 @@ from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import InvalidDestinationException
 from pyjms.runtime.consumer import JmsMessageConsumer
 
-__all__ = ["Session"]
-
 
 class Session(Closing):
     """Makes messages, producers and consumers, keeps the order of its messages, and holds its transaction (§4.4).

@@ -13,8 +13,6 @@ from pyjms.runtime.waiting import Inbox
 from pyjms.runtime.xa import JmsXASession
 from pyjms.spi.clock import Clock
 
-__all__ = ["AwaitedSession", "AwaitedXASession", "Wakeup"]
-
 
 class Wakeup(Inbox):
     """The inbox of a consumer for which no thread waits: who wakes it rings for whoever answers. Any thread; never blocks."""

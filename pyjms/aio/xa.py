@@ -14,8 +14,6 @@ from pyjms.aio.session import Session
 from pyjms.aio.sessions import AwaitedXASession
 from pyjms.api import xa
 
-__all__ = ["XAConnection", "XAResource", "XASession"]
-
 
 class XAResource:
     """Carries a transaction manager's calls to the session's provider. Its methods raise what `pyjms.XAResource` raises."""

@@ -10,8 +10,6 @@ from pyjms.api.destination import Queue
 from pyjms.api.enumeration import Enumeration
 from pyjms.api.message import Message
 
-__all__ = ["QueueBrowser"]
-
 
 class QueueBrowser(Closeable, declares=True):
     """Shows the messages of a queue; they stay where they are. Iterating over the browser starts at the front."""

@@ -8,8 +8,6 @@ from typing import Self
 
 from pyjms.api.names import Interface
 
-__all__ = ["Closeable"]
-
 
 class Closeable(Interface, declares=True):
     """Something to close when it is no longer needed."""

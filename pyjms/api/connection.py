@@ -14,8 +14,6 @@ from pyjms.api.server_sessions import ConnectionConsumer, ServerSessionPool
 from pyjms.api.session import AcknowledgeMode, Session
 from pyjms.errors import JMSException
 
-__all__ = ["Connection", "ConnectionFactory", "ConnectionMetaData", "ExceptionListener", "ExceptionListenerLike"]
-
 
 class ExceptionListener(Interface, declares=True):
     """What an application gives to a connection to be told of its problems (JMS 1.1 §4.3.8)."""

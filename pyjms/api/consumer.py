@@ -10,8 +10,6 @@ from pyjms.api.closing import Closeable
 from pyjms.api.message import Message
 from pyjms.api.names import Interface
 
-__all__ = ["MessageConsumer", "MessageListener", "MessageListenerLike"]
-
 
 class MessageListener(Interface, declares=True):
     """What an application gives to a consumer to be called with each message (JMS 1.1 §4.5.2)."""

@@ -9,8 +9,6 @@ from abc import abstractmethod
 
 from pyjms.api.names import Interface
 
-__all__ = ["Destination", "Queue", "TemporaryQueue", "TemporaryTopic", "Topic"]
-
 
 class Destination(Interface, declares=True):
     """A queue or a topic."""

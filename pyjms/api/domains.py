@@ -16,19 +16,6 @@ from pyjms.api.producer import MessageProducer
 from pyjms.api.server_sessions import ConnectionConsumer, ServerSessionPool
 from pyjms.api.session import AcknowledgeMode, Session
 
-__all__ = [
-    "QueueConnection",
-    "QueueConnectionFactory",
-    "QueueReceiver",
-    "QueueSender",
-    "QueueSession",
-    "TopicConnection",
-    "TopicConnectionFactory",
-    "TopicPublisher",
-    "TopicSession",
-    "TopicSubscriber",
-]
-
 
 class QueueReceiver(MessageConsumer, declares=True):
     """A consumer of a queue (§5.8)."""

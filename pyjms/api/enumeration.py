@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 from pyjms.api.names import JavaNames
 from pyjms.api.throwable import RuntimeThrowable
 
-__all__ = ["Enumeration", "NoSuchElementException"]
-
 T = TypeVar("T")
 
 

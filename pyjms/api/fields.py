@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from pyjms.api.spelling import java_name
 
-__all__ = ["UNSET", "FieldProperty", "annotated", "is_of_application", "reading_field", "uses_field"]
-
 UNSET: Final = object()
 """No value, where None is one."""
 

@@ -15,8 +15,6 @@ from pyjms.api.enumeration import Enumeration
 from pyjms.api.names import Interface
 from pyjms.types import Boxed, Byte, Char, Double, Float, Int, Long, Short
 
-__all__ = ["BytesMessage", "MapMessage", "Message", "ObjectMessage", "StreamMessage", "TextMessage"]
-
 
 class Message(Interface, declares=True):
     """A message: header fields, properties, and in the interfaces below a body (JMS 1.1 §3.1).

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pyjms.api.throwable import CheckedThrowable
 
-__all__ = ["NameNotFoundException", "NamingException"]
-
 
 class NamingException(CheckedThrowable, Exception):
     """javax.naming.NamingException: the environment cannot be read, or does not say what it should.

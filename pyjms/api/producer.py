@@ -10,8 +10,6 @@ from pyjms.api.closing import Closeable
 from pyjms.api.destination import Destination
 from pyjms.api.message import Message
 
-__all__ = ["DeliveryMode", "MessageProducer"]
-
 
 class DeliveryMode(IntEnum):
     """How carefully the provider keeps a message (JMS 1.1 §4.7)."""

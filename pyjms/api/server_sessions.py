@@ -8,8 +8,6 @@ from pyjms.api.closing import Closeable
 from pyjms.api.names import Interface
 from pyjms.api.session import Session
 
-__all__ = ["ConnectionConsumer", "ServerSession", "ServerSessionPool"]
-
 
 class ServerSession(Interface, declares=True):
     """A session together with the thread that the application server runs it on (§8.2.2)."""

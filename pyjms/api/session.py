@@ -17,8 +17,6 @@ from pyjms.api.producer import MessageProducer
 if TYPE_CHECKING:
     from pyjms.api.domains import TopicSubscriber
 
-__all__ = ["AcknowledgeMode", "Runnable", "Session"]
-
 
 class AcknowledgeMode(IntEnum):
     """Who acknowledges the messages of a session, and when (JMS 1.1 §4.4.11)."""

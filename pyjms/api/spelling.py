@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["java_name"]
-
 _WORDS = {"id": "ID", "jms": "JMS", "jmsx": "JMSX", "rm": "RM", "utf": "UTF", "xa": "XA"}
 """Words that Java writes as one run of capitals."""
 

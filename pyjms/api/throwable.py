@@ -10,8 +10,6 @@ from typing import TextIO
 from pyjms.api.fields import is_of_application
 from pyjms.api.names import JavaNames
 
-__all__ = ["CheckedThrowable", "RuntimeThrowable", "Throwable", "application_text"]
-
 
 class Throwable(JavaNames, declares=True):
     """What java.lang.Throwable has for who catches one. Python's exceptions lack it; ours derive from both, from this one first."""

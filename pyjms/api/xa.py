@@ -23,21 +23,6 @@ from pyjms.api.names import Interface
 from pyjms.api.session import Session
 from pyjms.api.throwable import CheckedThrowable, application_text
 
-__all__ = [
-    "XAConnection",
-    "XAConnectionFactory",
-    "XAException",
-    "XAQueueConnection",
-    "XAQueueConnectionFactory",
-    "XAQueueSession",
-    "XAResource",
-    "XASession",
-    "XATopicConnection",
-    "XATopicConnectionFactory",
-    "XATopicSession",
-    "Xid",
-]
-
 
 class XAException(CheckedThrowable, Exception, declares=True):
     """javax.transaction.xa.XAException: why a resource refused a call. Not a `JMSException`.

@@ -15,8 +15,6 @@ from pyjms.commands.reporting import errors_told, progress, tables
 from pyjms.spi.terminal import escaped, listing, put_json
 from pyjms.spi.words import rounded
 
-__all__ = ["EXAMPLES", "bench"]
-
 EXAMPLES: Final = (
     "pyjms bench stomp://127.0.0.1:61613",
     "pyjms bench stomp://127.0.0.1:61613 --count 10000 --size 4096 --batch 100 --json",

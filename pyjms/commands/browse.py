@@ -18,8 +18,6 @@ from pyjms.spi.words import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["EXAMPLES", "browse", "show_queue"]
-
 EXAMPLES: Final = (
     "pyjms browse stomp://127.0.0.1:61613 orders",
     "pyjms browse stomp://127.0.0.1:61613 orders --selector \"colour = 'red'\" --full",

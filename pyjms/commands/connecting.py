@@ -10,8 +10,6 @@ from pyjms.commands.reporting import CommandError
 from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import note
 
-__all__ = ["Login", "check_queue", "destination", "queue", "queue_name"]
-
 _QUEUE, _TOPIC = "queue:", "topic:"
 _SILENT = logging.NullHandler()
 """What a client logs, the commands tell in their own words."""

@@ -20,8 +20,6 @@ from pyjms.messages.properties import Properties
 from pyjms.spi.terminal import FAILED, complain, escaped, listing, put_json
 from pyjms.spi.words import counted
 
-__all__ = ["commands"]
-
 _BROKER: Final = "stomp://127.0.0.1:61613"
 _LIST: Final = (
     "pyjms dead-letters list 'vm://shop?store=sqlite:///shop.db'",

@@ -29,8 +29,6 @@ from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import FAILED, escaped, listing, note, put_json
 from pyjms.spi.words import counted
 
-__all__ = ["commands"]
-
 _FlowFile = Annotated[Path, typer.Argument(help="The definition, as TOML.", metavar="FILE")]
 _Store = Annotated[
     str,

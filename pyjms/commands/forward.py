@@ -15,8 +15,6 @@ from pyjms.spi.errors import ProviderError
 from pyjms.spi.passwords import read_password
 from pyjms.spi.spans import span_ms
 
-__all__ = ["EXAMPLES", "forward"]
-
 EXAMPLES: Final = (
     "pyjms forward stomp://berlin:61613 orders --to stomp://paris:61613",
     "pyjms forward stomp://berlin:61613 orders --to stomp://paris:61613#inbox --to stomp://rome:61613#topic:news",

@@ -14,8 +14,6 @@ from pyjms.commands.reporting import CommandError, errors_told, progress, tables
 from pyjms.spi.terminal import FAILED, escaped, put_json
 from pyjms.spi.words import counted
 
-__all__ = ["EXAMPLES", "move"]
-
 EXAMPLES: Final = (
     "pyjms move stomp://127.0.0.1:61613 orders.failed orders",
     "pyjms move stomp://127.0.0.1:61613 orders archive --selector \"colour = 'red'\" --limit 100",

@@ -15,8 +15,6 @@ from pyjms.spi.terminal import escaped, listing, put_json
 if TYPE_CHECKING:
     from pyjms.porting.model import PortedFile
 
-__all__ = ["EXAMPLES", "port"]
-
 EXAMPLES: Final = (
     "pyjms port src/main/java --output ported",
     "pyjms port Producer.java Consumer.java --check",

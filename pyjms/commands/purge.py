@@ -15,8 +15,6 @@ from pyjms.commands.reporting import CommandError, errors_told, progress, tables
 from pyjms.spi.terminal import FAILED, note, put_json
 from pyjms.spi.words import counted
 
-__all__ = ["EXAMPLES", "purge"]
-
 EXAMPLES: Final = (
     "pyjms purge stomp://127.0.0.1:61613 orders",
     "pyjms purge stomp://127.0.0.1:61613 orders --selector \"colour = 'red'\" --yes",

@@ -18,8 +18,6 @@ from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import FAILED, note, printable, put_json
 from pyjms.spi.words import counted
 
-__all__ = ["EXAMPLES", "receive"]
-
 EXAMPLES: Final = (
     "pyjms receive stomp://127.0.0.1:61613 orders",
     "pyjms receive stomp://127.0.0.1:61613 orders --count 0 --timeout 0 --json | jq .body",

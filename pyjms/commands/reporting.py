@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["CommandError", "errors_told", "progress", "tables"]
-
 _UNUSABLE_CODES: Final = frozenset({"PYJMS-URL", "PYJMS-PROVIDER", "PYJMS-CAPABILITY"})
 """Errors that are plain `JMSException` for programs, and that trying again does not help."""
 _UNUSABLE: Final = (

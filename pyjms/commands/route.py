@@ -29,8 +29,6 @@ from pyjms.spi.routes import RouteRequest, find_runner
 from pyjms.spi.terminal import FAILED, escaped, note, put_json
 from pyjms.spi.words import counted
 
-__all__ = ["commands"]
-
 _RulesFile = Annotated[
     Path, typer.Argument(help="The rules, as TOML or, with the suffix .json, as JSON.", metavar="FILE")
 ]

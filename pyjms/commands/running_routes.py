@@ -12,8 +12,6 @@ from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
 from pyjms.spi.terminal import escaped, note, put_json
 
-__all__ = ["run_route"]
-
 _LOOKS_EVERY_MS: Final = 200
 
 

@@ -21,8 +21,6 @@ from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import escaped, note, put_json
 from pyjms.spi.words import counted
 
-__all__ = ["EXAMPLES", "send"]
-
 EXAMPLES: Final = (
     "pyjms send stomp://127.0.0.1:61613 orders 'one espresso'",
     "pyjms send stomp://127.0.0.1:61613 topic:prices --file prices.json --property market=NYSE",

@@ -11,8 +11,6 @@ from typing import Final
 
 from pyjms.spi.signals import ENDING, signals_as_bytes
 
-__all__ = ["interruptible", "told_of_signals"]
-
 _POKE: Final = getattr(signal, "SIGURG", 0)
 """What interrupts a wait, and would be ignored by itself."""
 _MOMENT_S: Final = 0.1

@@ -19,8 +19,6 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.terminal import FAILED, complain, escaped, listing, put_json
 from pyjms.spi.words import span_text
 
-__all__ = ["EXAMPLES", "stats"]
-
 EXAMPLES: Final = (
     "pyjms stats stomp://127.0.0.1:61613",
     "pyjms stats stomp://127.0.0.1:61613 orders invoices --json",

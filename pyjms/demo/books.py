@@ -19,8 +19,6 @@ from pyjms.demo.names import DEAD_LETTERS, RUNS, Names
 from pyjms.demo.plan import Plan
 from pyjms.demo.tally import Happening
 
-__all__ = ["Books", "OtherRunError", "Pages", "Stamps", "begin_or_resume", "close_books", "read_books"]
-
 _PURGE_BATCH = 500
 
 

@@ -25,8 +25,6 @@ from pyjms.demo.screen import as_data, progress, show_outcome, show_plan, show_r
 from pyjms.demo.settings import Chance, Settings
 from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED
 
-__all__ = ["EXAMPLES", "demo"]
-
 EXAMPLES: Final = (
     "pyjms demo",
     "pyjms demo --folder run        # kill -9 it; then run it again",

@@ -8,8 +8,6 @@ import typer
 
 from pyjms.spi import terminal
 
-__all__ = ["BROKE_OFF", "DOES_NOT_ADD_UP", "INSTALL", "complain", "failure"]
-
 DOES_NOT_ADD_UP: Final = 1
 BROKE_OFF: Final = terminal.FAILED
 INSTALL: Final = "pip install 'pyjms-messaging[broker,stomp]'"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DEAD_LETTERS", "RUNS", "Names"]
-
 RUNS = "demo.runs"
 """The queue that says which run a store holds."""
 DEAD_LETTERS = "DLQ"

@@ -36,8 +36,6 @@ from pyjms.demo.workers import (
     record_message,
 )
 
-__all__ = ["Process"]
-
 Watch: TypeAlias = Callable[[], None]
 
 LOAD_BATCH = 100

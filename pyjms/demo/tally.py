@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from enum import Enum
 from threading import Lock
 
-__all__ = ["Happening", "Tally"]
-
 
 class Happening(Enum):
     """What a stage counts."""

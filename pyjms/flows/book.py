@@ -45,8 +45,6 @@ from pyjms.spi.workflows import (
 if TYPE_CHECKING:
     from pyjms.api.session import Session
 
-__all__ = ["FlowBook", "FlowBookOpener"]
-
 _MEANS_NOTHING: Mapping[SteeringCommand, str] = {
     SteeringCommand.RETRY: "only one that is parked can try again",
     SteeringCommand.SKIP: "only one that is parked can go on after what was done by hand",

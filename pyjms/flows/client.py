@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pyjms.api.message import Message
     from pyjms.api.session import Session
 
-__all__ = ["FlowClient"]
-
 
 class FlowClient:
     """Sends events with `session`; in a transacted one they count from its commit on."""

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from pyjms.api.message import Message
     from pyjms.api.session import Session
 
-__all__ = [
-    "INSTANCE",
-    "KIND",
-    "Start",
-    "ask_message",
-    "event_message",
-    "read_content",
-    "read_event",
-    "reply_message",
-    "start_message",
-]
-
 KIND = "pyjms_flow"
 """The property that says what an event is: ``start``, ``answer``, ``refusal``, ``retry``, ``skip``, ``park``, ``compensate``."""
 INSTANCE = "pyjms_flow_instance"

@@ -11,8 +11,6 @@ from typing import Any
 
 from pyjms.flows.errors import FlowDefinitionException
 
-__all__ = ["Flow", "Step", "read_flow", "read_flow_file"]
-
 _name = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}").fullmatch
 
 

@@ -9,8 +9,6 @@ from typing import Any
 from pyjms.flows.definition import Flow, Step
 from pyjms.flows.instance import Instance, Note, Status
 
-__all__ = ["read_flow_document", "read_instance", "write_flow_document", "write_instance"]
-
 _PLAIN = tuple(each.name for each in fields(Instance) if each.name not in {"data", "status", "story"})
 """What is a text or a number. `asdict` would copy all data, at any depth."""
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pyjms.flows.store import FlowStore
     from pyjms.runtime.factory import ConnectionFactory
 
-__all__ = ["EVENTS", "Arrival", "Batch", "Changed", "FlowEngine", "decide"]
-
 Changed: TypeAlias = tuple[Instance, int]
 """The next state of an instance, and the revision of the one that it replaces."""
 

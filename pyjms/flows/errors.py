@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pyjms.errors import IllegalArgumentException, JMSException
 
-__all__ = ["FlowDefinitionException", "FlowException", "FlowStoreException", "StepRefused", "UnknownInstanceException"]
-
 
 class FlowException(JMSException):
     """A workflow cannot do what it was asked to."""

@@ -14,22 +14,6 @@ from typing import Any
 
 from pyjms.flows.definition import Flow, Step
 
-__all__ = [
-    "Answer",
-    "Ask",
-    "Event",
-    "Instance",
-    "Note",
-    "Retry",
-    "Status",
-    "Suspend",
-    "TimeOut",
-    "advance",
-    "asked",
-    "begin",
-    "obey_person",
-]
-
 _MOST_DOUBLINGS = 20
 _NOTES_KEPT = 200
 _HEARD_KEPT = 50

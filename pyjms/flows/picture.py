@@ -7,8 +7,6 @@ from html import escape
 from pyjms.flows.definition import Flow, Step
 from pyjms.flows.instance import Instance, Status
 
-__all__ = ["draw"]
-
 _WIDTH, _HEIGHT, _GAP, _MARGIN, _UNDO_TOP = 170, 64, 46, 20, 132
 _STYLE = """
 text{font:13px system-ui,sans-serif;fill:#1d2530}.small{font-size:11px;fill:#5b6675}

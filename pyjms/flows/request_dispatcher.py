@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyjms.api.session import Session
     from pyjms.flows.errors import FlowException
 
-__all__ = ["Postponed", "RequestDispatcher"]
-
 _log = logging.getLogger("pyjms.flows")
 _POSTPONED_MAX = 10_000
 """Instances of a queue that are remembered; the time-outs of the others ask."""

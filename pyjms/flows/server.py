@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyjms.api.message import Message
     from pyjms.runtime.factory import ConnectionFactory
 
-__all__ = ["StepServer", "StepWork"]
-
 _log = logging.getLogger("pyjms.flows")
 _UNDO = ":undo"
 

@@ -15,8 +15,6 @@ from pyjms.flows.instance import Instance, Status
 from pyjms.flows.store import FlowStore
 from pyjms.spi.workflows import InstanceOrder
 
-__all__ = ["SqlFlowStore", "check_url"]
-
 _metadata = sa.MetaData()
 _flows = sa.Table(
     "pyjms_flows",

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from pyjms.flows.instance import Instance, Status
     from pyjms.spi.workflows import InstanceOrder
 
-__all__ = ["FlowStore", "check_store_url", "open_store"]
-
 
 class FlowStore(ABC):
     """Shared by any number of engines. All methods raise `FlowException` when the database cannot do it."""

@@ -9,8 +9,6 @@ from pyjms.forwarding.settings import Guarantee
 from pyjms.spi.clock import Clock
 from pyjms.spi.routes import RouteState, RouteStatistics
 
-__all__ = ["AdaptiveBatchSize", "RouteCounters"]
-
 _ALL: Final = 1 << 30
 
 

@@ -15,8 +15,6 @@ from pyjms.spi.registry import find_provider
 from pyjms.spi.routes import RouteError
 from pyjms.spi.url import ProviderUrl
 
-__all__ = ["DUPLICATE_PROPERTIES", "RouteConnection", "connect", "duplicate_property_of"]
-
 _DETECTORS = {"pyjms": "JMS_pyjms_duplicateId", "ActiveMQ Artemis": "_AMQ_DUPL_ID"}
 """By the beginning of a provider's name, the property by which it finds duplicates."""
 DUPLICATE_PROPERTIES = frozenset(_DETECTORS.values())

@@ -15,24 +15,6 @@ from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.property_names import SET_BY_PROVIDERS
 from pyjms.types import Long, Stored
 
-__all__ = [
-    "FORWARD_ID",
-    "HOPS",
-    "ORIGIN_DESTINATION",
-    "ORIGIN_ID",
-    "ORIGIN_REPLY_TO",
-    "ORIGIN_TIMESTAMP",
-    "UNDELIVERABLE_REASON",
-    "UNDELIVERABLE_ROUTE",
-    "UNDELIVERABLE_TARGET",
-    "forward_id",
-    "has_lasting_id",
-    "hops_of",
-    "marked",
-    "readdressed",
-    "undeliverable",
-]
-
 FORWARD_ID: Final = "pyjms_forward_id"
 HOPS: Final = "pyjms_forward_hops"
 ORIGIN_ID: Final = "pyjms_origin_id"

@@ -8,8 +8,6 @@ from pyjms.forwarding.transfer import Transfer
 from pyjms.forwarding.unit import to_all
 from pyjms.spi.routes import RouteRequest, RouteRunner, RunningRoute
 
-__all__ = ["ForwardRunner"]
-
 
 class ForwardRunner(RouteRunner):
     """Each message of a queue to each of some targets."""

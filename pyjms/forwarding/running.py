@@ -10,8 +10,6 @@ from pyjms.forwarding.transfer import Transfer
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.routes import RouteState, RouteStatistics, RunningRoute
 
-__all__ = ["RouteThread"]
-
 _log = logging.getLogger("pyjms.routes")
 
 _IN_ORDER_S = 0.5

@@ -17,8 +17,6 @@ from pyjms.spi.routes import RouteError, RouteRequest
 from pyjms.spi.selector import compile_selector
 from pyjms.spi.url import ProviderUrl
 
-__all__ = ["COMMON", "HERE", "Described", "Guarantee", "RouteSettings", "Site", "Target"]
-
 
 class Guarantee(Enum):
     """What can be said of a message when anything may die at any moment."""

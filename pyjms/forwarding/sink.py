@@ -24,8 +24,6 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import ProviderSession
 
-__all__ = ["Sink", "is_refusal"]
-
 _OF_THE_SITE = (
     AccessDeniedError,
     ClosedError,

@@ -22,8 +22,6 @@ from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms.spi.selector import selector_or_none
 
-__all__ = ["Source"]
-
 
 class Source:
     """The source's end of a route. One thread."""

@@ -24,8 +24,6 @@ from pyjms.spi.errors import ProviderError, ResourceError, RolledBackError
 from pyjms.spi.provider import ProviderSession
 from pyjms.spi.routes import RouteError, RouteState
 
-__all__ = ["Transfer"]
-
 
 class Transfer:
     """One route. `run` is its one thread; `halt`, `pause` and `resume` may come from any."""

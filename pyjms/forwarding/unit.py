@@ -11,8 +11,6 @@ from pyjms.forwarding.settings import Site, Target
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Envelope
 
-__all__ = ["Item", "OutgoingMessage", "Piece", "Plan", "UndeliverableError", "Unit", "make_unit", "to_all"]
-
 
 @dataclass(slots=True)
 class OutgoingMessage:

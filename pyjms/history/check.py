@@ -20,8 +20,6 @@ from pyjms.history.events import Event, History
 from pyjms.history.facts import Facts, Options
 from pyjms.history.findings import Finding, Report, finding
 
-__all__ = ["CHECKS", "check"]
-
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_losses,
     check_origins,

@@ -28,17 +28,6 @@ from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import CANNOT_BE_USED, complain, escaped, listing
 from pyjms.spi.words import counted, rounded
 
-__all__ = [
-    "EXIT_CODES",
-    "Complete",
-    "ExpiryAllowance",
-    "OnlyJson",
-    "Without",
-    "commands",
-    "finding_as_data",
-    "print_report",
-]
-
 EXIT_CODES = {Verdict.INFORMATION: 0, Verdict.VIOLATION: 1, Verdict.WARNING: 3}
 
 _COLOURS = {Verdict.INFORMATION: "cyan", Verdict.VIOLATION: "red", Verdict.WARNING: "yellow"}

@@ -8,32 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "ACK",
-    "BEGIN_TX",
-    "BRANCH",
-    "BROWSE",
-    "CLOCK",
-    "CLOSE",
-    "COLUMNS",
-    "COMMIT",
-    "CRASH",
-    "DELIVER",
-    "EXPIRE",
-    "FAIL",
-    "OK",
-    "OPERATIONS",
-    "OUTCOMES",
-    "RECOVER",
-    "ROLLBACK",
-    "SEND",
-    "SUBSCRIBE",
-    "UNKNOWN",
-    "UNSUBSCRIBE",
-    "Event",
-    "History",
-]
-
 SEND = "send"
 BEGIN_TX = "begin_tx"
 COMMIT = "commit"

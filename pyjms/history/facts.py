@@ -33,8 +33,6 @@ from pyjms.history.events import (
 )
 from pyjms.history.notes import note_of
 
-__all__ = ["Channel", "Facts", "Options", "Outcome", "Surroundings", "is_queue", "is_temporary"]
-
 _NS_PER_MS = 1_000_000
 _OTHER_NODE_NS = 100 * _NS_PER_MS
 

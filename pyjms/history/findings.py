@@ -10,8 +10,6 @@ from pyjms.history.events import Event
 from pyjms.history.rules import RULES, Verdict
 from pyjms.spi.words import counted
 
-__all__ = ["Finding", "Report", "finding"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:

@@ -19,8 +19,6 @@ from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup, ReaderGroups,
 if TYPE_CHECKING:
     from pyjms.history.recording import Recording
 
-__all__ = ["RecordedGroups"]
-
 _DURABLE: Final = "{}/{}"
 
 

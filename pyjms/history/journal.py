@@ -21,9 +21,6 @@ from pathlib import Path
 from pyjms.history.events import COLUMNS, Event
 from pyjms.history.rows import OK_AT, ROW, T1_AT, Row, column
 
-__all__ = ["JournalFile", "read_journals"]
-
-
 _encode = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 

@@ -6,8 +6,6 @@ from types import ModuleType
 
 from pyjms.spi.errors import MissingProviderError
 
-__all__ = ["parquet"]
-
 
 def parquet() -> ModuleType:
     """Return `pyjms.history.parquet`. Raises `MissingProviderError` that names what to install."""

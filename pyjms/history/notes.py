@@ -9,8 +9,6 @@ from types import MappingProxyType
 
 from pyjms.history.events import Event
 
-__all__ = ["note_of"]
-
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 

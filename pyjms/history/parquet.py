@@ -15,8 +15,6 @@ import pyarrow.parquet as pq
 from pyjms.history.events import COLUMNS, Event
 from pyjms.history.rows import ROW, Row, column
 
-__all__ = ["COMPULSORY", "SCHEMA", "check_file", "read_events", "write_rows"]
-
 _TYPES = {
     "t0": pa.int64(),
     "t1": pa.int64(),

@@ -11,8 +11,6 @@ from pyjms.history.journal import read_journals
 from pyjms.history.missing import parquet
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["HistoryError", "check_files", "open_journals", "read", "recorded_files", "unclosed"]
-
 _NUMBER_LENGTH = len("-000001")
 
 

@@ -65,8 +65,6 @@ from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
 
-__all__ = ["RecordedProvider"]
-
 _T = TypeVar("_T")
 
 _REFUSALS = (

@@ -43,8 +43,6 @@ from pyjms.spi.envelope import Address
 from pyjms.spi.provider import ExpiredMessage
 from pyjms.spi.xid import Xid
 
-__all__ = ["BUFFER_EVENTS", "INTERVAL_S", "Recording", "record", "recording_at"]
-
 INTERVAL_S = 1.0
 """So much a buffered recording loses at most when its process is killed."""
 BUFFER_EVENTS = 20_000

@@ -20,21 +20,6 @@ from pyjms.spi.selector import Selector
 from pyjms.spi.xid import Xid
 from pyjms.types import Stored
 
-__all__ = [
-    "OK_AT",
-    "ROW",
-    "T1_AT",
-    "Call",
-    "Digests",
-    "Held",
-    "Row",
-    "Scope",
-    "branch_name",
-    "column",
-    "digest",
-    "rows_of",
-]
-
 CONSTANT = ("run", "node")
 ROW: tuple[str, ...] = tuple(name for name in COLUMNS if name not in CONSTANT)
 """The columns of a row; run and node are those of the whole file."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-__all__ = ["RULES", "Rule", "Verdict"]
-
 
 class Verdict(Enum):
     """How bad a finding is."""

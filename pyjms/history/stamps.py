@@ -16,8 +16,6 @@ from types import BuiltinFunctionType
 
 from pyjms.spi.clock import Clock, SystemClock
 
-__all__ = ["NS_PER_MS", "STEP_NS", "StepWatch", "Ticker"]
-
 NS_PER_MS = 1_000_000
 STEP_NS = 10 * NS_PER_MS
 """A clock that is set back by less than this is not noticed: slewing looks the same where it is not steered with the other one."""

@@ -24,8 +24,6 @@ from pyjms.history.events import (
 )
 from pyjms.history.notes import note_of
 
-__all__ = ["describe", "story"]
-
 
 def story(events: Iterable[Event], mid: str) -> tuple[Event, ...]:
     """Return what concerns the message `mid`, in order of time: also the ends of the transactions that it was part of."""

@@ -28,8 +28,6 @@ from pyjms.spi.interrupts import defers_signals
 if TYPE_CHECKING:
     from pyjms.kombu.transport import Transport
 
-__all__ = ["Channel", "Consumer"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Consumer:

@@ -20,8 +20,6 @@ from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, M
 from pyjms.spi.selector.identifiers import is_reserved
 from pyjms.types import Stored
 
-__all__ = ["ROUTING_KEY", "Outgoing", "Parts", "parts_of"]
-
 ROUTING_KEY: Final = "kombu_routing_key"
 """The property by which whoever has bound a queue chooses what comes by a topic."""
 _REST: Final = "kombu"

@@ -36,8 +36,6 @@ from pyjms.spi.registry import find_provider
 from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
 
-__all__ = ["Link"]
-
 _log = logging.getLogger("pyjms.kombu")
 _homes: Final[dict[tuple[str, str], int]] = {}
 """Which process has the broker of a URL, where it lives in the process of its clients."""

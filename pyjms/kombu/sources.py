@@ -12,8 +12,6 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import GoneError
 from pyjms.spi.selector import Selector, compile_selector
 
-__all__ = ["Source", "of_queue", "of_topic"]
-
 
 class Source:
     """One consumer of the SPI, and which of its messages are wanted."""

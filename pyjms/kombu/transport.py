@@ -21,8 +21,6 @@ from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.version import installed_version
 
-__all__ = ["Transport"]
-
 _states: Final[dict[str, BrokerState]] = {}
 """By URL, what this process has declared, whichever connection did so."""
 

@@ -11,8 +11,6 @@ from pyjms.spi.delivery import Delivery
 if TYPE_CHECKING:
     from pyjms.kombu.channel import Channel
 
-__all__ = ["Unsettled"]
-
 
 class Unsettled:
     """Deliveries by their tags, which grow. Any thread: each step is one operation of a dictionary."""

@@ -13,8 +13,6 @@ from pyjms.errors import MessageNotWriteableException
 from pyjms.messages.properties import KNOWN_NAMES, Properties
 from pyjms.spi.envelope import Body, BodyKind
 
-__all__ = ["JmsMessage"]
-
 _OF_THE_BODY: Final = frozenset({"content-type", "content-encoding"})
 """Headers of clients without JMS that describe the body, and go with it; messages do not show them (`property_names.is_shown`)."""
 

@@ -38,8 +38,6 @@ from pyjms.messages.storing import (
 from pyjms.spi.envelope import BodyKind
 from pyjms.types import Boxed, Byte, Char, Double, Float, Int, Long, Short
 
-__all__ = ["JmsBytesMessage", "check_buffer"]
-
 _UTF_LENGTH_MAX = 0xFFFF
 _SINGLE = struct.Struct(">f")
 _DOUBLE = struct.Struct(">d")

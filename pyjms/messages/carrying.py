@@ -11,8 +11,6 @@ from pyjms.api.message import Message
 from pyjms.errors import JMSException
 from pyjms.messages.base import JmsMessage
 
-__all__ = ["carrying"]
-
 
 @contextmanager
 def carrying(message: Message, added: Mapping[str, str]) -> Iterator[None]:

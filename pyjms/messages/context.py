@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from pyjms.api.message import Message
     from pyjms.spi.envelope import Address
 
-__all__ = ["MessageContext", "TrustedClasses"]
-
 TrustedClasses: TypeAlias = AbstractSet[str]
 """Classes whose instances may be unpickled: ``package.module.Class``, or ``package.module.*`` for those of a module."""
 

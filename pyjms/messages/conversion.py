@@ -22,23 +22,6 @@ from pyjms.messages.java_text import (
 )
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 
-__all__ = [
-    "BOOLEAN",
-    "BYTE",
-    "BYTES",
-    "CHAR",
-    "DOUBLE",
-    "FLOAT",
-    "INT",
-    "LONG",
-    "SHORT",
-    "STRING",
-    "TABLE",
-    "JavaType",
-    "Row",
-    "written_type",
-]
-
 T = TypeVar("T")
 
 

@@ -14,8 +14,6 @@ from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.interrupts import defers_signals
 
-__all__ = ["JmsDestination", "JmsQueue", "JmsTemporaryQueue", "JmsTemporaryTopic", "JmsTopic", "address_of"]
-
 
 class JmsDestination(Destination):
     """A destination that knows its address; two are one destination when their addresses are equal."""

@@ -26,8 +26,6 @@ from pyjms.messages.properties import is_client_name
 from pyjms.messages.stream import JmsStreamMessage
 from pyjms.messages.text import JmsTextMessage
 
-__all__ = ["convert"]
-
 
 def convert(message: Message) -> JmsMessage:
     """Return a message of ours with the properties and body of `message` and the header fields that clients set.

@@ -13,8 +13,6 @@ from typing import Any, TypeAlias
 
 from pyjms.errors import MessageFormatException
 
-__all__ = ["DEPTH_MAX", "NESTING", "HashBudget"]
-
 DEPTH_MAX = 1_000
 """So deep tuples may hold each other: hashing them takes some 80 bytes of stack a level, of whichever thread does it.
 Pickling them recurses too, and ends there by default in Python 3.11."""

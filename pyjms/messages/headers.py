@@ -15,8 +15,6 @@ from pyjms.messages.storing import copy_bytes
 from pyjms.spi.envelope import Address
 from pyjms.types import Long
 
-__all__ = ["HeaderFields"]
-
 
 class HeaderFields(Message):
     """Header fields in slots, checked loosely when they are set."""

@@ -17,17 +17,6 @@ from unicodedata import decimal
 from pyjms.errors import NumberFormatException
 from pyjms.types import round_to_single
 
-__all__ = [
-    "format_double",
-    "format_single",
-    "parse_boolean",
-    "parse_double",
-    "parse_integral",
-    "parse_single",
-    "shorten",
-    "single_of_integer",
-]
-
 # A Java char has 16 bits: a digit outside the basic plane is two chars, and neither of them is a digit.
 _INTEGRAL = re.compile(r"[+-]?[^\D\U00010000-\U0010FFFF]+")
 _LONG_DIGITS_MAX = 19

@@ -25,8 +25,6 @@ from pyjms.messages.storing import (
 from pyjms.spi.envelope import BodyKind
 from pyjms.types import Boxed, Byte, Char, Double, Float, Int, Long, Short, Stored, box
 
-__all__ = ["JmsMapMessage"]
-
 _WHAT = "map entry"
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["decode", "encode"]
-
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 

@@ -19,8 +19,6 @@ from pyjms.messages.unpickling import TrustingUnpickler
 from pyjms.spi.envelope import BodyKind, ObjectBody
 from pyjms.spi.words import reason_of
 
-__all__ = ["JmsObjectMessage"]
-
 _PROTOCOL = 5
 
 

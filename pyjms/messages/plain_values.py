@@ -18,18 +18,6 @@ from pyjms.errors import MessageFormatException
 if TYPE_CHECKING:
     from pyjms.messages.hash_budget import HashBudget
 
-__all__ = [
-    "BITS_MAX",
-    "DIGITS_MAX",
-    "EXPONENT_MAX",
-    "PATH_MAX",
-    "PLAIN_CLASSES",
-    "Build",
-    "make_uuid",
-    "plain_class",
-    "set_uuid",
-]
-
 BITS_MAX: Final = 4_096
 """The parts of fractions and ranges are no larger: what is done with two of them takes time by the square of that."""
 

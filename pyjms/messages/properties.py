@@ -34,19 +34,6 @@ from pyjms.spi.property_names import SET_BY_PROVIDERS
 from pyjms.spi.selector.identifiers import first_bad_character, is_identifier, is_reserved
 from pyjms.types import Boxed, Byte, Double, Float, Int, Long, Short, Stored, box
 
-__all__ = [
-    "CLIENT_JMSX",
-    "DELIVERY_COUNT",
-    "KNOWN_NAMES",
-    "NO_NAMES",
-    "PROVIDER_PREFIX",
-    "Properties",
-    "check_property_name",
-    "is_client_name",
-    "is_provider_name",
-    "is_shown",
-]
-
 DELIVERY_COUNT = "JMSXDeliveryCount"
 """Read like a property of every received message (JMS 1.1 §3.5.9)."""
 

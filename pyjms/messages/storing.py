@@ -14,24 +14,6 @@ from pyjms.errors import IndexOutOfBoundsException, MessageFormatException
 from pyjms.messages.java_text import shorten, single_of_integer
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 
-__all__ = [
-    "Store",
-    "copy_bytes",
-    "copy_slice",
-    "store_boolean",
-    "store_byte",
-    "store_bytes",
-    "store_char",
-    "store_double",
-    "store_float",
-    "store_int",
-    "store_long",
-    "store_object",
-    "store_property",
-    "store_short",
-    "store_string",
-]
-
 Store: TypeAlias = Callable[[object, str, object], Stored]
 
 _LONG_DIGITS = 64

@@ -7,8 +7,6 @@ from pyjms.messages.base import JmsMessage
 from pyjms.messages.storing import store_string
 from pyjms.spi.envelope import BodyKind
 
-__all__ = ["JmsTextMessage"]
-
 
 class JmsTextMessage(JmsMessage, TextMessage):
     """A message whose body is `text`, or None."""

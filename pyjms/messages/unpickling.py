@@ -21,8 +21,6 @@ from pyjms.messages.hash_budget import NESTING, HashBudget
 from pyjms.messages.java_text import shorten
 from pyjms.messages.plain_values import Build, make_uuid, plain_class, set_uuid
 
-__all__ = ["TrustingUnpickler"]
-
 _CLASS_NAME_MAX = 200
 """So much of a class's name an error shows: it is there to be copied into ``trusted=``."""
 

@@ -18,8 +18,6 @@ from pyjms.porting.table import expression, value_for, without_parentheses
 from pyjms.porting.types import Member, arguments_of, function_method, substituted, type_named, unify
 from pyjms.porting.unit import Unit
 
-__all__ = ["Argument", "arguments_for", "choose", "filled", "given", "own_arguments"]
-
 _ORDER: Final = ("byte", "short", "int", "long", "float", "double")
 _UNKNOWN: Final = Type("?")
 

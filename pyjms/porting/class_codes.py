@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from pyjms.porting.types import PACKAGES
 
-__all__ = ["PROVIDERS", "unknown_class_advice"]
-
 PROVIDERS: Mapping[str, str] = {
     "ActiveMQConnectionFactory": "ConnectionFactory",
     "ActiveMQJMSConnectionFactory": "ConnectionFactory",

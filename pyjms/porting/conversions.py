@@ -12,8 +12,6 @@ from pyjms.porting.model import BOOLEAN, LIMITS, OBJECT, STRING, Expr, Type, Unp
 from pyjms.porting.types import is_subclass
 from pyjms.porting.unit import Unit
 
-__all__ = ["BOXES", "boxed_type", "cast", "concatenated", "convert", "promoted", "text_of_value", "unboxed"]
-
 BOXES: Final = {
     "java.lang.Integer": "int",
     "java.lang.Long": "long",

@@ -31,8 +31,6 @@ from pyjms.porting.types import (
 )
 from pyjms.porting.unit import MethodScope, Unit
 
-__all__ = ["local_class"]
-
 
 @is_expression("object_creation_expression")
 def _untargeted_creation(unit: Unit, node: Node) -> Expr:

@@ -15,8 +15,6 @@ from pyjms.porting.model import STRING, Expr, Type, Unportable
 from pyjms.porting.syntax import child, children, needed, text_of
 from pyjms.porting.unit import Unit
 
-__all__ = ["connection_factory"]
-
 _WANTED: Final = {f"javax.jms.{name}": name for name in PROVIDERS.values()}
 _HARMLESS: Final = {"broker.persistent=false", "broker.usejmx=false", "create=true"}
 _HOST: Final = re.compile(r"(?:tcp|nio|amqp|ssl|amqps|core|netty)://(?P<host>[\w.-]+|\[[\w:]+\])")

@@ -7,23 +7,6 @@ from typing import Final, Literal, TypeAlias
 
 from tree_sitter import Node
 
-__all__ = [
-    "BOOLEAN",
-    "INT",
-    "LIMITS",
-    "LONG",
-    "NULL",
-    "OBJECT",
-    "STRING",
-    "VOID",
-    "Expr",
-    "Finding",
-    "Kind",
-    "PortedFile",
-    "Type",
-    "Unportable",
-]
-
 Kind: TypeAlias = Literal["syntax", "not ported", "check"]
 
 

@@ -19,8 +19,6 @@ from pyjms.porting.table import expression, is_expression
 from pyjms.porting.types import find_members, type_named
 from pyjms.porting.unit import MethodScope, Unit, Variable
 
-__all__ = ["Place", "class_named", "holder", "place_of", "read_variable"]
-
 _NEVER_NULL: Final = frozenset(
     {"string_literal", "true", "false", "decimal_integer_literal", "object_creation_expression"}
 )

@@ -21,8 +21,6 @@ from pyjms.porting.texts import comment_lines, indented
 from pyjms.porting.types import find_members, type_named
 from pyjms.porting.unit import Program, Unit
 
-__all__ = ["port"]
-
 _TRANSLATORS: Final = (calls, creation, expressions, places, statements)
 EXPRESSIONS.update(LITERALS)
 _CONCURRENT: Final = frozenset(

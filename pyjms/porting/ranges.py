@@ -13,8 +13,6 @@ from tree_sitter import Node
 from pyjms.porting.classes import FieldInfo
 from pyjms.porting.syntax import child, children, needed, text_of, walk
 
-__all__ = ["is_assigned", "range_of_field", "range_of_variable"]
-
 _COUNT: Final = 1 << 30
 
 

@@ -10,20 +10,6 @@ from tree_sitter import Language, Node, Parser, Tree
 
 from pyjms.porting.model import Finding
 
-__all__ = [
-    "COMMENTS",
-    "STATEMENTS",
-    "child",
-    "children",
-    "has_modifier",
-    "needed",
-    "parse",
-    "statements_in",
-    "syntax_errors",
-    "text_of",
-    "walk",
-]
-
 COMMENTS = frozenset({"line_comment", "block_comment"})
 STATEMENTS = frozenset(
     {

@@ -16,18 +16,6 @@ from pyjms.porting.model import BOOLEAN, Expr, Type, Unportable
 from pyjms.porting.syntax import children
 from pyjms.porting.unit import Unit
 
-__all__ = [
-    "EXPRESSIONS",
-    "STATEMENTS",
-    "TARGETED",
-    "condition",
-    "expression",
-    "is_expression",
-    "is_statement",
-    "is_targeted",
-    "value_for",
-]
-
 _Expression: TypeAlias = Callable[[Unit, Node], Expr]
 _Targeted: TypeAlias = Callable[[Unit, Node, Type], Expr]
 _Statement: TypeAlias = Callable[[Unit, Node], list[str]]

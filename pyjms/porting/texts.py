@@ -13,8 +13,6 @@ from pyjms.porting.syntax import COMMENTS, children, needed, text_of
 from pyjms.porting.table import STATEMENTS
 from pyjms.porting.unit import Unit
 
-__all__ = ["block_lines", "body_of", "comment_lines", "indented", "left_out", "statement"]
-
 _MOST_LEVELS = 40
 """Python takes a hundred steps to the right; classes, methods and functions within expressions have theirs, too."""
 

@@ -10,20 +10,6 @@ from typing import Final
 
 from pyjms.porting.model import Type
 
-__all__ = [
-    "LIBRARY_TYPES",
-    "PACKAGES",
-    "LibraryType",
-    "Member",
-    "find_members",
-    "function_method",
-    "is_subclass",
-    "substituted",
-    "supertypes",
-    "unify",
-    "without_variables",
-]
-
 _CLASS = re.compile(
     r"(?:class|interface|exception) (?P<name>[\w.]+)(?:<(?P<args>[\w, ]+)>)?(?: < (?P<supers>.+?))?(?: = (?P<code>.+))?"
 )

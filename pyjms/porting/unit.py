@@ -15,8 +15,6 @@ from pyjms.porting.model import OBJECT, Finding, Type, Unportable
 from pyjms.porting.syntax import child, children, needed, text_of, walk
 from pyjms.porting.types import LIBRARY_TYPES, is_subclass
 
-__all__ = ["MethodScope", "Program", "Unit", "Variable"]
-
 _PRIMITIVES = frozenset({"integral_type", "floating_point_type", "boolean_type", "void_type"})
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pyjms.errors import IllegalStateException, JMSException
 
-__all__ = ["ClientLogException", "RecoveryNeededException", "SessionTakenException"]
-
 
 class RecoveryNeededException(IllegalStateException):
     """An earlier request is not settled, or it is not known whether it is: call `RecoverableRequestor.recover` first."""

@@ -12,8 +12,6 @@ from pyjms.spi.back_off import BackOff, Delays
 if TYPE_CHECKING:
     from pyjms.errors import JMSException
 
-__all__ = ["Pauses"]
-
 _BACK_OFF = BackOff(first_ms=100, most_ms=10_000, jitter=0.5)
 
 

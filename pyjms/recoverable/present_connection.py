@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from pyjms.api.connection import Connection
     from pyjms.runtime.factory import ConnectionFactory
 
-__all__ = ["PresentConnection"]
-
 _log = logging.getLogger("pyjms.recoverable")
 
 

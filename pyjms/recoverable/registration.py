@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyjms.api.session import Session
     from pyjms.recoverable.client_log import ClientLog
 
-__all__ = ["Registration"]
-
 _FIRST_LOOK_MS = 1_000
 """How long a client that never registered looks for a register: one that lost its log has one."""
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pyjms.messages.context import MessageContext
     from pyjms.runtime.factory import ConnectionFactory
 
-__all__ = ["CLIENT", "NUMBER", "Device", "RecoverableRequestor", "Recovery", "Reply"]
-
 CLIENT = "pyjms_client"
 NUMBER = "pyjms_request_number"
 """Properties of each request: who asks, and the number that makes its processing idempotent (lecture, "Idempotency")."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyjms.runtime.factory import ConnectionFactory
     from pyjms.runtime.session import JmsSession
 
-__all__ = ["RecoverableServer", "Unit", "Work"]
-
 _log = logging.getLogger("pyjms.recoverable")
 
 

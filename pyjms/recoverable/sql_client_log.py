@@ -10,8 +10,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from pyjms.recoverable.client_log import ClientLog, LogEntry
 from pyjms.recoverable.errors import ClientLogException
 
-__all__ = ["SqlClientLog"]
-
 _metadata = sa.MetaData()
 _entries = sa.Table(
     "pyjms_client_log",

@@ -9,8 +9,6 @@ from sqlalchemy.exc import InterfaceError, OperationalError, TimeoutError
 
 from pyjms.spi.clock import Clock, SystemClock
 
-__all__ = ["SqlReplies"]
-
 _TROUBLES = (InterfaceError, OperationalError, TimeoutError)
 
 _metadata = sa.MetaData()

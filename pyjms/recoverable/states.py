@@ -7,8 +7,6 @@ from enum import Enum
 
 from pyjms.recoverable.client_log import LogEntry
 
-__all__ = ["Register", "State", "judge"]
-
 
 class State(Enum):
     """How far the last request has come; the value says what the client does then."""

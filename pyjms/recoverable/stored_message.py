@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyjms.api.message import Message
     from pyjms.messages.context import MessageContext
 
-__all__ = ["envelope_of", "message_of", "read_message", "write_message"]
-
 _NOWHERE = Address(AddressKind.QUEUE, "nowhere")
 
 

@@ -7,8 +7,6 @@ from pyjms.routing.transformers import TransformerError
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.words import reason_of
 
-__all__ = ["transformed"]
-
 
 def transformed(rule: Rule, envelope: Envelope) -> Envelope:
     """Return what the transformers of a rule make of a message. Raises `TransformerError`, which names the rule and the transformer."""

@@ -24,8 +24,6 @@ from pyjms.spi.selector.compile import compile_condition
 from pyjms.spi.selector.headers import ATTRIBUTES, FUNCTIONS, read
 from pyjms.spi.selector.nodes import And, Boolean, Comparison, Identifier, In, Node, String
 
-__all__ = ["CompiledRules"]
-
 _Test: TypeAlias = Callable[[Facts], bool]
 _Key: TypeAlias = Callable[[Facts], Any]
 """Returns the one value that a message has, or None."""

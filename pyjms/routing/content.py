@@ -18,8 +18,6 @@ from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
 if TYPE_CHECKING:
     from pyjms.types import Stored
 
-__all__ = ["Finder", "finder", "holds", "key_of", "read_pointer"]
-
 Finder: TypeAlias = Callable[[Facts], tuple[Any, ...]]
 """Returns the values at a path: strings, numbers, booleans, None, or for JSON also lists and dicts."""
 

@@ -14,8 +14,6 @@ from pyjms.routing.facts import ABSENT, Facts
 from pyjms.routing.rules import Rule, RuleSet
 from pyjms.spi.envelope import Envelope
 
-__all__ = ["ConditionExplained", "RuleExplained", "explain"]
-
 _SHOWN_MAX = 200
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from xml.etree.ElementTree import Element
 
-__all__ = ["ABSENT", "Facts"]
-
 ABSENT: Final = object()
 """There is no such value."""
 _KINDS: Final = tuple(kind.name.lower() for kind in BodyKind)

@@ -10,8 +10,6 @@ from typing import Any, Final
 from pyjms.routing.reading import Problem, RulesError, read_rules
 from pyjms.routing.rules import RuleSet
 
-__all__ = ["load_document", "load_rules", "parse_document"]
-
 _BYTES_MAX: Final = 4_000_000
 
 

@@ -15,8 +15,6 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import InvalidSelectorError
 from pyjms.spi.selector import Selector, compile_selector
 
-__all__ = ["CONTENT", "RULE", "TARGET", "TOP", "Problem", "RulesError", "read_rules"]
-
 _T = TypeVar("_T")
 
 TOP: Final = ("route", "sender", "body_bytes_max", "undeliverable", "targets", "rule")

@@ -24,8 +24,6 @@ from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["Router"]
-
 _log = logging.getLogger("pyjms.routes")
 
 _LOOKS_EVERY_MS = 250

@@ -15,18 +15,6 @@ from pyjms.routing.transformers import Transformer
 from pyjms.spi.envelope import Address
 from pyjms.spi.selector import Selector
 
-__all__ = [
-    "BODIES",
-    "Choice",
-    "Content",
-    "Language",
-    "Literal",
-    "Rule",
-    "RuleSet",
-    "TargetSpec",
-    "Transform",
-]
-
 Literal: TypeAlias = str | int | float | bool
 """What the value at a path may be compared with."""
 

@@ -16,8 +16,6 @@ from pyjms.routing.rules import TargetSpec
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.routes import RouteError, RouteRequest, RouteRunner, RouteStatistics, RunningRoute
 
-__all__ = ["RouteRulesRunner", "RunningRouter"]
-
 
 class RunningRouter(RunningRoute):
     """A router on a thread of its own."""

@@ -20,17 +20,6 @@ from pyjms.spi.selector.identifiers import is_identifier
 from pyjms.spi.words import reason_of
 from pyjms.types import Long, Stored
 
-__all__ = [
-    "BUILT_IN",
-    "ENTRY_POINT_GROUP",
-    "Transformer",
-    "TransformerError",
-    "TransformerFactory",
-    "find_transformer",
-    "known_transformers",
-    "make_transformer",
-]
-
 ENTRY_POINT_GROUP: Final = "pyjms.transformers"
 
 Transformer: TypeAlias = Callable[[Envelope], Envelope]

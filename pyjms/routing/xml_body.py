@@ -10,8 +10,6 @@ from defusedxml.ElementTree import ParseError, fromstring
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-__all__ = ["DEPTH_MAX", "parse_xml"]
-
 DEPTH_MAX: Final = 200
 """What is nested more deeply is no message that somebody routes; and a path with `//` would look at each element once a level."""
 

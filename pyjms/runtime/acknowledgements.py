@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from pyjms.api.session import AcknowledgeMode
 from pyjms.spi.delivery import Delivery
 
-__all__ = ["DUPS_OK_BATCH", "AcknowledgementLedger"]
-
 DUPS_OK_BATCH = 20
 """So many deliveries a DUPS_OK_ACKNOWLEDGE session settles in one call; a crash may redeliver as many."""
 

@@ -23,8 +23,6 @@ from pyjms.spi.words import reason_of
 if TYPE_CHECKING:
     from pyjms.runtime.contracts import SessionContract
 
-__all__ = ["JmsQueueBrowser"]
-
 
 class _Looking:
     """The session as browsed messages see it: they were not consumed, so they acknowledge nothing (§3.6, §5.9)."""

@@ -36,8 +36,6 @@ from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.poisoning import REASON, Poisoned, close_later
 from pyjms.spi.provider import ConnectRequest, Provider, ProviderConnection, ProviderInfo
 
-__all__ = ["JmsConnection", "JmsConnectionMetaData"]
-
 
 class JmsConnectionMetaData(ConnectionMetaData):
     """Names and versions of the API and of the provider."""

@@ -24,8 +24,6 @@ from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 if TYPE_CHECKING:
     from pyjms.runtime.contracts import SessionContract
 
-__all__ = ["JmsMessageConsumer", "JmsQueueReceiver", "JmsTopicSubscriber"]
-
 _log = logging.getLogger("pyjms.runtime")
 
 

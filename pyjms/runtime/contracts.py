@@ -17,8 +17,6 @@ from pyjms.spi.envelope import Address, ConnectionId, MessageId
 from pyjms.spi.errors import ConnectionLostError, ProviderError
 from pyjms.spi.provider import ProviderSession
 
-__all__ = ["ConnectionContract", "SessionContract"]
-
 
 class ConnectionContract(Protocol):
     """A connection, as sessions, consumers and connection consumers see it."""

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import MessageId
     from pyjms.spi.provider import ProviderSession
 
-__all__ = ["MAXIMUM_ATTEMPTS", "Dispatcher", "give_back_failed"]
-
 MAXIMUM_ATTEMPTS = 7
 """So many times a listener of an AUTO or DUPS_OK session gets a message that makes it raise: one and six more."""
 

@@ -17,8 +17,6 @@ from pyjms.runtime.consumer import JmsQueueReceiver, JmsTopicSubscriber
 from pyjms.runtime.producer import JmsQueueSender, JmsTopicPublisher
 from pyjms.runtime.session import JmsSession
 
-__all__ = ["JmsQueueConnection", "JmsQueueSession", "JmsTopicConnection", "JmsTopicSession"]
-
 
 def _wrong_domain(method: str, domain: str) -> NoReturn:
     raise IllegalStateException(f"{method} is not for the {domain} domain: use a Session of a common Connection")

@@ -6,8 +6,6 @@ from pyjms import errors
 from pyjms.errors import JMSException
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["ErrorCollector", "mapped_errors", "to_jms"]
-
 
 def to_jms(error: ProviderError) -> JMSException:
     """Return the exception that the error's class names, with its code, the error as the linked exception."""

@@ -29,8 +29,6 @@ from pyjms.spi.provider import ConnectRequest, Provider
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 
-__all__ = ["DEFAULT_URL", "RUNTIME_OPTIONS", "ConnectionFactory", "QueueConnectionFactory", "TopicConnectionFactory"]
-
 DEFAULT_URL = "vm://default"
 
 RUNTIME_OPTIONS = (

@@ -20,8 +20,6 @@ from pyjms.api.closing import Closeable
 from pyjms.api.destination import TemporaryQueue, TemporaryTopic
 from pyjms.errors import JMSException
 
-__all__ = ["close_made", "delete_made", "note_start"]
-
 _log = logging.getLogger("pyjms.runtime")
 
 

@@ -10,8 +10,6 @@ from enum import Enum, auto
 
 from pyjms.errors import IllegalStateException
 
-__all__ = ["TRANSITIONS", "Event", "State", "next_state"]
-
 
 class State(Enum):
     """Where an object is in its life."""

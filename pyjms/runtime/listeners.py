@@ -12,8 +12,6 @@ from pyjms.api.message import Message
 from pyjms.api.names import hidden_method
 from pyjms.errors import IllegalArgumentException, JMSException
 
-__all__ = ["check_implementation", "exception_callback", "message_callback"]
-
 
 def message_callback(listener: MessageListenerLike, *, awaits: bool = False) -> Callable[[Message], Any]:
     """Return what to call with a message. Raises IllegalArgumentException for what cannot be called with one.

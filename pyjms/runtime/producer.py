@@ -34,8 +34,6 @@ from pyjms.types import Long
 if TYPE_CHECKING:
     from pyjms.runtime.contracts import SessionContract
 
-__all__ = ["JmsMessageProducer", "JmsQueueSender", "JmsTopicPublisher", "check_message", "producer_class"]
-
 _OWN_CLASSES = frozenset(
     {JmsBytesMessage, JmsMapMessage, JmsMessage, JmsObjectMessage, JmsStreamMessage, JmsTextMessage}
 )

@@ -19,8 +19,6 @@ from pyjms.runtime.listeners import check_implementation
 from pyjms.runtime.producer import check_message
 from pyjms.spi.interrupts import defers_signals
 
-__all__ = ["QueueRequestor", "TopicRequestor"]
-
 _Temporary = TypeVar("_Temporary", bound=TemporaryQueue | TemporaryTopic)
 
 

@@ -22,8 +22,6 @@ from pyjms.spi.words import reason_of
 if TYPE_CHECKING:
     from pyjms.runtime.contracts import ConnectionContract
 
-__all__ = ["JmsConnectionConsumer"]
-
 _log = logging.getLogger("pyjms.runtime")
 
 

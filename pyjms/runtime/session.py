@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from pyjms.runtime.contracts import ConnectionContract
     from pyjms.runtime.waiting import Rest
 
-__all__ = ["JmsSession"]
-
 _Producer = TypeVar("_Producer", bound=JmsMessageProducer)
 
 _NOTHING: Sequence[Delivery] = ()

@@ -35,8 +35,6 @@ from pyjms.spi.provider import ProviderSession
 if TYPE_CHECKING:
     from pyjms.runtime.contracts import ConnectionContract
 
-__all__ = ["SettlingSession"]
-
 _UNKNOWN = (InDoubtError, ConnectionLostError, ClosedError)
 """Why a commit failed of which nobody knows whether it was made, or whose messages are this session's no more."""
 

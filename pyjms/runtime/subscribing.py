@@ -21,8 +21,6 @@ from pyjms.spi.selector import Selector, selector_or_none
 if TYPE_CHECKING:
     from pyjms.runtime.contracts import ConnectionContract
 
-__all__ = ["check_client_id", "check_durable", "check_subscription_name", "selector_of", "subscribe_request"]
-
 
 def subscribe_request(
     connection: ConnectionContract,

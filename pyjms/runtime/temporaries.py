@@ -16,8 +16,6 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError, DestinationInUseError, ProviderError
 from pyjms.spi.provider import ProviderConnection
 
-__all__ = ["Temporaries"]
-
 _log = logging.getLogger("pyjms.runtime")
 
 

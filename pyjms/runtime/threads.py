@@ -15,8 +15,6 @@ from pyjms.runtime.waiting import Inbox
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import ResourceError
 
-__all__ = ["EventThread", "WorkThread", "start_thread"]
-
 _log = logging.getLogger("pyjms.runtime")
 
 _ERRORS_MAX = 7

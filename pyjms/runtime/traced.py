@@ -16,9 +16,6 @@ from pyjms.runtime.tracing import current_tracer
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.interrupts import defers_signals
 
-__all__ = ["TracedProducer", "TracedQueueReceiver", "TracedTopicSubscriber", "consumer_class", "traced_producer_class"]
-
-
 _Producer = TypeVar("_Producer", bound=JmsMessageProducer)
 
 

@@ -13,8 +13,6 @@ from typing import Final
 from pyjms.api.message import Message
 from pyjms.spi.envelope import Address
 
-__all__ = ["MessageTracer", "current_tracer", "trace_with"]
-
 
 class MessageTracer(ABC):
     """Hears of each message. Any thread."""

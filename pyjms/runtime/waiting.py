@@ -18,8 +18,6 @@ from pyjms.spi.back_off import BackOff, Delays
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.interrupts import deferred
 
-__all__ = ["CloseOnce", "Deadline", "DeliveryGate", "Inbox", "Rest"]
-
 
 class Deadline:
     """The moment when a call gives up, on the injected clock's monotonic scale."""

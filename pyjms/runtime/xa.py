@@ -39,8 +39,6 @@ from pyjms.spi.errors import (
 from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.provider import ProviderSession
 
-__all__ = ["XAConnectionFactory", "XAQueueConnectionFactory", "XATopicConnectionFactory"]
-
 _Connection = TypeVar("_Connection", bound=JmsConnection)
 _NO_BRANCH: Final = -1  # the format of the null Xid
 

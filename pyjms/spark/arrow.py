@@ -18,8 +18,6 @@ from pyjms.spi.replay import ReservedMessage
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["arrow_schema", "column_lists", "full_schema", "record_batch", "tuples"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = frozenset({"timestamp", "expiration"})
 _OWN = frozenset({"seq", "message_id", "text", "bytes", "body"})

@@ -32,8 +32,6 @@ from pyjms.spi.provider import ConnectRequest, ProviderConnection
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 
-__all__ = ["Link", "MessageIds", "close_links", "link_of", "read_credentials", "require"]
-
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 

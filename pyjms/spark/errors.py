@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["DataLossError", "OptionError", "RowError", "SpoolError", "old_checkpoint"]
-
 
 class OptionError(ProviderError):
     """An option of ``format("jms")`` is missing, unknown or wrong; the text names it and says what to write."""

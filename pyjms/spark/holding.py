@@ -22,8 +22,6 @@ from pyjms.spi.delivery import Delivery
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["HeldPiece", "HoldingPlanner"]
-
 _log = logging.getLogger(__name__)
 _LEAST_IN_PARTITION = 1_000
 

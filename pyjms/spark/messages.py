@@ -15,8 +15,6 @@ from pyjms.spi.envelope import Address, Body, BodyKind, Envelope, MessageId, Obj
 from pyjms.spi.typed_values import READERS, read_map, read_stream
 from pyjms.types import Stored
 
-__all__ = ["ARTEMIS_DUPLICATE", "EnvelopeMaker", "check_sink_columns", "envelope_of", "row_told"]
-
 ARTEMIS_DUPLICATE = "_AMQ_DUPL_ID"
 """The property by which ActiveMQ Artemis knows duplicates."""
 

@@ -20,8 +20,6 @@ from pyjms.spi.selector import selector_or_none
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.words import on_one_line
 
-__all__ = ["AckOn", "Duplicates", "JmsOptions", "Mode", "Repeated", "address_text", "parse_address", "parse_options"]
-
 DEFAULT_MESSAGES_PER_BATCH = 10_000
 DEFAULT_STAGE_TIMEOUT_S = 24 * 3600
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["NEWEST", "Replayed", "Rules", "archive", "chosen_of", "replay", "route", "would_go"]
-
 NEWEST = "newest"
 """What progress reports call the moment of the newest message of a batch: `newest_ms`, in milliseconds since 1970 UTC."""
 _ORDER = ("destination", "seq", "timestamp", "message_id")

@@ -18,21 +18,6 @@ from pyjms.spark.errors import OptionError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "Found",
-    "all_below",
-    "are_within",
-    "exists",
-    "inside",
-    "literally",
-    "local_path",
-    "make_folder",
-    "matches",
-    "parents",
-    "qualified",
-    "text_of",
-]
-
 _URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*):(?://(?P<host>[^/]*))?(?P<path>/.*|)", re.DOTALL)
 """As Hadoop reads it: nothing is quoted, and nothing is a query."""
 _SPECIAL = re.compile(r"[{}\[\]*?\\]")

@@ -9,21 +9,6 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-__all__ = [
-    "HEIGHT",
-    "SHADES",
-    "WIDTH",
-    "Axis",
-    "bars",
-    "clock",
-    "document",
-    "keys",
-    "scale",
-    "section",
-    "table",
-    "y_of",
-]
-
 WIDTH, HEIGHT, _LEFT, _BOTTOM = 860, 180, 64, 24
 SHADES = {"p50_ms": "one", "p90_ms": "two", "p99_ms": "three"}
 """Percentiles in milliseconds, and the colour of each."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["JmsBatchWriter", "JmsCommitMessage", "JmsStreamWriter", "batch_writer", "stream_writer"]
-
 _RUN_ID = "spark.jobGroup.id"
 """Spark runs the jobs of a query in a group that is named by the id of its run."""
 _BATCH_ID = "streaming.sql.batchId"

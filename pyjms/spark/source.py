@@ -25,8 +25,6 @@ from pyjms.spark.planning import GroupPlanner, Limits, Offset, Piece, Planner, s
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["JmsStreamReader", "PiecePartition", "stream_reader"]
-
 
 class PiecePartition(InputPartition):
     """What Spark hands to a task: one piece of a batch."""

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 
 from pyjms.spark.errors import SpoolError
 
-__all__ = ["Frame", "Marks", "Seen", "frames_of", "pack"]
-
 _HEAD = struct.Struct(">4sIQII")
 _MAGIC = b"PJS1"
 VERSION = 1

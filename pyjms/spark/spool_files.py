@@ -17,8 +17,6 @@ from pyjms.spark.errors import SpoolError
 from pyjms.spark.spool import Frame, Marks, frames_of, pack
 from pyjms.spi.clock import Clock, Signal
 
-__all__ = ["SpoolFolder", "batch_bytes", "batches_between", "batches_of"]
-
 SEGMENT_BYTES = 64 * 1024 * 1024
 _SUFFIX = ".spool"
 _MARKS = "marks.json"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from pyjms.spark.spool_files import SpoolFolder
 
-__all__ = ["SpoolPiece", "SpoolPlanner", "as_rows", "numbered"]
-
 _LEAST_IN_PARTITION = 1_000
 
 

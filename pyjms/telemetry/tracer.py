@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-__all__ = ["OpenTelemetryTracer", "carried_context", "process_span"]
-
 _DASH: Final = "__dash__"
 _NAME: Final = "pyjms"
 

@@ -8,8 +8,6 @@ from typing import Self
 
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["CloseOnce"]
-
 
 class CloseOnce:
     """Who ends a session or a connection. Any thread.

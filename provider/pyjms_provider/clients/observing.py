@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyjms_provider.clients.vm import VmConnection
 
-__all__ = ["ConnectionView", "ConsumerView", "SessionView", "look_at"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerView:

@@ -47,15 +47,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.transaction.reader_groups import GroupTable
     from pyjms_provider.core.transaction.stages import StageTable
 
-__all__ = [
-    "VmConnection",
-    "VmProvider",
-    "VmReaderGroups",
-    "VmStages",
-    "embedded_broker_info",
-]
-
-
 # What the embedded broker says of itself.
 
 

@@ -30,14 +30,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import EntryQueue
     from pyjms_provider.core.topic.subscription import Subscription
 
-__all__ = [
-    "VmConsumer",
-    "VmSession",
-    "by_queue",
-    "entry_of",
-]
-
-
 # What a session of ``vm://NAME`` has received, as its queues know it.
 
 

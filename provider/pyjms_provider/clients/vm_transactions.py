@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.transaction.branches import Branch, Branches
     from pyjms_provider.core.transaction.time_limit import OpenTransaction
 
-__all__ = ["VmTransactions"]
-
 
 class VmTransactions(ProviderSession):
     """The part of a session that begins and ends transactions; what is done in them is `VmSession`'s."""

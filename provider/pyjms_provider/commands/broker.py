@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.serving.served_broker import ServedBroker
 
-__all__ = ["commands"]
-
 _COLLECT_AFTER: Final = 10_000
 """More objects than were let go again; Python's own figure is 700."""
 

@@ -15,8 +15,6 @@ from pyjms_provider.commands.telling import errors_told, show
 if TYPE_CHECKING:
     from pyjms_provider.model.checking import Finding
 
-__all__ = ["DEFAULT_FILE", "check", "context_of"]
-
 DEFAULT_FILE: Final = Path("broker.toml")
 _PLACE: Final = re.compile(r"^(?P<file>.+), line (?P<line>\d+)$")
 _HEADER: Final = re.compile(r"^\s*\[")

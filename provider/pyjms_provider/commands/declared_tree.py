@@ -14,8 +14,6 @@ from pyjms_provider.commands.telling import errors_told, show
 if TYPE_CHECKING:
     from pyjms_provider.model.attributes import AttributeDeclaration
 
-__all__ = ["show_tree"]
-
 
 def show_tree(
     category: Annotated[

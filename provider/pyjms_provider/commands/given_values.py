@@ -12,8 +12,6 @@ import typer
 
 from pyjms_provider.commands.telling import stop
 
-__all__ = ["read_values"]
-
 Resolve = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 

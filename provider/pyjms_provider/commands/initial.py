@@ -16,8 +16,6 @@ from pyjms_provider.commands.checked_file import DEFAULT_FILE
 from pyjms_provider.commands.passwords import PasswordFile
 from pyjms_provider.commands.telling import errors_told, show, stop
 
-__all__ = ["init"]
-
 _DATA: Final = "data"
 _HOST: Final = "default"
 _OPERATORS: Final = "administrators"

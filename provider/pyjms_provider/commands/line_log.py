@@ -7,8 +7,6 @@ from types import TracebackType
 
 from pyjms.spi.terminal import printable
 
-__all__ = ["LineFormatter"]
-
 
 class LineFormatter(logging.Formatter):
     """Begins a line for each record, and none for what is in it: names that clients chose could look like lines of their own."""

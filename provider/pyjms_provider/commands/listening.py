@@ -8,8 +8,6 @@ from typing import Any, Final
 from pyjms.spi.errors import UrlError
 from pyjms.spi.url import ProviderUrl
 
-__all__ = ["Listening", "read_listen_url"]
-
 _TRANSPORTS: Final = {
     "stomp": ("stomp", "tcp"),
     "stomps": ("stomp", "tls"),

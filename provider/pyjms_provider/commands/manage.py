@@ -27,8 +27,6 @@ from pyjms_provider.commands.passwords import PasswordFile
 from pyjms_provider.commands.rest_client import CategoryDescription, NoAnswerError, RefusedError, RestClient
 from pyjms_provider.commands.telling import errors_told, show, stop
 
-__all__ = ["commands"]
-
 _TOKEN: Final = "PYJMS_TOKEN"  # noqa: S105 - the name of a variable
 _COLUMNS: Final = 6
 _GAP: Final = 2

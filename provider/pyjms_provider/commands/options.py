@@ -6,6 +6,4 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-__all__ = ["AsJson"]
-
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]

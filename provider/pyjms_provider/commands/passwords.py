@@ -9,8 +9,6 @@ import typer
 
 from pyjms.spi.passwords import VARIABLE
 
-__all__ = ["PasswordFile"]
-
 PasswordFile: TypeAlias = Annotated[
     Path | None,
     typer.Option(

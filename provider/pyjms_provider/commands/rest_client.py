@@ -17,8 +17,6 @@ from pyjms.spi.errors import ProviderError, UrlError
 from pyjms.spi.trust import explained, trusting
 from pyjms.spi.words import said_by_system
 
-__all__ = ["CategoryDescription", "NoAnswerError", "OperationDescription", "RefusedError", "RestClient"]
-
 _PREFIX: Final = "/api/latest"
 _PATIENCE_S: Final = 60.0
 _PAGE: Final = 1000

@@ -18,8 +18,6 @@ from pyjms_provider.commands.telling import errors_told, show
 if TYPE_CHECKING:
     from pyjms_provider.stores.sql.salvage import Salvaged, SalvagedTable
 
-__all__ = ["salvage"]
-
 _PREFIX: Final = "pyjms_"
 
 

@@ -10,8 +10,6 @@ from typing import NoReturn
 
 from pyjms.spi.signals import ENDING, signals_as_bytes
 
-__all__ = ["ending_signals", "stopped_early"]
-
 
 @contextmanager
 def stopped_early() -> Iterator[None]:

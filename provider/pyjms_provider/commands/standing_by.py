@@ -6,8 +6,6 @@ from pathlib import Path
 
 from pyjms.spi.clock import SystemClock
 
-__all__ = ["await_free"]
-
 
 def await_free(path: Path) -> None:
     """Return when no broker holds the configuration file, which the log says if it has to wait. Raises `StoreError`."""

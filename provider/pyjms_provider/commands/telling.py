@@ -14,8 +14,6 @@ import typer
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, is_of_writing, note, on_one_line, results
 
-__all__ = ["errors_told", "show", "stop"]
-
 
 def stop(text: str, code: int = CANNOT_BE_USED) -> NoReturn:
     """Say why it ends here."""

@@ -13,8 +13,6 @@ from pyjms_provider.commands.options import AsJson
 from pyjms_provider.commands.passwords import PasswordFile
 from pyjms_provider.commands.telling import errors_told, show
 
-__all__ = ["commands"]
-
 _File: TypeAlias = Annotated[Path, typer.Argument(help="The user file.", metavar="FILE", show_default=False)]
 _Name: TypeAlias = Annotated[str, typer.Argument(help="The user.", metavar="NAME", show_default=False)]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["HasTimes"]
-
 
 class HasTimes(Protocol):
     """Is visited by the housekeeper at the times that it asks for."""

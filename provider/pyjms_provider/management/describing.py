@@ -18,9 +18,6 @@ from pyjms_provider.model.statistics import StatisticDeclaration, statistics_of
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
 
-__all__ = ["FACTS", "describe", "describe_model", "known_fields"]
-
-
 FACTS: Final = frozenset(
     {
         "name",

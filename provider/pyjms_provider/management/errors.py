@@ -4,19 +4,6 @@ from __future__ import annotations
 
 from pyjms.spi.errors import ProviderError
 
-__all__ = [
-    "BadMethodError",
-    "BadRequestError",
-    "BusyError",
-    "ChangedMeanwhileError",
-    "ContentTypeError",
-    "JobError",
-    "LockoutError",
-    "RequestTooLargeError",
-    "UnknownHostError",
-    "UnknownJobError",
-]
-
 
 class BadMethodError(ProviderError):
     """What is there cannot be asked so; `allowed` are the methods that it understands."""

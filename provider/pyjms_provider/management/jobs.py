@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.operations import Progress
     from pyjms_provider.security.contracts import Principal
 
-__all__ = ["Job", "JobState", "Jobs"]
-
 _log = logging.getLogger(__name__)
 _RUNNING_MAX: Final = 16
 _KEPT_MAX: Final = 200

@@ -8,8 +8,6 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["JsonFormatter"]
-
 _CODE: Final = re.compile(r"PYJMS(?:-[A-Z]+)+-\d+")
 
 

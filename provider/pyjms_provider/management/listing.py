@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.lookup import Siblings
     from pyjms_provider.model.managed import ChildSource
 
-__all__ = ["LIMIT_MAX", "ListRequest", "ListedPage", "check_fields", "list_objects", "page_of_source"]
-
 LIMIT_MAX: Final = 1000
 _NOWHERE: Final = Address(AddressKind.QUEUE, "objects")
 _SCALARS: Final = (bool, int, float, str)

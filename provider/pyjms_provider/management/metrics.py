@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.model.system_config import SystemConfig
 
-__all__ = ["OTHERS", "Metrics", "SteadySums"]
-
-
 _Key = tuple[tuple[str, ...], str]
 
 

@@ -12,21 +12,6 @@ from pyjms_provider.model.managed import OFFSET_MAX
 from pyjms_provider.model.operations import OperationDeclaration, operations_of
 from pyjms_provider.model.statistics import statistics_of
 
-__all__ = [
-    "ERROR",
-    "JSON",
-    "answering",
-    "content",
-    "describe_api",
-    "error_schema",
-    "inlined",
-    "job_schema",
-    "page_of",
-    "parameter",
-    "reference",
-]
-
-
 JSON: Final = "application/json"
 ERROR: Final[Mapping[str, Any]] = {"$ref": "#/components/responses/Error"}
 

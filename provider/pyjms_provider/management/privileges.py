@@ -36,18 +36,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 
-__all__ = [
-    "STOPPING",
-    "check_changed_privileges",
-    "check_new_privileges",
-    "check_not_own_way",
-    "check_way_back",
-    "effective",
-    "target_at",
-    "target_of",
-]
-
-
 STOPPING: Final = frozenset({"stop"})
 """Operations after which an object serves nobody."""
 

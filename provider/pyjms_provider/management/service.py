@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.system_config import SystemConfig
     from pyjms_provider.security.contracts import AccessPolicy, Principal, Target
 
-__all__ = ["Caller", "ManagementService", "UserSessions"]
-
 _T = TypeVar("_T")
 _TYPED: Final = "type"
 _NAMING: Final = frozenset({"name"})

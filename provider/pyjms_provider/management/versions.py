@@ -18,8 +18,6 @@ from pyjms_provider.management.errors import ChangedMeanwhileError
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
 
-__all__ = ["ANY", "Expected", "check_expected", "read_expected", "tag_of", "while_expected"]
-
 _T = TypeVar("_T")
 ANY: Final = "*"
 _LENGTH: Final = 32

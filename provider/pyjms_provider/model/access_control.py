@@ -13,8 +13,6 @@ from pyjms_provider.security.access import RuleAccessPolicy
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
 from pyjms_provider.security.rules import Rule, RuleError, rules_from_data
 
-__all__ = ["AccessControl", "AccessControlAttributes", "AccessRule"]
-
 
 class AccessRule(BaseModel):
     """One rule. The first that fits decides; what none allows is denied."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-__all__ = ["Alert", "AlertBook", "AlertKind", "AlertLimits", "AlertNews", "Telling"]
-
 
 class AlertKind(Enum):
     """What is too much."""

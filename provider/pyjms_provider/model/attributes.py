@@ -31,22 +31,6 @@ from pyjms_provider.model.errors import (
 )
 from pyjms_provider.security.contracts import Operation, TargetKind
 
-__all__ = [
-    "MASK",
-    "AttributeDeclaration",
-    "Attributes",
-    "ByteCount",
-    "Name",
-    "Reached",
-    "Secret",
-    "attribute",
-    "declarations",
-    "mask",
-    "plain",
-    "problems_of",
-    "resolve",
-]
-
 MASK: Final = "********"
 """Shown in place of a secret; given as a value, it leaves the secret as it is."""
 

@@ -35,19 +35,6 @@ from pyjms_provider.security.throttle import Forgiving
 from pyjms_provider.security.user_file import UserError, UserFile
 from pyjms_provider.stores.configuration_contract import ObjectRecord
 
-__all__ = [
-    "AnonymousProvider",
-    "AuthenticationProvider",
-    "CertificateProvider",
-    "IntrospectionProvider",
-    "JwtProvider",
-    "User",
-    "UserAttributes",
-    "UserFileProvider",
-    "provider_of",
-    "users_of",
-]
-
 
 class UserAttributes(Attributes):
     """What can be chosen for a user."""

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.stores.configuration_contract import ObjectRecord
 
-__all__ = ["Broker", "BrokerAttributes", "free_bytes", "open_file_count", "open_file_limit", "resident_bytes"]
-
-
 _PROC: Final = Path("/proc/self")
 
 

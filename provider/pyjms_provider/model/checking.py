@@ -31,8 +31,6 @@ from pyjms_provider.stores.opening import check_scheme
 if TYPE_CHECKING:
     from pyjms_provider.stores.configuration_contract import ObjectRecord
 
-__all__ = ["Finding", "check_configuration"]
-
 _HARMLESS: Final = frozenset({"key_store", "trust_store", "authentication_provider", "access_control"})
 """What only reads files when it is opened."""
 _STORED: Final = {"virtual_host": "store_url", "virtual_host_node": "url"}

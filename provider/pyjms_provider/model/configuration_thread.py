@@ -17,8 +17,6 @@ from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms_provider.model.errors import ConfigurationTimeoutError
 
-__all__ = ["Call", "ConfigurationThread"]
-
 _T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)

@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.configuration.writer import StoreWriter
     from pyjms_provider.model.services import Services
 
-__all__ = ["ConfiguredObject", "Startable", "Stoppable"]
-
-
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _GONE: Final = (State.DELETED, State.CLOSED)

@@ -17,8 +17,6 @@ from pyjms_provider.model.errors import (
     UnknownVariableError,
 )
 
-__all__ = ["DEFAULTS", "Effort", "interpolate", "interpolate_all", "process_variable", "refers_only"]
-
 Lookup = Callable[[str], str | None]
 _LOOKUPS_MAX: Final = 10_000
 _CHARACTERS_MAX: Final = 1_000_000

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pyjms_provider.queue_manager import QueueManager
     from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
-__all__ = ["ManagedHost"]
-
 
 class ManagedHost(Protocol):
     """A virtual host. Any thread may read it; records are written on its configuration thread."""

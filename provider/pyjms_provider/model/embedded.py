@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pyjms_provider.model.virtual_host import VirtualHost
 
-__all__ = ["manage", "managed_host"]
-
 
 def manage(broker: str, *, context: Mapping[str, str] | None = None) -> SystemConfig:
     """Return a new tree for ``vm://BROKER``; `close` it when it is no longer needed, which leaves the broker alone.

@@ -9,25 +9,6 @@ from dataclasses import dataclass
 
 from pyjms.spi.errors import ProviderError
 
-__all__ = [
-    "BadVariableError",
-    "ConfigurationTimeoutError",
-    "CyclicVariableError",
-    "FailedOpeningError",
-    "InvalidArgumentsError",
-    "InvalidAttributesError",
-    "ModelError",
-    "NotChangeableError",
-    "ObjectExistsError",
-    "ObjectInUseError",
-    "Problem",
-    "UnknownCategoryError",
-    "UnknownObjectError",
-    "UnknownOperationError",
-    "UnknownVariableError",
-    "WrongStateError",
-]
-
 
 class ModelError(ProviderError):
     """Root of the errors of the model."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms.spi.selector.explain import Explanation
 
-__all__ = ["ClauseView", "ExplainedMessage", "explain_message"]
-
 
 class ClauseView(BaseModel):
     """A clause of a selector with its value for one message (JMS 1.1 §3.8.1.2)."""

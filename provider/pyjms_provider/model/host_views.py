@@ -37,26 +37,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.transaction.reader_groups import Group
     from pyjms_provider.model.contracts import ManagedHost
 
-__all__ = [
-    "STORE",
-    "ClientConnection",
-    "ClientConsumer",
-    "ClientSession",
-    "DeadLetterQueue",
-    "DurableSubscription",
-    "MadeOnDemand",
-    "ManagedStagedUnit",
-    "ManagedTopic",
-    "ObservedObject",
-    "ReaderGroup",
-    "Store",
-    "Transaction",
-    "group_names",
-    "host_sources",
-    "unit_name",
-    "unit_names",
-]
-
 
 class ObservedObject(ManagedObject):
     """A view of something by its name. What it shows is asked for anew each time."""

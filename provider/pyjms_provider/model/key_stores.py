@@ -14,8 +14,6 @@ from pyjms_provider.model.errors import InvalidAttributesError, WrongStateError
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.transport.tls import why_unusable
 
-__all__ = ["KeyStore", "KeyStoreAttributes", "TrustStore", "TrustStoreAttributes"]
-
 
 class KeyStoreAttributes(Attributes):
     """What can be chosen for a key store."""

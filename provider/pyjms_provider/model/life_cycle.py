@@ -8,8 +8,6 @@ from typing import Final
 
 from pyjms_provider.model.errors import WrongStateError
 
-__all__ = ["CREATION", "RECOVERY", "TRANSITIONS", "Event", "Phase", "State", "next_state"]
-
 
 class State(Enum):
     """Where an object is in its life."""

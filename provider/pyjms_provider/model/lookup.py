@@ -16,17 +16,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ChildSource, ManagedObject
     from pyjms_provider.security.contracts import Target
 
-__all__ = [
-    "Siblings",
-    "check_names",
-    "collect",
-    "find_by_id",
-    "find_by_names",
-    "names_needed",
-    "only_source",
-    "siblings",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Siblings:

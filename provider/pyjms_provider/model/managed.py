@@ -37,17 +37,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.configuration_thread import ConfigurationThread
     from pyjms_provider.stores.configuration_contract import ObjectRecord
 
-__all__ = [
-    "OFFSET_MAX",
-    "ChildPage",
-    "ChildSource",
-    "ConfigurationChangeListener",
-    "ManagedObject",
-    "PageWanted",
-    "Snapshot",
-    "observed_id",
-]
-
 
 class ConfigurationChangeListener:
     """Hears of changes, on the configuration thread that made them, after they were published, without a lock held.

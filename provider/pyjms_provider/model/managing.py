@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyjms_provider.security.secrets import SecretBox
     from pyjms_provider.stores.configuration_contract import ConfigurationStore
 
-__all__ = ["ManagingObject"]
-
 
 class ManagingObject(Stoppable):
     """Opens its store when it is opened, recovers what is in it, and has every change below it written through."""

@@ -17,20 +17,6 @@ from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
 from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
 
-__all__ = [
-    "CLIENT_JMSX",
-    "LetterView",
-    "MessageBody",
-    "MessageRenderer",
-    "MessageView",
-    "NewMessage",
-    "TypedValue",
-    "to_envelope",
-    "view_value",
-    "why_not_settable",
-]
-
-
 CLIENT_JMSX: Final = {"JMSXGroupID": ("string", str), "JMSXGroupSeq": ("int", int)}
 """The JMSX properties that clients set, with their type, as it is written and as it is stored."""
 _OF_THE_BROKER: Final = "JMS_pyjms"

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
 
-__all__ = ["ALERTS", "AlertNotifier", "MetricsSampler"]
-
-
 ALERTS: Final = "$alerts"
 """The topic."""
 _MOST: Final = 100

@@ -18,18 +18,6 @@ from pyjms_provider.model.attributes import problems_of
 from pyjms_provider.model.errors import InvalidArgumentsError
 from pyjms_provider.security.contracts import Operation, TargetKind
 
-__all__ = [
-    "EVERYTHING",
-    "KEPT_QUIET",
-    "NO_PROGRESS",
-    "WRITES_TO",
-    "OperationDeclaration",
-    "Permissions",
-    "Progress",
-    "operation",
-    "operations_of",
-]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 _MARK: Final = "__pyjms_operation__"
 _PROGRESS: Final = "progress"

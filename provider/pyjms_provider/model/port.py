@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.services import OpenPort
     from pyjms_provider.security.contracts import AccessPolicy, Authenticator
 
-__all__ = ["HttpPort", "HttpPortAttributes", "Port", "PortAttributes", "StompPort", "StompPortAttributes", "Transport"]
-
 
 class Transport(Enum):
     """What a port is reached over."""

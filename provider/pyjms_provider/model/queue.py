@@ -64,19 +64,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.attributes import Attributes
     from pyjms_provider.model.contracts import ManagedHost
 
-__all__ = [
-    "KNOWN",
-    "Ids",
-    "ManagedQueue",
-    "MessagePage",
-    "Offset",
-    "QueueSource",
-    "Selector",
-    "chosen",
-    "queue_columns",
-]
-
-
 _PAGE: Final = 1000
 _numbers = count(1)
 

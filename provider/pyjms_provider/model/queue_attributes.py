@@ -23,19 +23,6 @@ from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, attr
 from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.security.contracts import Operation, TargetKind
 
-__all__ = [
-    "ALERT_FIELDS",
-    "POLICY_FIELDS",
-    "PolicyPattern",
-    "QueueAttributes",
-    "alert_choices",
-    "changed_fields",
-    "policy_of",
-    "policy_reaches",
-    "read_policy",
-    "told_of_attributes",
-]
-
 POLICY_FIELDS: Final = tuple(field.name for field in fields(QueuePolicy))
 ALERT_FIELDS: Final = tuple(f"alert_{field.name}" for field in fields(AlertLimits))
 """What the queue itself does not obey, but who watches over it."""

@@ -12,8 +12,6 @@ from pyjms_provider.model.errors import InvalidAttributesError, Problem
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
 
-__all__ = ["check_references", "find_referred", "referrers"]
-
 
 def find_referred(managed: ManagedObject, category: str, name: str) -> ManagedObject | None:
     """Return the object that `managed` means by the name: it stands beside it, or beside one above it."""

@@ -31,16 +31,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.virtual_host import VirtualHost
     from pyjms_provider.stores.configuration_contract import ObjectRecord
 
-__all__ = [
-    "ForwardAttributes",
-    "ForwardRoute",
-    "Route",
-    "RouteAttributes",
-    "RouteTarget",
-    "RulesAttributes",
-    "RulesRoute",
-]
-
 
 class RouteTarget(BaseModel):
     """A destination at a site."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.transport.settings import TlsSettings
 
-__all__ = ["OpenPort", "PortOpener", "Services"]
-
 
 class OpenPort(Protocol):
     """A port that listens."""

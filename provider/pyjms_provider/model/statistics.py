@@ -9,8 +9,6 @@ from typing import Any, Final, Generic, Self, TypeVar, get_type_hints, overload
 
 from pydantic import TypeAdapter
 
-__all__ = ["Statistic", "StatisticDeclaration", "StatisticKind", "statistic", "statistics_of"]
-
 _T = TypeVar("_T")
 
 

@@ -8,8 +8,6 @@ from urllib.parse import quote, unquote
 
 from pyjms_provider.model.attributes import Secret
 
-__all__ = ["has_password", "split_password", "with_password"]
-
 _IN_QUERY: Final = re.compile(r"[?&]\w*(?:password|passwd|passcode|pwd|secret)=[^&]", re.IGNORECASE)
 """As ``sslpassword`` of PostgreSQL, too, which opens the client's key."""
 _USER: Final = re.compile(r"^([A-Za-z0-9+.\-]+://[^/@:]*)(?::([^/@]*))?@")

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.stories.reading import StoryEvent
 
-__all__ = ["StoriesView", "StoryAttributes", "StoryTelling", "VisibilityFilter", "story_settings"]
-
-
 _HIDDEN: Final = "where you may not look"
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyjms_provider.security.secrets import SecretBox
     from pyjms_provider.stores.configuration_contract import ConfigurationStore
 
-__all__ = ["SystemConfig"]
-
 _ID = ObjectId(uuid5(NAMESPACE_URL, "pyjms:system_config"))
 
 

@@ -15,20 +15,6 @@ from pydantic import BaseModel, Field
 
 from pyjms_provider.model.alerts import Alert, AlertKind
 
-__all__ = [
-    "POINTS",
-    "STEP_MS",
-    "AlertView",
-    "History",
-    "PastView",
-    "Rates",
-    "Since",
-    "TimeSeries",
-    "alert_views",
-    "past_view",
-]
-
-
 STEP_MS: Final = 10_000
 POINTS: Final = 360
 """An hour."""

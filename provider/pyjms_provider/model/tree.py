@@ -13,20 +13,6 @@ from typing import Any, Final
 
 from pyjms_provider.model.errors import UnknownCategoryError
 
-__all__ = [
-    "ROOT",
-    "TREE",
-    "CategoryShape",
-    "add_specialisation",
-    "ancestors",
-    "children_of",
-    "class_of",
-    "opening_order",
-    "picture",
-    "shape_of",
-    "types_of",
-]
-
 ROOT: Final = "system_config"
 _MODEL: Final = "pyjms_provider.model"
 

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ChildSource, ManagedObject
     from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
-__all__ = ["VirtualHost", "VirtualHostAttributes"]
-
 
 class VirtualHostAttributes(StoryAttributes):
     """What can be chosen for a virtual host. Alerts and the last hour obey a change at once; all else when it is opened next."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectRecord
 
-__all__ = ["JsonNode", "MemoryNode", "StoreNode"]
-
 
 class MemoryNode(ManagingObject):
     """Keeps its virtual host as long as the process lives; who stops it and starts it again has it back."""

@@ -56,17 +56,6 @@ if TYPE_CHECKING:
     from pyjms_provider.security.contracts import Target
     from pyjms_provider.stores.configuration_contract import ObjectRecord
 
-__all__ = [
-    "LOOKED_AT_MAX",
-    "Instance",
-    "InstanceSource",
-    "Workflow",
-    "WorkflowSource",
-    "WorkflowStore",
-    "WorkflowStoreAttributes",
-]
-
-
 _ORDERS: Final[Mapping[str, InstanceOrder]] = {
     "name": InstanceOrder.BY_ID,
     "-changed_at_ms": InstanceOrder.NEWEST_FIRST,

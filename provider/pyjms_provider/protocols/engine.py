@@ -13,8 +13,6 @@ from typing import Any, Protocol, TypeVar
 
 from pyjms.spi.envelope import fact
 
-__all__ = ["BatchJob", "Peer", "ProtocolEngine", "TransportContext"]
-
 _T = TypeVar("_T")
 
 

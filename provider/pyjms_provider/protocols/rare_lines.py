@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
-__all__ = ["RareLines"]
-
 _SILENCE_MS: Final = 5_000
 
 

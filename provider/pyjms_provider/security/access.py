@@ -20,8 +20,6 @@ from pyjms.spi.errors import AccessDeniedError
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
 from pyjms_provider.security.rules import Rule
 
-__all__ = ["Decision", "RuleAccessPolicy"]
-
 _PRINCIPALS: Final = 4096  # of which decisions are remembered
 _PAGES: Final = 512  # for so many different ones among them
 _DECISIONS: Final = 512  # remembered on each

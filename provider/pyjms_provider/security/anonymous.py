@@ -14,8 +14,6 @@ from pyjms_provider.security.contracts import (
 )
 from pyjms_provider.security.refusals import wrong_credentials
 
-__all__ = ["AnonymousAuthenticator", "UncheckedLogins"]
-
 
 class AnonymousAuthenticator(Authenticator):
     """Takes whoever offers no credentials for one and the same principal.

@@ -25,9 +25,6 @@ from pyjms.spi.clock import Clock
 from pyjms_provider.security.contracts import Principal
 from pyjms_provider.security.throttle import network_of
 
-__all__ = ["MASK", "AuditAction", "AuditLog", "AuditRecord", "AuditResult", "LoginAudit", "masked"]
-
-
 MASK: Final = "********"
 _log = logging.getLogger("pyjms.audit")
 _errors = logging.getLogger(__name__)

@@ -17,8 +17,6 @@ from pyjms.spi.clock import Clock
 from pyjms_provider.security.contracts import Authenticator, CertificateCredentials, Credentials, Principal
 from pyjms_provider.security.refusals import wrong_credentials
 
-__all__ = ["CertificateAuthenticator", "CertificateRules", "NameFrom"]
-
 _log = logging.getLogger(__name__)
 _LONGEST_NAME: Final = 1024
 

@@ -9,8 +9,6 @@ from pyjms_provider.security.contracts import Authenticator, Credentials, Princi
 from pyjms_provider.security.refusals import NO_CREDENTIALS, LogInsBusyError, TooManyAttemptsError, wrong_credentials
 from pyjms_provider.security.throttle import Forgiving
 
-__all__ = ["CompositeAuthenticator"]
-
 
 class CompositeAuthenticator(Authenticator):
     """Asks one after the other."""

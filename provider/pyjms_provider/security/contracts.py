@@ -11,20 +11,6 @@ from typing import Final
 from pyjms.spi.envelope import Address, ConnectionId
 from pyjms.spi.errors import AccessDeniedError
 
-__all__ = [
-    "TOKEN_USER",
-    "AccessPolicy",
-    "Authenticator",
-    "CertificateCredentials",
-    "Credentials",
-    "Operation",
-    "PasswordCredentials",
-    "Principal",
-    "Target",
-    "TargetKind",
-    "TokenCredentials",
-]
-
 TOKEN_USER: Final = "oauth2"  # noqa: S105 - the name of a user, not a password
 """The user name by which a client of a protocol that knows only passwords says that its password is a bearer token."""
 

@@ -19,8 +19,6 @@ from urllib.parse import urlsplit
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["Endpoint", "EndpointError"]
-
 _LIMIT: Final = 1024 * 1024
 _CHUNK: Final = 16 * 1024
 

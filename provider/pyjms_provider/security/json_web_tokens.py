@@ -35,8 +35,6 @@ from pyjms_provider.security.oauth2 import (
 from pyjms_provider.security.refusals import NO_CREDENTIALS, LogInsBusyError, wrong_credentials
 from pyjms_provider.security.settings import JwtSettings
 
-__all__ = ["JwtAuthenticator"]
-
 _log = logging.getLogger(__name__)
 _FAMILIES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),

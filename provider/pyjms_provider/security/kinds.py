@@ -23,8 +23,6 @@ from pyjms_provider.security.settings import (
     UserFileSettings,
 )
 
-__all__ = ["AUTHENTICATION_KINDS", "AuthenticationKind", "Choice", "SettingError"]
-
 _Settings = TypeVar("_Settings")
 _Choice = TypeVar("_Choice", bound=Enum)
 

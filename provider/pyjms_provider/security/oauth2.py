@@ -18,17 +18,6 @@ from pyjms_provider.security.contracts import (
     TokenCredentials,
 )
 
-__all__ = [
-    "ClaimError",
-    "check_audience",
-    "check_issuer",
-    "check_scopes",
-    "check_size",
-    "check_times",
-    "principal_of",
-    "token_in",
-]
-
 _LONGEST_TOKEN: Final = 16 * 1024
 _LONGEST_NAME: Final = 1024
 _MOST_GROUPS: Final = 1000

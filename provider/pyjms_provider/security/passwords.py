@@ -33,22 +33,6 @@ from pyjms_provider.security.contracts import TOKEN_USER, Authenticator, Credent
 from pyjms_provider.security.refusals import NO_CREDENTIALS, LogInsBusyError, wrong_credentials
 from pyjms_provider.security.throttle import Throttle, ThrottleSettings
 
-__all__ = [
-    "LONGEST_NAME",
-    "LONGEST_PASSWORD",
-    "SCRAM_PREFIX",
-    "HashSettings",
-    "LoginSettings",
-    "PasswordAuthenticator",
-    "PasswordHasher",
-    "Scheme",
-    "ScramVerifier",
-    "User",
-    "UserDirectory",
-    "VerifierError",
-]
-
-
 SCRAM_PREFIX: Final = "SCRAM-SHA-256$"
 DEFAULT_ITERATIONS: Final = 100_000
 _ITERATIONS: Final = range(4096, 10_000_001)  # RFC 7677 §4; more would be an attack on ourselves

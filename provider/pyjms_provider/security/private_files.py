@@ -13,8 +13,6 @@ from pathlib import Path
 
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["PrivateFileError", "create_private", "read_private", "remove_unfinished", "write_private"]
-
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _UNFINISHED = ".pyjms-new"
 """How the name of a file ends that is being written: no editor's, nor a person's, whose files beside ours are not ours to remove."""

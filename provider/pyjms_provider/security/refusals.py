@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pyjms.spi.errors import AccessDeniedError
 
-__all__ = ["NO_CREDENTIALS", "WRONG_CREDENTIALS", "LogInsBusyError", "TooManyAttemptsError", "wrong_credentials"]
-
 WRONG_CREDENTIALS = "the credentials were refused: check user name and password, certificate or token"
 NO_CREDENTIALS = "this broker asks who you are: log in with a user name and a password, a client certificate or a token"
 

@@ -15,8 +15,6 @@ from pyjms_provider.security.refusals import wrong_credentials
 if TYPE_CHECKING:
     from pyjms_provider.security.contracts import Principal
 
-__all__ = ["RevocationGuard"]
-
 _USERS_MAX: Final = 1000
 """More than are changed while one logs in, save by a program: who logs in meanwhile is to do it once more."""
 

@@ -23,18 +23,6 @@ from typing import Final
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.security.contracts import Operation, Principal, TargetKind
 
-__all__ = [
-    "EVERYTHING",
-    "USERS",
-    "Pattern",
-    "PatternError",
-    "Rule",
-    "RuleError",
-    "parse_rules",
-    "rules_from_data",
-    "rules_to_data",
-]
-
 
 class PatternError(ValueError):
     """A pattern has a backslash that stands before neither a star nor another backslash."""

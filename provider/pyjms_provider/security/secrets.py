@@ -19,8 +19,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.security.private_files import create_private, read_private, write_private
 
-__all__ = ["SecretBox", "SecretError"]
-
 _PREFIX: Final = "pyjms-secret:1:"
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["AnonymousSettings", "CertificateSettings", "IntrospectionSettings", "JwtSettings", "UserFileSettings"]
-
 
 def _meta(text: str, *, is_secure: bool = False, choices: tuple[str, ...] = ()) -> Mapping[str, Any]:
     return {"text": text, "is_secure": is_secure, "choices": choices}

@@ -20,8 +20,6 @@ from pyjms.spi.clock import Clock
 from pyjms_provider.security.contracts import Credentials
 from pyjms_provider.security.refusals import TooManyAttemptsError
 
-__all__ = ["Forgiving", "Throttle", "ThrottleSettings", "network_of"]
-
 _log = logging.getLogger(__name__)
 _IPV6_BITS: Final = 64  # what one customer usually gets
 _LONGEST_NAME: Final = 64  # of a peer that is no IP address

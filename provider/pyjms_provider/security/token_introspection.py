@@ -34,8 +34,6 @@ from pyjms_provider.security.refusals import NO_CREDENTIALS, LogInsBusyError, wr
 from pyjms_provider.security.settings import IntrospectionSettings
 from pyjms_provider.security.throttle import Throttle, ThrottleSettings
 
-__all__ = ["IntrospectionAuthenticator"]
-
 _log = logging.getLogger(__name__)
 _ATTEMPTS: Final = ThrottleSettings(burst=50, interval_ms=1_000, network_burst=50, network_interval_ms=1_000)
 _TELL_MS: Final = 60_000

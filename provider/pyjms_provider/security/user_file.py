@@ -36,8 +36,6 @@ from pyjms_provider.security.private_files import PrivateFileError, create_priva
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["UserError", "UserFile", "UserFileError", "WatchedUserFile"]
-
 _log = logging.getLogger(__name__)
 _FILE_LIMIT: Final = 16 * 1024 * 1024
 _SHORTEST_PASSWORD: Final = 8

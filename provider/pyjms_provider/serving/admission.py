@@ -10,8 +10,6 @@ from pyjms_provider.transport.listener import is_reached_from_elsewhere
 if TYPE_CHECKING:
     from pyjms_provider.model.port import Port
 
-__all__ = ["log_who_comes_in"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.hosts import Sending, ServedHost
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 
-__all__ = ["EmbeddedHost", "HostFailures", "ManagedHosts", "check_hosts", "running_hosts"]
-
 
 class EmbeddedHost:
     """Implements `ServedHost`."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from pyjms_provider.transport.settings import ListenerSettings
 
-__all__ = ["HttpConnection", "InPortions", "LimitedConfig"]
-
 _log = logging.getLogger(__name__)
 _PORTION: Final = 65_536
 

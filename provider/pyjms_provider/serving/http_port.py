@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pyjms_provider.transport.service import NetworkService
     from pyjms_provider.transport.settings import ListenerSettings, TlsSettings
 
-__all__ = ["HttpListeningPort", "http_opener"]
-
 _log = logging.getLogger(__name__)
 _START_S: Final = 10.0
 _GRACE_S: Final = 2

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from pyjms_provider.management.service import ManagementService
     from pyjms_provider.model.managed import ManagedObject
 
-__all__ = ["ACTIONS", "MANAGEMENT", "STATUS", "WANTED", "ManagementQueues", "MessageRequest", "MessageService"]
-
-
 MANAGEMENT: Final = "$management"
 """The queue, and the virtual host whose queue of that name is about the whole broker."""
 STATUS: Final = "pyjms_status"

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.configuration_contract import ConfigurationStore
     from pyjms_provider.transport.connection import Trace
 
-__all__ = ["ServedBroker"]
-
 
 class _ManagementServices:
     """The one management of a broker, made when the first port wants it."""

@@ -16,8 +16,6 @@ from pyjms_provider.protocols.stomp.server.scheduling import DeliveryScheduler
 from pyjms_provider.protocols.stomp.server.standard import StandardSubscription
 from pyjms_provider.transport.connection import Connection
 
-__all__ = ["NetworkStep", "tracing_steps"]
-
 
 class NetworkStep(Enum):
     """The steps of a connection, in order; those of the core are `core.trace.Step`."""

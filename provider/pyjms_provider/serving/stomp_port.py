@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyjms_provider.transport.service import NetworkService
     from pyjms_provider.transport.settings import TlsSettings
 
-__all__ = ["ListeningPort", "stomp_opener"]
-
 
 class ListeningPort:
     """Implements `OpenPort` with a listener."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyjms_provider.management.service import ManagementService
     from pyjms_provider.model.managed import ManagedObject
 
-__all__ = ["UserWatch"]
-
 _CATEGORY = "user"
 
 

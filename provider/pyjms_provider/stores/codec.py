@@ -26,8 +26,6 @@ from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, O
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 from pyjms_provider.stores.errors import CodecError
 
-__all__ = ["HEAD_SIZE", "VERSION", "PackedEnvelope", "admit", "decode", "decode_plain", "encode", "encode_plain"]
-
 VERSION = 1
 _HEAD = struct.Struct(">BI")
 HEAD_SIZE: Final = _HEAD.size

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.stores.errors import StoreError
 
-__all__ = ["HOW_TO_STAND_BY", "RETRY_MS", "FileLock", "acquire", "describe_holder"]
-
 # Waiting for a store that another broker holds.
 
 _T = TypeVar("_T")

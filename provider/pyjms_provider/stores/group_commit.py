@@ -22,8 +22,6 @@ from typing import Any, Final, Generic, TypeVar
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import InDoubtError, ProviderError
 
-__all__ = ["FEW", "MANY", "CommitRequest", "GroupCommit"]
-
 _log = logging.getLogger("pyjms.store")
 
 _Work = TypeVar("_Work")

@@ -13,8 +13,6 @@ from pyjms_provider.core.store.store import MessageStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["MemoryMessageStore"]
-
 _PERSISTENT = 2
 
 

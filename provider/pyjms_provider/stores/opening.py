@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.settings import StoreSettings
 
-__all__ = ["check_scheme", "configuration_store", "find_opener", "installed_schemes", "open_store"]
-
 # URL scheme → store, for those that other packages bring: by entry point of the group ``pyjms.stores``.
 # The package is imported when its scheme is used, so that who never uses it needs nothing that it needs.
 

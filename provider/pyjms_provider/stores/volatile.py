@@ -40,8 +40,6 @@ from pyjms_provider.core.journal.journal import (
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.errors import HeldStoreError
 
-__all__ = ["Crash", "KeptBranch", "KeptStage", "Medium", "Tap", "VolatileJournal"]
-
 Tap: TypeAlias = Callable[[str, Changes], None]
 """Called with ``before write``, ``after write`` and the changes; without a lock."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.trace_events import Told
     from pyjms_provider.stories.settings import StorySettings
 
-__all__ = ["StoryLog"]
-
 _log = logging.getLogger(__name__)
 _MOST: Final = 50_000
 """So many steps wait in memory at most: some 15 MB."""

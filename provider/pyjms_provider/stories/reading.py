@@ -19,8 +19,6 @@ from pyjms_provider.stories.segments import segments_in
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LOST", "RESTARTED", "Found", "Story", "StoryEvent", "Wanted", "find_stories"]
-
 RESTARTED: Final = "restarted"
 """The broker ended and was started again, and the message was in its store."""
 LOST: Final = "lost"

@@ -18,8 +18,6 @@ from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
 if TYPE_CHECKING:
     from pyjms_provider.core.message.trace_events import Told
 
-__all__ = ["LineWriter", "correlation_text", "line_of", "read_line", "searched"]
-
 _WORDS: Final = {happening: f'"{happening.value}"' for happening in Happening}
 _FACTS: Final = {happening: tuple((name, f'"{name}":') for name in names) for happening, names in FACTS.items()}
 _DELIVERED: Final = Happening.DELIVERED

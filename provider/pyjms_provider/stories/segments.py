@@ -19,8 +19,6 @@ from pyjms_provider.stories.settings import DAY_MS
 if TYPE_CHECKING:
     from pyjms_provider.stories.settings import StorySettings
 
-__all__ = ["Segment", "SegmentWriter", "segments_in"]
-
 _NAME: Final = re.compile(r"([0-9]{13})-([0-9a-f]{1,32})-([0-9]{6})\.story")
 _PARTS: Final = 8
 """The total is divided into so many files, as a whole file goes at a time."""

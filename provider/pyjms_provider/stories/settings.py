@@ -7,8 +7,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DAY_MS", "StoryLevel", "StorySettings"]
-
 DAY_MS: Final = 24 * 60 * 60 * 1000
 
 

@@ -12,8 +12,6 @@ from pyjms_provider.stories.reading import LOST, RESTARTED
 if TYPE_CHECKING:
     from pyjms_provider.stories.reading import StoryEvent
 
-__all__ = ["in_words"]
-
 
 def in_words(event: StoryEvent) -> str:
     """Return what happened, in words; time, place and state are left to whoever shows it."""

@@ -34,8 +34,6 @@ from pyjms_provider.transport.workers import WorkerPool
 if TYPE_CHECKING:
     from pyjms_provider.transport.scheduler import Alarmed
 
-__all__ = ["NEXT", "Connection", "Deadlines", "Direction", "Event", "Home", "PendingInput", "State", "Trace"]
-
 
 class State(Enum):
     """What a connection is at."""

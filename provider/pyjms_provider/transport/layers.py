@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
-__all__ = ["HELD_FOR_STRANGERS", "Bytes", "Layer", "LayerError", "Stack"]
-
 HELD_FOR_STRANGERS: Final = 64 * 2**10
 """Bytes of an unfinished frame, or handshake, that a layer may hold for a peer that has not logged in."""
 

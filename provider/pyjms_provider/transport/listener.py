@@ -26,21 +26,6 @@ from pyjms_provider.transport.settings import ListenerKind, ListenerSettings, Li
 from pyjms_provider.transport.tls import TlsLayer, make_context
 from pyjms_provider.transport.workers import WorkerPool
 
-__all__ = [
-    "KEPT",
-    "KEPT_FROM_OPERATORS",
-    "ChosenLayer",
-    "EngineFactory",
-    "Listener",
-    "ListenerStatistics",
-    "Services",
-    "bind",
-    "choose_layer",
-    "is_kept",
-    "is_reached_from_elsewhere",
-]
-
-
 if sys.platform != "win32":  # which has no such limit
     import resource
 

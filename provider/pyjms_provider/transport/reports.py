@@ -11,8 +11,6 @@ from enum import Enum
 from pyjms.spi.clock import Clock
 from pyjms_provider.protocols.rare_lines import RareLines
 
-__all__ = ["RareReports", "Report"]
-
 _log = logging.getLogger("pyjms.network")
 
 

@@ -13,9 +13,6 @@ from typing import Final, Protocol
 
 from pyjms.spi.clock import Clock, Signal
 
-__all__ = ["Alarm", "Alarmed", "Scheduler", "Timers"]
-
-
 _TURN_STEPS = 64
 """After so many the sockets are looked at again, however many wait: so who reads is not delayed by who writes."""
 

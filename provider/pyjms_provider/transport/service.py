@@ -26,8 +26,6 @@ from pyjms_provider.transport.scheduler import Scheduler, Timers
 from pyjms_provider.transport.settings import ListenerKind, ListenerSettings
 from pyjms_provider.transport.workers import WorkerPool, WorkerSettings
 
-__all__ = ["EventLoop", "NetworkService"]
-
 _T = TypeVar("_T")
 
 _START_S: Final = 30.0

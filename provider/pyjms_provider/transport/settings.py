@@ -10,15 +10,6 @@ from typing import Final
 
 from pyjms.spi.errors import ProviderError
 
-__all__ = [
-    "ClientCertificates",
-    "ListenerKind",
-    "ListenerSettings",
-    "ListenerSettingsError",
-    "TlsSettings",
-    "WebSocketSettings",
-]
-
 _KIB: Final = 2**10
 _MIB: Final = 2**20
 

@@ -9,8 +9,6 @@ from typing import Final
 from pyjms_provider.transport.layers import Bytes, Layer, LayerError
 from pyjms_provider.transport.settings import ClientCertificates, ListenerKind, ListenerSettingsError, TlsSettings
 
-__all__ = ["TlsLayer", "make_context", "why_unusable"]
-
 _READ: Final = 64 * 2**10
 
 _VERIFY: Final = {

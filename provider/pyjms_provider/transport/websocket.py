@@ -27,8 +27,6 @@ from websockets.typing import Subprotocol
 from pyjms_provider.transport.layers import HELD_FOR_STRANGERS, Bytes, Layer, LayerError
 from pyjms_provider.transport.settings import WebSocketSettings
 
-__all__ = ["WebSocketLayer"]
-
 # The library writes frames into its log when that is at DEBUG, and frames hold passwords.
 _log = logging.getLogger("pyjms.network.websocket")
 _log.setLevel(logging.ERROR)

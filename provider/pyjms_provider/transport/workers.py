@@ -30,8 +30,6 @@ from pyjms_provider.protocols.engine import BatchJob
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 
-__all__ = ["Job", "WorkerPool", "WorkerSettings", "WorkersBusyError"]
-
 _LOOK_S: Final = 0.02  # so often it is looked whether anything moves, while jobs wait
 _PRUNE_S: Final = 5.0  # so long threads stay that nobody needs any more
 _JOIN_S: Final = 2.0

@@ -12,8 +12,6 @@ from pyjms.demo.accounting import Entry
 from pyjms.flows import StepRefused, read_flow
 from pyjms.recoverable import Unit
 
-__all__ = ["FLOW", "HERE", "SITES", "THERE", "WORKS", "Work", "count_lines", "open_books", "read_lines", "work_of"]
-
 HERE: Final = "Lisbon"
 THERE: Final = "Oslo"
 SITES: Final = (HERE, THERE)

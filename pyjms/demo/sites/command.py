@@ -22,8 +22,6 @@ from pyjms.demo.sites.run import Run
 from pyjms.demo.sites.screen import as_data, show_outcome, show_sites
 from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, escaped
 
-__all__ = ["over_two_sites"]
-
 
 def over_two_sites(plan: Plan, folder: Path | None, kills: int, *, as_json: bool) -> None:
     """Run, show the outcome, and only then forget the run."""

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Event
 
-__all__ = ["SiteError", "SiteProcess"]
-
 _ATTEMPTS = 4
 _PAUSE_S = 0.5
 _LOG_SHOWN = 2_000

@@ -28,8 +28,6 @@ from pyjms.flows.store import open_store
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.words import counted
 
-__all__ = ["Death", "Run"]
-
 Watch: TypeAlias = Callable[[], None]
 Tell: TypeAlias = Callable[[str], None]
 

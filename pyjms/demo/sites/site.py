@@ -23,8 +23,6 @@ from pyjms.flows.store import open_store
 from pyjms.forwarding import Guarantee, RouteSettings, RouteThread, Site, Target, Transfer, to_all
 from pyjms.spi import Address, AddressKind, SystemClock
 
-__all__ = ["main"]
-
 _COMMANDS = "pyjms.commands"
 
 

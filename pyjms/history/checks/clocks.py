@@ -8,8 +8,6 @@ from pyjms.history.events import CLOCK, Event
 from pyjms.history.findings import Finding, finding
 from pyjms.history.notes import note_of
 
-__all__ = ["check_clocks"]
-
 _NS_PER_MS = 1_000_000
 
 

@@ -8,8 +8,6 @@ from pyjms.history.events import Event
 from pyjms.history.facts import Channel, Facts, Outcome
 from pyjms.history.findings import Finding, finding
 
-__all__ = ["check_duplicates"]
-
 
 def check_duplicates(facts: Facts) -> Iterator[Finding]:
     """Yield messages that came again after their acknowledgement, or were acknowledged twice."""

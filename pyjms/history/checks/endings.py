@@ -8,8 +8,6 @@ from pyjms.history.events import OK
 from pyjms.history.facts import Facts
 from pyjms.history.findings import Finding, finding
 
-__all__ = ["check_endings"]
-
 
 def check_endings(facts: Facts) -> Iterator[Finding]:
     """Yield deliveries whose call began after the end of what they came through."""

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pyjms.history.facts import Facts
 from pyjms.history.findings import Finding, finding
 
-__all__ = ["check_expiry"]
-
 _NS_PER_MS = 1_000_000
 
 

@@ -12,8 +12,6 @@ from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, Message
 from pyjms.spi.selector import compile_selector
 from pyjms.types import Float, Stored
 
-__all__ = ["check_filters", "missed_selector"]
-
 _NOWHERE = Address(AddressKind.QUEUE, "")
 
 

@@ -8,8 +8,6 @@ from pyjms.history.events import Event
 from pyjms.history.facts import Channel, Facts
 from pyjms.history.findings import Finding, finding
 
-__all__ = ["check_flags"]
-
 
 def check_flags(facts: Facts) -> Iterator[Finding]:
     """Yield second deliveries without the flag, and flags without a first delivery."""

@@ -10,8 +10,6 @@ from pyjms.history.events import Event
 from pyjms.history.facts import Facts
 from pyjms.history.findings import Finding, finding
 
-__all__ = ["check_holders"]
-
 
 class _Holder(NamedTuple):
     """A delivery, and what is known of how long it was held: made once, however many come after it."""

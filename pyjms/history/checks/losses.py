@@ -17,8 +17,6 @@ from pyjms.history.facts import Channel, Facts, Outcome, is_queue, is_temporary
 from pyjms.history.findings import Finding, finding
 from pyjms.history.notes import note_of
 
-__all__ = ["Life", "check_losses", "last_whole", "lives", "sharer"]
-
 _NON_PERSISTENT = 1
 
 

@@ -9,8 +9,6 @@ from pyjms.history.facts import Facts, is_queue
 from pyjms.history.findings import Finding, finding
 from pyjms.history.notes import note_of
 
-__all__ = ["check_order", "stream_of"]
-
 
 def check_order(facts: Facts) -> Iterator[Finding]:
     """Yield first deliveries that came after one that was sent later."""

@@ -10,8 +10,6 @@ from pyjms.history.events import FAIL, Event
 from pyjms.history.facts import Facts, is_queue
 from pyjms.history.findings import Finding, finding
 
-__all__ = ["check_origins"]
-
 
 def check_origins(facts: Facts) -> Iterator[Finding]:
     """Yield what came without having been sent, otherwise than it was sent, or elsewhere."""

@@ -9,8 +9,6 @@ from pyjms.history.facts import Facts
 from pyjms.history.findings import Finding, finding
 from pyjms.history.notes import note_of
 
-__all__ = ["check_priorities"]
-
 
 def check_priorities(facts: Facts) -> Iterator[Finding]:
     """Yield messages that came right after one of lower priority, though they were there before it was asked for."""

@@ -9,8 +9,6 @@ from pyjms.history.events import BRANCH, COMMIT, FAIL, OK, ROLLBACK
 from pyjms.history.facts import Facts, Outcome
 from pyjms.history.findings import Finding, finding
 
-__all__ = ["check_visibility"]
-
 _ENDED = {(ROLLBACK, OK), (COMMIT, FAIL)}
 """What says for sure that a branch has had no effect."""
 

@@ -45,8 +45,6 @@ from pyjms.spark.checker.screening import BLOCK, MESSAGE, screen
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Audit", "audit"]
-
 LISTED = 100
 """So many findings of each rule come to the driver; all are counted, and all are in `Audit.findings`."""
 

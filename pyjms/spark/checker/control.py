@@ -37,8 +37,6 @@ from pyjms.spark.checker.reading import event_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Control", "Overview", "Reader", "control_of", "control_rows", "overview_of"]
-
 _CONTROL = "op IN ('subscribe', 'unsubscribe', 'close', 'crash', 'clock') OR (op = 'browse' AND mid IS NULL)"
 _PLACE = ("h", "node", "conn", "sess", "consumer", "sub")
 _READER = f"""xxhash64({", ".join(f"coalesce({name}, '')" for name in _PLACE)})"""

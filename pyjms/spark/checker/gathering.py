@@ -17,21 +17,6 @@ from pyjms.spark.checker.screening import MESSAGE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = [
-    "CASE_EVENT",
-    "ENDS",
-    "ROUND_TRIP",
-    "ends_of",
-    "first_answers",
-    "gathered",
-    "lags_between",
-    "latest_in",
-    "messages",
-    "nameless",
-    "proofs_for",
-    "settled_and_ended",
-]
-
 CASE_EVENT = ("h", *(f"`{name}`" for name in COLUMNS))
 """The columns of an event, in a case."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["LIVE_RULES", "watch"]
-
 LIVE_RULES = frozenset(
     {"redelivered-without-flag", "reordered", "reordered-shared", "after-expiry", "uncommitted-visible"}
 )

@@ -18,8 +18,6 @@ from pyjms.spark.checker.ordering import broken_streams
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Marks", "marks_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:

@@ -21,8 +21,6 @@ from pyjms.spark.checker.judging import MESSAGES, OWN, PRIORITY, WITNESS, Judgin
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["WINDOWS", "Case", "Cases", "Row", "Window", "asked_in", "gathered_here"]
-
 Case: TypeAlias = tuple[int, int, str]
 """What cases are told apart by: g, kind, h."""
 

@@ -15,8 +15,6 @@ from pyjms.spark.checker.screening import MESSAGE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["broken_streams", "messages_of", "overtaken", "overtaken_urgent", "pair_cases", "several_consumers"]
-
 _IS_FRESH = "op = 'deliver' AND NOT coalesce(redelivered, false) AND mid IS NOT NULL AND consumer IS NOT NULL"
 _IS_QUEUE = "(dest LIKE 'queue://%' OR dest LIKE 'temp-queue://%')"
 

@@ -18,8 +18,6 @@ from pyjms.spark.places import all_below, literally, matches
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["EVENT_SCHEMA", "Recorded", "event_of", "read_history", "table_of"]
-
 _NAMES = {"int64": "BIGINT", "int32": "INT", "int8": "TINYINT", "bool": "BOOLEAN", "string": "STRING"}
 
 _VALUES = itemgetter(*COLUMNS)

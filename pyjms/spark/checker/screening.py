@@ -22,8 +22,6 @@ from pyjms.spark.checker.expressions import expr, expressions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BLOCK", "MESSAGE", "screen", "transaction_ends"]
-
 BLOCK = 1 << 20
 """So many deliveries of a consumer are looked at by one task."""
 

@@ -39,8 +39,6 @@ from pyjms.spi.words import counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["EXAMPLES", "archive_command"]
-
 EXAMPLES: Final = (
     "pyjms pipeline archive stomp://127.0.0.1:61613 queue:orders /var/archive/orders",
     "pyjms pipeline archive stomp://127.0.0.1:61613 queue:orders /var/archive/orders --once --json",

@@ -25,8 +25,6 @@ from pyjms.spark.commands.running import errors_told, failure, log_level
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import CANNOT_BE_USED, escaped
 
-__all__ = ["EXAMPLES", "audit_command"]
-
 EXAMPLES: Final = (
     "pyjms pipeline audit /var/tmp/history",
     "pyjms pipeline audit /var/tmp/history --complete --report audit.html",

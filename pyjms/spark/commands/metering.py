@@ -23,8 +23,6 @@ from pyjms.spark.errors import OptionError
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-__all__ = ["BatchDone", "Meter", "batch_done", "metering"]
-
 _PORT_MAX = 65_535
 _PORT = re.compile(r"(?P<host>[^/]+):(?P<port>\d{1,5})")
 

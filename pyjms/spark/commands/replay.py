@@ -23,8 +23,6 @@ from pyjms.spi.words import counted
 if TYPE_CHECKING:
     from pyjms.spark.pipelines import Replayed
 
-__all__ = ["EXAMPLES", "replay_command"]
-
 EXAMPLES: Final = (
     "pyjms pipeline replay /var/archive/orders stomp://127.0.0.1:61613 --job again-1",
     "pyjms pipeline replay /var/archive/orders stomp://127.0.0.1:61613 --job again-2 --to queue:test --rate 1000",

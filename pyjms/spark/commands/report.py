@@ -21,8 +21,6 @@ from pyjms.spi.terminal import escaped, note
 if TYPE_CHECKING:
     from pyjms.spark.report import Source
 
-__all__ = ["EXAMPLES", "report_command"]
-
 EXAMPLES: Final = (
     "pyjms pipeline report /var/tmp/history",
     "pyjms pipeline report /var/tmp/history --archive /var/archive/orders --report report.html",

@@ -37,8 +37,6 @@ from pyjms.spi.words import counted
 if TYPE_CHECKING:
     from pyjms.spark.pipelines import Rules
 
-__all__ = ["EXAMPLES", "route_command"]
-
 EXAMPLES: Final = (
     "pyjms pipeline route rules.toml stomp://127.0.0.1:61613 queue:incoming",
     "pyjms pipeline route rules.toml stomp://127.0.0.1:61613 queue:incoming --once --checkpoint /var/lib/route",

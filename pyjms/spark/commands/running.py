@@ -22,17 +22,6 @@ from pyjms.spi.words import counted, on_one_line
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = [
-    "ended_at_once",
-    "errors_told",
-    "failure",
-    "follow",
-    "is_jvm_gone",
-    "log_level",
-    "spark_reason",
-    "stop_wanted",
-]
-
 _LOOKS_EVERY_S = 0.2
 _SLOW, _STARTS = "Python worker failed to connect back", 15
 

@@ -18,24 +18,6 @@ if TYPE_CHECKING:
 
     from pyjms.spi.selector.nodes import ArithmeticOperator, ComparisonOperator
 
-__all__ = [
-    "CALCULATE",
-    "FAILS",
-    "HOLDS",
-    "NO_NUMBER",
-    "NUMBERS",
-    "NoNumber",
-    "Value",
-    "as_long",
-    "between_fails",
-    "between_holds",
-    "calculate_all",
-    "minus",
-    "not_between_fails",
-    "not_between_holds",
-    "plus",
-]
-
 
 class NoNumber:
     """The result of arithmetic on a string or a boolean."""

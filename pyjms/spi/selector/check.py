@@ -38,8 +38,6 @@ from pyjms.spi.selector.problem import Problem, shorten
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["check"]
-
 
 class Kind(Enum):
     """What an expression is known to be; the value names it in messages."""

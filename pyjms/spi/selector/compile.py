@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
     from pyjms.spi.selector.nodes import ArithmeticOperator, ComparisonOperator, Node
 
-__all__ = ["compile_condition"]
-
 _COMPARE: Final[Mapping[ComparisonOperator, type[ast.cmpop]]] = MappingProxyType(
     {"=": ast.Eq, "<>": ast.NotEq, "<": ast.Lt, "<=": ast.LtE, ">": ast.Gt, ">=": ast.GtE}
 )

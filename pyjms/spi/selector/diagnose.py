@@ -13,8 +13,6 @@ from pyjms.spi.selector.problem import Problem, shorten
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["foreign_character", "unexpected"]
-
 # Slips that are seen often, as a pattern around the place where the parser stopped, and what to do about them. The
 # first one that fits is reported, at its own beginning.
 _SLIPS: Final = tuple(

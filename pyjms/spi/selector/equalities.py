@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyjms.spi.selector.nodes import Node
     from pyjms.types import Stored
 
-__all__ = ["UNKNOWN_KEY", "Equalities", "equalities_in", "key_of_literals", "key_of_message"]
-
 Equalities: TypeAlias = tuple[tuple[str, str | int | float], ...]
 """Identifiers and what they must equal, sorted, each identifier once."""
 

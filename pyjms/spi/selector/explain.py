@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
     from pyjms.types import Stored
 
-__all__ = ["Explanation", "explain"]
-
 _WORDS: dict[Truth, str] = {True: "true", False: "false", None: "unknown"}
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
     from pyjms.types import Stored
 
-__all__ = ["ATTRIBUTES", "FUNCTIONS", "REFUSED", "read"]
-
 _DELIVERY_MODES = {1: "NON_PERSISTENT", 2: "PERSISTENT"}
 
 

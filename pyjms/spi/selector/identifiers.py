@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from unicodedata import category
 
-__all__ = ["RESERVED_WORDS", "first_bad_character", "is_identifier", "is_reserved"]
-
 RESERVED_WORDS = frozenset({"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"})
 
 _ASCII_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
 
-__all__ = ["Pattern", "Shape", "compile_pattern", "ends_in_escape"]
-
 _Piece: TypeAlias = tuple[str | None, ...]
 """The characters between two %; None stands for _."""
 

@@ -10,8 +10,6 @@ from struct import Struct
 from pyjms.spi.selector.problem import Problem, shorten
 from pyjms.types import Float, Int, Long
 
-__all__ = ["parse_number", "parse_string", "quote"]
-
 _WHOLE = re.compile(r"(?:0[xX](?P<hexadecimal>[0-9a-fA-F]+)|0(?P<octal>[0-9]+)|(?P<decimal>[0-9]+))[lL]?")
 _BASES = {"decimal": 10, "octal": 8, "hexadecimal": 16}
 # More digits than a long has in octal cannot be in range, and long texts are slow to convert.

@@ -13,30 +13,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "And",
-    "Arithmetic",
-    "ArithmeticOperator",
-    "Between",
-    "Boolean",
-    "Comparison",
-    "ComparisonOperator",
-    "Identifier",
-    "In",
-    "IsNull",
-    "Like",
-    "Node",
-    "Not",
-    "Null",
-    "Number",
-    "Or",
-    "Sign",
-    "String",
-    "children",
-    "names_in",
-    "walk",
-]
-
 ComparisonOperator: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
 ArithmeticOperator: TypeAlias = Literal["+", "-", "*", "/"]
 

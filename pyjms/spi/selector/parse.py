@@ -22,8 +22,6 @@ from pyjms.spi.selector.literals import parse_number, parse_string
 from pyjms.spi.selector.nodes import Node
 from pyjms.spi.selector.problem import Problem
 
-__all__ = ["DEPTH_MAX", "LENGTH_MAX", "parse"]
-
 LENGTH_MAX: Final = 65_536
 """The most characters that a selector may have."""
 DEPTH_MAX: Final = 100

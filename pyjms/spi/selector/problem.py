@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Problem", "shorten"]
-
 _SHOWN_MAX = 40
 
 

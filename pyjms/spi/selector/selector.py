@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyjms.spi.selector.explain import Explanation
     from pyjms.spi.selector.nodes import Node
 
-__all__ = ["Selector", "compile_selector", "is_same_text", "selector_or_none"]
-
 _CACHE_SIZE = 1024
 _WORD = re.compile(r"'(?:[^']|'')*'|<>|<=|>=|[=<>+\-*/(),]|[^\s'=<>+\-*/(),]+")
 # Longer selectors are rare, and would make the cache large.

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["AND", "NOT", "OR", "Truth", "conjunction", "disjunction"]
-
 Truth: TypeAlias = bool | None
 
 _TRUE: Final = True

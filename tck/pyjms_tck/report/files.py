@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["check_can_write", "write_whole"]
-
 
 def check_can_write(file: Path) -> None:
     """Raise OSError, with a text for people, for what is seen before the run to be no place for a report."""

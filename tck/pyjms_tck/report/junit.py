@@ -7,8 +7,6 @@ from xml.etree import ElementTree as ET
 
 from pyjms_tck.results import Judgement, Outcome, Report
 
-__all__ = ["to_junit"]
-
 # What XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

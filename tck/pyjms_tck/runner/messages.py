@@ -13,8 +13,6 @@ from typing import Any
 
 from pyjms_tck.results import ProviderFacts, TestResult, writable
 
-__all__ = ["Collected", "Job", "Order", "Refused", "Test", "answer_from_line", "statement_of", "to_line"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:

@@ -8,8 +8,6 @@ from io import RawIOBase
 from queue import SimpleQueue
 from threading import Event, Thread
 
-__all__ = ["Orders"]
-
 _FAREWELL_S = 3.0
 """How long after the last order a worker may take to end by itself, in seconds; less than its controller would wait."""
 

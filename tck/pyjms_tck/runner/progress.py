@@ -15,8 +15,6 @@ from pyjms.spi.words import counted
 from pyjms_tck.results import Outcome, TestResult
 from pyjms_tck.runner.messages import Collected
 
-__all__ = ["LiveProgress"]
-
 _WIDE: Final = 120
 """A terminal of so many columns has room for the name of the test that ended last."""
 

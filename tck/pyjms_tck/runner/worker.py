@@ -28,8 +28,6 @@ from pyjms_tck.results import ProviderFacts, TestResult
 from pyjms_tck.runner.messages import Answer, Collected, Job, Order, Refused, Test, statement_of, to_line
 from pyjms_tck.runner.orders import Orders
 
-__all__ = ["main"]
-
 PACKAGE = Path(__file__).parents[1]
 
 

@@ -10,20 +10,6 @@ from typing import Any, Self
 from pyjms import Destination, Message, MessageConsumer, MessageListener, Session, TextMessage
 from pyjms_tck.environment import Waits
 
-__all__ = [
-    "INVALID_SELECTOR",
-    "NO_DESTINATION",
-    "Collector",
-    "Holding",
-    "leftovers",
-    "send_numbers",
-    "send_texts",
-    "sent_as",
-    "take",
-    "take_texts",
-    "text_of",
-]
-
 NO_DESTINATION: Any = None
 """A destination that no provider understands."""
 INVALID_SELECTOR = "=TEST 'test'"

@@ -7,8 +7,6 @@ import pytest
 from pyjms import Session
 from pyjms_tck.requirements import needs
 
-__all__ = ["in_each_mode"]
-
 in_each_mode = pytest.mark.parametrize(
     ("transacted", "asked", "mode"),
     [

@@ -16,8 +16,6 @@ from pyjms import (
 )
 from pyjms_tck.fixtures import MakeName
 
-__all__ = ["DurableClient"]
-
 _Connection = TypeVar("_Connection", bound=Connection)
 
 

@@ -46,12 +46,6 @@ from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.message_properties import quoted
 from pyjms_provider.protocols.stomp.messages import to_frame
 
-__all__ = [
-    "PendingAckReaper",
-    "StompConnection",
-]
-
-
 # How messages of an ended consumer are settled at a broker that keeps them pending, and forgets the consumer (RabbitMQ).
 #
 # ACK and NACK name a message as ``CONSUMER@@SESSION@@NUMBER``; the numbers are the connection's, and the consumer must be

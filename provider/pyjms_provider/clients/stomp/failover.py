@@ -46,17 +46,6 @@ if TYPE_CHECKING:
     from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderSession
     from pyjms_provider.clients.stomp.options import StompSettings
 
-__all__ = [
-    "TRANSITIONS",
-    "ConnectionInterruptedError",
-    "FailoverConnection",
-    "FailoverEvent",
-    "FailoverOwner",
-    "FailoverState",
-    "StompConnectionBase",
-]
-
-
 _log = logging.getLogger("pyjms.stomp")
 _JITTER = 0.5
 """A random half of each wait keeps a thousand clients from coming back at one moment."""

@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.session import StompSession
     from pyjms_provider.clients.stomp.subscription import Subscription
 
-__all__ = [
-    "REDELIVERIES",
-    "HeldMessage",
-    "Redeliveries",
-    "Settlement",
-    "Transaction",
-    "begin_settlement",
-]
-
 
 class Settlement(SentFlag):
     """An ACK or NACK of one or several messages."""

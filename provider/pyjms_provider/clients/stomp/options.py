@@ -14,8 +14,6 @@ from pyjms.spi.errors import UrlError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.protocols.stomp.dialects import DIALECTS
 
-__all__ = ["OPTIONS", "Endpoint", "StompSettings", "TlsFiles", "read_url"]
-
 _Value = TypeVar("_Value")
 _Default = TypeVar("_Default")
 

@@ -9,8 +9,6 @@ from pyjms_provider.clients.stomp.native.connection import NativeConnection
 from pyjms_provider.clients.stomp.options import read_url
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 
-__all__ = ["StompProvider"]
-
 
 class StompProvider(Provider):
     """Connects to brokers over STOMP 1.2; which kind of connection, the scheme says."""

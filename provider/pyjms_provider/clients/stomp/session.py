@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock, Signal
     from pyjms_provider.clients.stomp.connection import StompConnection
 
-__all__ = ["StompSession"]
-
 _log = logging.getLogger("pyjms.stomp")
 
 _PERSISTENT = 2

@@ -23,15 +23,6 @@ from pyjms.spi.errors import ResourceError
 from pyjms.spi.words import said_by_system
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings, TlsFiles
 
-__all__ = [
-    "Channel",
-    "advice",
-    "check_files",
-    "connect",
-    "why_closed",
-]
-
-
 # What to do about a connection that was not made: most are a URL that does not fit the port, or a file of TLS that is none.
 
 _NO_TLS: Final = (

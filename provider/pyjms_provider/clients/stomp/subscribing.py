@@ -30,16 +30,6 @@ from pyjms_provider.protocols.stomp.dialects import Dialect, PrefetchUnit
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.message_properties import is_reserved, quoted
 
-__all__ = [
-    "TEMPORARY_QUEUE",
-    "Subscribing",
-    "durable_headers",
-    "place_of",
-    "prefetch",
-    "selector_text",
-]
-
-
 # Selectors for brokers that see properties as text, and compare them by the type of the literal (ActiveMQ, Artemis).
 #
 # Such a broker takes ``n = 2`` for true when n is the text ``2``, but not when it is ``2.0``; it cannot calculate with texts, nor

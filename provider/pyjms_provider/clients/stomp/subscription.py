@@ -33,12 +33,6 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.connection import StompConnection
     from pyjms_provider.clients.stomp.session import StompSession
 
-__all__ = [
-    "Browser",
-    "Subscription",
-]
-
-
 _log = logging.getLogger("pyjms.stomp")
 _place = attrgetter("number")
 _WINDOW_MAX = 1_000_000

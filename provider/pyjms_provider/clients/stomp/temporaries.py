@@ -19,8 +19,6 @@ from pyjms_provider.clients.stomp.subscribing import TEMPORARY_QUEUE, place_of
 from pyjms_provider.protocols.stomp.dialects import Dialect
 from pyjms_provider.protocols.stomp.frames import Frame
 
-__all__ = ["PROBE", "StompTemporaries"]
-
 PROBE = "probe"
 """How the id of a subscription begins that gets the message to oneself."""
 _PATIENCE_S = 30.0

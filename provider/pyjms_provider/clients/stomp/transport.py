@@ -37,22 +37,6 @@ from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
 from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, FRAME_MESSAGES_MAX, LENGTH, PACKED_HEADER
 
-__all__ = [
-    "TICK_S",
-    "HeartBeat",
-    "Poller",
-    "RefusedError",
-    "SentFlag",
-    "SocketReader",
-    "Transport",
-    "TransportEndedError",
-    "TransportEvents",
-    "UnsentError",
-    "WriteBuffer",
-    "WriteBufferClosedError",
-]
-
-
 # When to send a heart-beat, and when silence means that the other side is gone (STOMP 1.2, "Heart-beating").
 #
 # A pure machine: it is told the time. Any byte, of whatever frame, is a sign of life, and a silence of two periods and a

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = [
-    "Channel",
-    "ChannelClosedError",
-    "Filter",
-    "NotAcceptedError",
-    "Receiver",
-    "SelectorFilter",
-    "UnknownDeliveryError",
-    "UnreliableChannelError",
-]
-
 
 class NotAcceptedError(Exception):
     """A receiver no longer wants the message that it is asked to handle (§8.1.2). It is no acknowledgement."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["PushTo", "Pusher"]
-
 _log = logging.getLogger(__name__)
 
 

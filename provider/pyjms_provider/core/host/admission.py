@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.topic.topic import Topic
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = [
-    "DELIVER_AT",
-    "AdmissionController",
-    "DuplicateClaim",
-    "SendPermit",
-    "SendTimeout",
-    "deliver_at_ms",
-    "with_overrides",
-]
-
 # What becomes of a message on its way into a queue: headers that the owner overrides, and the time it is for.
 
 DELIVER_AT = "JMS_pyjms_deliverAt"

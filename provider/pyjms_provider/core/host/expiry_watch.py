@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import ConnectionId, Envelope
     from pyjms_provider.core.queue.dead_letters import DeadEntry
 
-__all__ = ["ExpiryWatch", "OnExpired"]
-
 OnExpired: TypeAlias = Callable[[ExpiredMessage], None]
 """What a connection asks to be called, as `ConnectRequest` has it."""
 

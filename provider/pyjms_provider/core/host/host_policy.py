@@ -9,8 +9,6 @@ from pyjms_provider.core.queue.channel_state import Reliability
 from pyjms_provider.core.queue.policy import QueuePolicies
 from pyjms_provider.core.transaction.branches import DEFAULT_TIMEOUT_MS
 
-__all__ = ["ExpiredInTransaction", "HostPolicy"]
-
 
 class ExpiredInTransaction(Enum):
     """What becomes of a transaction when a message sent in it expires before the commit."""

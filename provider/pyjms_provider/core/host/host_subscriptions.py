@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.channel_state import ChannelState
     from pyjms_provider.core.timed import HasTimes
 
-__all__ = ["HostSubscriptions"]
-
 
 class HostSubscriptions:
     """Safe to use from any thread. Its tables are guarded by the host's lock, which is not held while anything is written."""

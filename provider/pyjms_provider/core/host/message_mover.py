@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry
     from pyjms_provider.core.queue.queue import Queue
 
-__all__ = ["MessageMover"]
-
 _log = logging.getLogger(__name__)
 _PERSISTENT: Final = 2
 

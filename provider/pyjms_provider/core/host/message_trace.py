@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.topic.topic import Topic
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["EndsTracedState", "TracedHost", "TracedPagingStore", "TracedState", "ids_of"]
-
 # Channels that tell what becomes of their messages. They behave as the others do, and are made where stories are wanted.
 # Each method does what it does anyway, and tells of it under the lock that its channel holds already.
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.store.paging import PagingMessageStore
 
-__all__ = ["BranchesInDoubt", "FoundPipelines", "Restored", "adopted", "restore_host"]
-
 # The branches that a journal found in doubt, put together again from the queues that it restored.
 
 

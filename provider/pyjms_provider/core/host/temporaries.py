@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Lock
 
-__all__ = ["TemporaryDestinations", "TemporaryEndedError", "check_name"]
-
 # Which names clients may give to what they make at a broker.
 
 

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["VirtualHost"]
-
 _T = TypeVar("_T")
 _PERSISTENT = 2
 _QUEUE = AddressKind.QUEUE  # looking up a member of an enumeration costs more than a global name

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.policy import QueuePolicy
     from pyjms_provider.core.queue.queue import Queue
 
-__all__ = ["alter_when_written", "end_at_once", "end_when_written", "make_when_written", "succeed_when_written"]
-
 
 @contextmanager
 def _unless_refused(act: Callable[[], object]) -> Iterator[None]:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["RETRY_MS", "InDoubtWrite", "InDoubtWrites", "MoveInDoubt", "RemovalInDoubt", "is_outcome_unknown"]
-
 _log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 1000

@@ -22,35 +22,6 @@ from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 
-__all__ = [
-    "BranchOutcome",
-    "Changes",
-    "DuplicateMark",
-    "GroupNumber",
-    "GroupRecord",
-    "JoinedTransaction",
-    "Journal",
-    "NewMessage",
-    "PipelineChanges",
-    "PreparedBranch",
-    "QueueNumber",
-    "QueueRecord",
-    "RecoveredBranch",
-    "RecoveredEntry",
-    "RecoveredGroup",
-    "RecoveredRun",
-    "RecoveredRuns",
-    "RecoveredStage",
-    "Recovery",
-    "Removal",
-    "Reservation",
-    "StageRecord",
-    "SubscriptionKey",
-    "Witness",
-    "in_runs",
-    "plain_reference",
-]
-
 QueueNumber = NewType("QueueNumber", int)
 """The number under which a journal knows a queue, or the queue of a durable subscription; never given twice."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.journal.journal import Journal, QueueNumber, QueueRecord
     from pyjms_provider.core.queue.entry import QueueEntry
 
-__all__ = ["QueueJournal", "removals_of"]
-
 _PRIORITIES: Final = 10
 _STRIDE: Final = 100  # ids that a delivery mark covers at first: one small write for so many deliveries
 _STRIDE_MAX: Final = 800

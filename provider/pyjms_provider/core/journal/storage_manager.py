@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.topic.subscription import SubscriptionTerms
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["RunsWork", "StorageManager", "WorkUnderWay", "note_definitions"]
-
 _T = TypeVar("_T")
 
 _LOOK_S: Final = 0.1

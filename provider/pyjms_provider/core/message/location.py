@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
 
-__all__ = ["MessageLocation", "channel_named", "whereabouts"]
-
 _STATES = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)
 
 

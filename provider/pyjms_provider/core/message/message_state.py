@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
 
-__all__ = ["FORBIDDEN", "TRANSITIONS", "ForbiddenTransitionError", "MessageEvent", "MessageState", "next_state"]
-
 
 class MessageState(Enum):
     """The four states of §5."""

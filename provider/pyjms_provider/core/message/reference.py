@@ -7,8 +7,6 @@ from typing import Final, NewType
 
 from pyjms.spi.envelope import ConnectionId
 
-__all__ = ["MESSAGE_OVERHEAD", "MessageReference", "ReferenceId"]
-
 ReferenceId = NewType("ReferenceId", int)
 MESSAGE_OVERHEAD: Final = 600
 """Bytes of memory of an envelope, its reference and its entry, without strings: measured."""

@@ -14,8 +14,6 @@ from typing import Any, Final
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
 from pyjms_provider.core.queue.queue import Queue
 
-__all__ = ["STEPS", "Step", "Traced", "tracing"]
-
 
 class Step(Enum):
     """The steps of Broker-J's simple flow that concern one process, in order."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import Envelope
 
-__all__ = ["ACTING", "FACTS", "STATE_AFTER", "Happening", "StoryBuffer", "Told"]
-
 ACTING: ContextVar[str] = ContextVar("ACTING", default="")
 """Who asked for what this thread does, if an operator did."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.contracts import QueueCore
     from pyjms_provider.core.queue.policy import QueuePolicy
 
-__all__ = ["change_rules", "is_another_kind"]
-
 _FIXED: Final = ("type", "key", "priorities", "exclusive", "groups", "non_destructive")
 _STATES: Final = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)
 

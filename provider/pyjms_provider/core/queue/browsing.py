@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.contracts import QueueCore
     from pyjms_provider.core.queue.cursor import Cursor
 
-__all__ = ["QueueBrowser", "browse", "waiting_entries"]
-
 _AT_A_TIME: Final = 64  # messages that are looked at while the lock is held
 _PASSED_AT_A_TIME: Final = 4096  # that have come since it began, in a queue that is sorted: more than come meanwhile
 

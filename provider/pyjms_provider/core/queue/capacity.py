@@ -23,8 +23,6 @@ from pyjms_provider.core.queue.policy import Overflow, PolicyError, QueuePolicy
 if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 
-__all__ = ["Capacity", "CapacityReservation", "MemoryWindow", "QueueFullError", "check_disk"]
-
 
 class QueueFullError(ResourceError):
     """The queue holds as much as its policy allows."""

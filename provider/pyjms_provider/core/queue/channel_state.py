@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.queue_types import QueueEntryList
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["ChannelState", "Counts", "Reliability"]
-
-
 # The three steps of every message that is pulled: looked up once, as a look-up for each message is a tenth of its price.
 _ACCEPTED = next_state(MessageState.ABSENT, MessageEvent.ACCEPT)
 _PULLED = next_state(_ACCEPTED, MessageEvent.NEGATIVE_ACKNOWLEDGEMENT)

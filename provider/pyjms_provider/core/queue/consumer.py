@@ -37,20 +37,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.cursor import Cursor, ValueIndex
     from pyjms_provider.core.queue.entry import QueueEntry
 
-__all__ = [
-    "MOVES",
-    "Consumer",
-    "ConsumerEvent",
-    "ConsumerList",
-    "ConsumerManager",
-    "ConsumerSession",
-    "ConsumerTarget",
-    "DirectConsumer",
-    "ForbiddenMoveError",
-    "PriorityGroup",
-    "next_list",
-]
-
 
 class ConsumerList(Enum):
     """Where a consumer can be."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.queue_types import QueueEntryList
     from pyjms_provider.core.queue.scheduled_messages import ExpiryIndex
 
-__all__ = ["ExpiryListener", "QueueCore"]
-
 
 class ExpiryListener(Protocol):
     """Hears of messages that expire."""

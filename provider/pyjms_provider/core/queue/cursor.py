@@ -31,23 +31,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.priority_level import PriorityLevel
 
-__all__ = [
-    "BEHIND_MAXIMUM",
-    "PRIORITIES",
-    "UNFINISHED",
-    "Asked",
-    "Cursor",
-    "Places",
-    "SharedCursors",
-    "Unfinished",
-    "ValueIndex",
-    "ValueIndexes",
-    "first_noted",
-    "forget_noted",
-    "is_noted",
-    "note_behind",
-]
-
 PRIORITIES: Final = 10
 BEHIND_MAXIMUM: Final = 64  # messages noted behind a cursor; beyond that the cursor itself goes back
 _NO_END: Final = 2**63 - 1  # no sequence number is as high

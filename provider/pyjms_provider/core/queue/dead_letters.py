@@ -32,17 +32,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.contracts import QueueCore
     from pyjms_provider.core.queue.entry import QueueEntry
 
-__all__ = [
-    "DEAD_DESTINATION",
-    "DEAD_PREFIX",
-    "DeadEntry",
-    "DeadKind",
-    "DeadLetterPolicy",
-    "dead_letter",
-    "origin_of",
-    "revived",
-]
-
 DEAD_PREFIX: Final = "JMS_pyjms_dead"
 DEAD_DESTINATION: Final = f"{DEAD_PREFIX}Destination"
 _SUBSCRIPTION: Final = f"{DEAD_PREFIX}Subscription"

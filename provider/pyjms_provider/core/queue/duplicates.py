@@ -18,8 +18,6 @@ from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.journal.journal import DuplicateMark, QueueNumber
 
-__all__ = ["DUPLICATE_ID", "DuplicateIdCache", "DuplicateStatus", "duplicate_id"]
-
 DUPLICATE_ID = "JMS_pyjms_duplicateId"
 """The string property by which a producer names what it sends."""
 _FORGOTTEN_TOGETHER: Final = 1_000

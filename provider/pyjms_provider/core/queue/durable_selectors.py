@@ -10,8 +10,6 @@ from pyjms.spi.selector.nodes import Boolean
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
 
-__all__ = ["PLAIN", "durable_selector", "unreadable_selector"]
-
 PLAIN: Final = "convert_string_expressions:"
 """So the text of a plain client's selector begins that is not one of JMS."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.store.store import MessageStore
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["Acknowledgements", "EntryQueue", "QueueEntry", "ReceiverId"]
-
 ReceiverId = NewType("ReceiverId", str)
 
 

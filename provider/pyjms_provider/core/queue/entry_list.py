@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import EntryQueue
     from pyjms_provider.core.queue.sorted_entry_list import Place
 
-__all__ = ["BACKLOG", "PriorityQueueEntryList"]
-
 BACKLOG: Final = 1000
 """Behind so many messages of its priority one is dormant if it can be: many objects cost memory, and time to collect."""
 

@@ -17,8 +17,6 @@ from typing import TypeAlias
 from pyjms.types import Stored
 from pyjms_provider.core.queue.entry import QueueEntry
 
-__all__ = ["LastKey", "LastValues", "last_key"]
-
 LastKey: TypeAlias = tuple[type, Stored]
 
 

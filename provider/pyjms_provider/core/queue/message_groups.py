@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.sorted_entry_list import Place
 
-__all__ = ["ExclusiveConsumer", "GroupPlace", "MessageGroup", "MessageGroups", "RedeliveryBarrier", "group_place"]
-
 
 class RedeliveryBarrier:
     """Delayed redeliveries in the queue's order."""

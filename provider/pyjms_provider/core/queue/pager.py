@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.contracts import QueueCore
     from pyjms_provider.core.queue.entry import QueueEntry
 
-__all__ = ["Pager"]
-
 _READ_AHEAD: Final = 64
 """So many messages are brought back into memory together with one that is wanted."""
 _GONE: Final = (

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
     from pyjms.types import Stored
 
-__all__ = ["plain_selector"]
-
 _AS_NUMBER, _AS_BOOLEAN = "\0", "\1"  # before a name; no property's name begins so
 _BOOLEANS: Final = {"true": True, "false": False}
 

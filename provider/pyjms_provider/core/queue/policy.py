@@ -15,17 +15,6 @@ from typing import Any, Final
 
 from pyjms.spi.errors import ProviderError
 
-__all__ = [
-    "MAXIMUM_DELIVERIES",
-    "MAXIMUM_FAILURES",
-    "Overflow",
-    "PolicyError",
-    "QueuePolicies",
-    "QueuePolicy",
-    "QueueType",
-    "read_bytes",
-]
-
 _UNITS: Final = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 

@@ -15,8 +15,6 @@ from pyjms_provider.core.queue.entry import QueueEntry
 if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import EntryQueue
 
-__all__ = ["SPARE", "PriorityLevel"]
-
 SPARE: Final = 64  # gaps, or passed places, that are not worth tidying
 _COPIES: Final = 8  # so many places that are moved by the list itself cost as one that is copied
 

@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.store.store import MessageStore
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["WITHOUT_LIMITS", "Queue"]
-
 WITHOUT_LIMITS: Final = QueuePolicy(max_deliveries=0, max_failures=0)
 """The policy of a queue that stands by itself, without a host that keeps dead letters."""
 

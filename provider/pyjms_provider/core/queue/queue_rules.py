@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.scheduled_messages import DelayIndex
     from pyjms_provider.core.queue.sorted_entry_list import Place
 
-__all__ = ["QueueRules", "needs_rules"]
-
 
 def needs_rules(policy: QueuePolicy) -> bool:
     """Return whether a queue with this policy must ask rules on the way of each message."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.queue_rules import QueueRules
     from pyjms_provider.core.queue.sorted_entry_list import Place
 
-__all__ = ["QueueEntryList", "make_order", "priority_levels"]
-
 
 class QueueEntryList(Protocol):
     """The available messages of one queue, in the order in which they leave it. Not safe for several threads."""

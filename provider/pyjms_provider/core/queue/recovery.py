@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["dead_letter_exhausted", "reinstate", "restore_message", "restore_run", "uncommitted_messages"]
-
 _RETRY_MS: Final = 1000
 """How long an expired message waits that could not be moved."""
 

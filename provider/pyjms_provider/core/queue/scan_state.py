@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.priority_level import PriorityLevel
 
-__all__ = ["BlockedMessages", "ScanState"]
-
 _by_sequence = attrgetter("sequence")
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["AT_ONCE", "Schedule"]
-
 AT_ONCE: Final = 256
 """So many messages become available, or expire, before the lock is let go of: about a millisecond."""
 

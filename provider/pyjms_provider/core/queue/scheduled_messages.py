@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.policy import QueuePolicy
 
-__all__ = ["DelayIndex", "ExpiryIndex", "is_expired", "redelivery_delay_ms"]
-
 _SPARE = 64
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.sorted_entry_list import Place
 
-__all__ = ["EVALUATIONS", "Search"]
-
 EVALUATIONS: Final = 256
 """Selector evaluations in one stretch, so that a long backlog does not keep the lock."""
 _STRETCHES_AT_ONCE: Final = 16  # some milliseconds: a change of threads is little beside it

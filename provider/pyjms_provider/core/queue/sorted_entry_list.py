@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.cursor import Asked
     from pyjms_provider.core.queue.entry import QueueEntry
 
-__all__ = ["Place", "SortValue", "SortedBlockedMessages", "SortedCursor", "SortedQueueEntryList", "sort_value"]
-
 SortValue: TypeAlias = tuple[int, float, str]
 """A rank for the kind of value, the number, the text."""
 Place: TypeAlias = tuple[SortValue, int]

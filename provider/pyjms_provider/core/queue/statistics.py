@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
 
-__all__ = [
-    "about_bytes",
-    "counts_of",
-    "is_there",
-    "largest_message",
-    "most_deliveries",
-    "oldest_timestamp_ms",
-    "traffic_of",
-]
-
 _SAMPLE: Final = 32
 _LOOKED_THROUGH: Final = 500
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from pyjms.spi.envelope import Envelope
 
-__all__ = ["LARGE", "StoredDelivery", "is_there", "without_content"]
-
 LARGE: Final = 16_384
 """Bytes of a message from which on it pays to hold it without its content."""
 

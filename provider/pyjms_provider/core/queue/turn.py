@@ -9,8 +9,6 @@ from __future__ import annotations
 from threading import Lock
 from weakref import WeakValueDictionary
 
-__all__ = ["WritingTurn", "WritingTurns"]
-
 WritingTurn = Lock
 """The right to change something whose changes are written."""
 

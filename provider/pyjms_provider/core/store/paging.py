@@ -20,8 +20,6 @@ from pyjms_provider.core.store.store import MessageStore, NotInMemoryError
 if TYPE_CHECKING:
     from pyjms_provider.core.journal.journal import Journal
 
-__all__ = ["PagingMessageStore", "approximate_size"]
-
 _PERSISTENT: Final = 2
 _BATCH: Final = 256  # messages that are paged out in one go
 _SHARE: Final = 8  # of memory: one part in so many is read in one go

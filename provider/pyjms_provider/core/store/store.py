@@ -9,8 +9,6 @@ from typing import Protocol
 from pyjms.spi.envelope import ConnectionId, Envelope
 from pyjms_provider.core.message.reference import MessageReference
 
-__all__ = ["MessageStore", "NotAtOnceError", "NotInMemoryError", "PersistenceManager"]
-
 
 class NotAtOnceError(Exception):
     """What was asked for takes a while. Who may not wait has somebody ask again who may; nothing has come of the call."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.topic.subscription import Subscription
 
-__all__ = ["Addressees"]
-
 _MANY: Final = 8  # selectors of one kind that are evaluated one by one
 
 _Group: TypeAlias = tuple["Selector | None", tuple["Subscription", ...]]

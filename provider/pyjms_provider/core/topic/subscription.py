@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.policy import QueuePolicy
     from pyjms_provider.core.store.store import MessageStore
 
-__all__ = ["Subscription", "SubscriptionTerms"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionTerms:

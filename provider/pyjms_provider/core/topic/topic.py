@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import ReceiverId
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
-__all__ = ["Topic"]
-
 _NO_POLICY: Final = QueuePolicy()
 
 

@@ -41,18 +41,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.store.store import MessageStore
 
-__all__ = [
-    "BRANCH_TRANSITIONS",
-    "DEFAULT_TIMEOUT_MS",
-    "NEEDS_STORE",
-    "Branch",
-    "BranchEvent",
-    "BranchReport",
-    "BranchState",
-    "Branches",
-    "next_branch_state",
-]
-
 # How far a branch of a distributed transaction is, as a table (X/Open XA, table 6-4: state of a branch).
 # XA's own names are in the states' values. What it calls one call has two halves here where a journal is written between: PREPARING,
 # COMMITTING and SETTLING keep all others away meanwhile.

@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.store.store import MessageStore
 
-__all__ = ["PAGE_BYTES", "PAGE_MESSAGES", "Group", "GroupTable", "Held"]
-
 # One reader group: a dense sequence of messages that it holds, and the ways in which it takes and lets go of them.
 # It holds messages as a prepared branch holds what it received: they are DELIVERED to a session of the group's own that no client closes,
 # and recorded in a unit of work that is PREPARED, so that neither time nor a lost connection changes them.

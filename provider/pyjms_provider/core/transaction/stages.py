@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.timed import HasTimes
 
-__all__ = ["Pipelines", "StageTable"]
-
 _log = logging.getLogger(__name__)
 
 _SINK_MAX: Final = 200

@@ -17,8 +17,6 @@ from pyjms.spi.errors import RolledBackError
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
 
-__all__ = ["OpenTransaction", "TimeLimit"]
-
 _log = logging.getLogger(__name__)
 
 

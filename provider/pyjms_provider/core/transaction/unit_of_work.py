@@ -30,22 +30,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry, ReceiverId
     from pyjms_provider.core.queue.queue import Queue
 
-__all__ = [
-    "UNIT_TRANSITIONS",
-    "ForbiddenUnitEventError",
-    "UnitChanges",
-    "UnitEvent",
-    "UnitId",
-    "UnitOfWork",
-    "UnitState",
-    "by_queue",
-    "changes_of",
-    "entries_by_queue",
-    "next_unit_state",
-    "prepared_changes",
-    "staged_changes",
-]
-
 # How far a unit of work is, and what moves it on: one table; a miss is a fault of its session, never a guess.
 
 

@@ -21,8 +21,6 @@ from pyjms_provider.management.rest.headers import secured
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["PAGE", "StaticFile", "console_files", "console_routes"]
-
 PAGE: Final = "index.html"
 _FOLDER: Final = "static"
 _TYPES: Final[Mapping[str, str]] = {

@@ -42,8 +42,6 @@ from pyjms_provider.model.configuration.json_file import EditedFileError
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-__all__ = ["STATUSES", "JSONResponse", "error_data", "refuse", "status_of"]
-
 
 class JSONResponse(responses.JSONResponse):
     """As Starlette's, for all texts."""

@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.contracts import AccessPolicy, Authenticator
 
-__all__ = ["VERSIONS", "RestSettings", "make_app"]
-
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 VERSIONS: Final = ("latest", "v1")

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-__all__ = ["SECURITY_HEADERS", "secured"]
-
 SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",

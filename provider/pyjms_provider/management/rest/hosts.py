@@ -18,8 +18,6 @@ from pyjms_provider.management.rest.headers import secured
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["ANY_HOST", "AllowedHosts", "is_allowed"]
-
 ANY_HOST: Final = "*"
 _LOOPBACK: Final = "localhost"
 _SHOWN: Final = 100

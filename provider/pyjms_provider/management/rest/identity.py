@@ -28,18 +28,6 @@ if TYPE_CHECKING:
     from pyjms_provider.security.contracts import AccessPolicy, Authenticator, Principal
     from pyjms_provider.security.revocations import RevocationGuard
 
-__all__ = [
-    "CSRF_HEADER",
-    "ForgedRequestError",
-    "Identity",
-    "Session",
-    "Sessions",
-    "offered_name",
-    "peer_of",
-    "read_credentials",
-]
-
-
 CSRF_HEADER: Final = "x-csrf-token"
 _IDLE_MS: Final = 30 * 60 * 1000
 _LONGEST_MS: Final = 12 * 60 * 60 * 1000

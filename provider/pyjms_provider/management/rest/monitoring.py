@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.model.system_config import SystemConfig
 
-__all__ = ["monitoring_routes", "not_ready"]
-
 _CHALLENGE: Final = {"www-authenticate": 'Basic realm="pyjms", charset="UTF-8"'}
 _TEXT: Final = {"content-type": CONTENT_TYPE_LATEST}
 _NEEDED: Final = ("virtual_host_node", "virtual_host", "port")

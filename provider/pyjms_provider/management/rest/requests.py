@@ -26,19 +26,6 @@ from pyjms_provider.model.tree import ROOT, shape_of
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = [
-    "LIST_OPTIONS",
-    "OBJECT_OPTIONS",
-    "Address",
-    "check_method",
-    "read_address",
-    "read_body",
-    "read_force",
-    "read_json",
-    "read_options",
-    "read_query",
-]
-
 LIST_OPTIONS: Final = frozenset({"fields", "actual", "filter", "sort", "offset", "limit", "id"})
 OBJECT_OPTIONS: Final = frozenset({"fields", "actual", "id"})
 _PREFIX_PARTS: Final = 3

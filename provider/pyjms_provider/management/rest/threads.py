@@ -16,8 +16,6 @@ from anyio import CapacityLimiter, fail_after, to_thread
 from pyjms_provider.management.errors import BusyError
 from pyjms_provider.security.throttle import network_of
 
-__all__ = ["MOST", "LogInThreads", "WaitingThreads"]
-
 _T = TypeVar("_T")
 
 MOST: Final = 64

@@ -24,16 +24,6 @@ from pyjms_provider.stores.errors import (
 )
 from pyjms_provider.stores.file_lock import FileLock, describe_holder
 
-__all__ = [
-    "EditedFileError",
-    "FileConfigurationStore",
-    "JsonConfigurationStore",
-    "find_same_addresses",
-    "find_same_ids",
-    "in_order",
-]
-
-
 Writer = Callable[[Path, str], None]
 
 

@@ -7,8 +7,6 @@ from collections.abc import Collection, Sequence
 from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.stores.errors import HeldStoreError, StoreError
 
-__all__ = ["MemoryConfigurationStore"]
-
 
 class MemoryConfigurationStore(ConfigurationStore):
     """Keeps records as long as it lives itself, so that a test can open it again."""

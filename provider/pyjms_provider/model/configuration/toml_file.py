@@ -38,9 +38,6 @@ from pyjms_provider.model.configuration.json_file import FileConfigurationStore
 from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 from pyjms_provider.stores.errors import DamagedStoreError, ForeignStoreError, NewerStoreError
 
-__all__ = ["TomlConfigurationStore", "add_table", "move_comments", "put", "to_item", "unwrapped"]
-
-
 _INDENT: Final = "    "
 _LINE_MAX: Final = 100
 _Entry = tuple[Key | None, Any]

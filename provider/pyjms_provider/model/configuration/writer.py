@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectId, ObjectRecord
 
-__all__ = ["StoreWriter", "reveal"]
-
 
 class StoreWriter(ConfigurationChangeListener):
     """Keeps what is below one managing object in its store. What it raises undoes the change."""

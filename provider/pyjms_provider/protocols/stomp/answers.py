@@ -21,33 +21,6 @@ from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.verbs import read_stage_name, readable, stage_name_row
 
-__all__ = [
-    "PACKED_TYPE",
-    "PROTOCOL_CODE",
-    "Counted",
-    "Created",
-    "Drained",
-    "Found",
-    "Greeting",
-    "GroupOpened",
-    "GroupsListed",
-    "MarkerRead",
-    "Prepared",
-    "Promoted",
-    "Recovered",
-    "Reserved",
-    "Sent",
-    "UnitsListed",
-    "body_max_in",
-    "error_frame",
-    "error_headers",
-    "error_of",
-    "is_closing",
-    "number_in",
-    "receipt_frame",
-]
-
-
 _BODY_MAX = "body-max"
 
 

@@ -16,24 +16,6 @@ from pyjms.spi.typed_values import is_unicode
 from pyjms_provider.protocols.stomp.errors import EncodingError, FrameError, FrameLimitError, StompError
 from pyjms_provider.protocols.stomp.frames import HEARTBEAT, Frame, Heartbeat, Version
 
-__all__ = [
-    "BEFORE_LOGIN",
-    "DEFAULT_LIMITS",
-    "FRAME_END",
-    "LINE_END",
-    "PROFILE_HEADER",
-    "UNESCAPED_COMMANDS",
-    "FrameDecoder",
-    "HeaderParser",
-    "Limits",
-    "encode",
-    "encode_head",
-    "escape",
-    "shown_id",
-    "split_lines",
-    "unescape",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

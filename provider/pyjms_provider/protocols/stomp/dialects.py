@@ -21,28 +21,6 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError
 from pyjms_provider.protocols.stomp.errors import StompError
 
-__all__ = [
-    "ARTEMIS",
-    "BARE_NAMES",
-    "CLASSIC",
-    "DIALECTS",
-    "ENCODED_PATHS",
-    "EXACT_PATHS",
-    "PATHS",
-    "PYJMS",
-    "RABBITMQ",
-    "ClientCumulation",
-    "DestinationNaming",
-    "Dialect",
-    "ForeignBody",
-    "NackMeaning",
-    "PrefetchUnit",
-    "UnknownDialectError",
-    "dialect_named",
-    "dialect_of_server",
-]
-
-
 _QUEUE, _TOPIC = AddressKind.QUEUE, AddressKind.TOPIC
 _PREFIXES = {
     (_QUEUE, False): "/queue/",

@@ -6,16 +6,6 @@ came in, and no header value at all.
 
 from __future__ import annotations
 
-__all__ = [
-    "EncodingError",
-    "FrameError",
-    "FrameLimitError",
-    "ProfileError",
-    "SequenceError",
-    "StompError",
-    "VersionError",
-]
-
 
 class StompError(Exception):
     """Root of the errors of this package; `reason` says what to do."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["HEARTBEAT", "Frame", "Heartbeat", "Version"]
-
 
 class Version(Enum):
     """The versions of STOMP; the order is theirs."""

@@ -18,25 +18,6 @@ from pyjms_provider.protocols.stomp.codec import PROFILE_HEADER, split_lines
 from pyjms_provider.protocols.stomp.errors import FrameError, ProfileError
 from pyjms_provider.protocols.stomp.frames import Version
 
-__all__ = [
-    "ALIAS_PREFIX",
-    "RESERVED",
-    "SET_BY_PROTOCOL",
-    "TEXTS",
-    "WireProperties",
-    "alias_of",
-    "is_of_profile",
-    "is_reserved",
-    "name_of_alias",
-    "plain_properties",
-    "quoted",
-    "read_properties",
-    "travels",
-    "unquoted",
-    "write_properties",
-]
-
-
 ALIAS_PREFIX = f"{PROFILE_HEADER}_x_"
 """Begins the header of a property that cannot travel under its own name."""
 

@@ -36,30 +36,6 @@ from pyjms_provider.protocols.stomp.message_properties import (
     write_properties,
 )
 
-__all__ = [
-    "AS_WRITTEN",
-    "BYTES_TYPE",
-    "MAP_TYPE",
-    "OBJECT_TYPE",
-    "STREAM_TYPE",
-    "TEXT_TYPE",
-    "ProfileHeader",
-    "WireBody",
-    "address_text",
-    "expanded",
-    "from_frame",
-    "join_parts",
-    "parse",
-    "quoted_id",
-    "read_address",
-    "read_body",
-    "sender_of",
-    "split_parts",
-    "to_frame",
-    "write_body",
-]
-
-
 VERSION = "1"
 _PART_MAX = 8 * 1024
 """Characters, all of them ASCII, of one header's value."""

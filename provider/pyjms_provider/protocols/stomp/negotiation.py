@@ -13,23 +13,6 @@ from types import MappingProxyType
 from pyjms_provider.protocols.stomp.errors import FrameError, SequenceError, VersionError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 
-__all__ = [
-    "ALL_VERSIONS",
-    "SERVER_TRANSITIONS",
-    "HeartBeats",
-    "ServerEvent",
-    "ServerState",
-    "accepted_versions",
-    "agree_on_heart_beats",
-    "choose_version",
-    "next_server_state",
-    "read_heart_beat",
-    "refusal",
-    "server_event",
-    "version_of_connected",
-]
-
-
 ALL_VERSIONS = tuple(Version)
 _LONGEST_MS = 24 * 60 * 60 * 1000
 

@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.envelope import Envelope
 
-__all__ = [
-    "FRAME_BYTES",
-    "FRAME_MESSAGES_MAX",
-    "LENGTH",
-    "PACKED_HEADER",
-    "PACKED_VERSION",
-    "Arrived",
-    "pack",
-    "pack_delivery",
-    "pack_one",
-    "read_sends",
-    "unpack",
-    "unpack_deliveries",
-]
-
 PACKED_HEADER: Final = "pyjms-packed"
 PACKED_VERSION: Final = str(VERSION)
 FRAME_BYTES: Final = 32 * 1024

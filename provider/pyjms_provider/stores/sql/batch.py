@@ -26,27 +26,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.stores.sql.statements import Statements
 
-__all__ = [
-    "Batch",
-    "BatchTarget",
-    "PagedMessage",
-    "PagedRows",
-    "Row",
-    "add_branches",
-    "add_dropped",
-    "add_pipelines",
-    "batch_of",
-    "drop_messages",
-    "drop_queue",
-    "make_batch",
-    "merge",
-    "message_row",
-    "next_queue",
-    "queue_row",
-    "text_from_column",
-    "text_to_column",
-]
-
 # The rows of messages. Of some the bodies are on the disk, and are read while the rows are written, a few at a time.
 # What an open transaction has sent is paged out as anything else, and may be larger than memory.
 

@@ -56,8 +56,6 @@ from pyjms_provider.stores.file_lock import FileLock, describe_holder
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, RowMapping
 
-__all__ = ["SqlConfigurationStore"]
-
 _VERSION: Final = 1
 _PRODUCT: Final = "pyjms configuration"
 _LOCK_CLASS: Final = 0x704A4D43  # "pJMC"; the journal's is another

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.errors import StoreError
     from pyjms_provider.stores.sql.lease import Lease
 
-__all__ = ["POOL_OPTIONS", "READERS", "WAIT_S", "Database", "Reader", "Readers"]
-
 # The connections by which threads read from a database: few, however many threads there are.
 
 POOL_OPTIONS: Final[Mapping[str, Any]] = {"pool_size": 1, "max_overflow": -1}

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.sql.batch import Batch
     from pyjms_provider.stores.sql.database import Database
 
-__all__ = ["JoinedWriter", "transaction_of"]
-
 _IN_TRANSACTION: Final = 2
 """PostgreSQL's PQTRANS_INTRANS: the transaction is open, and no statement is on its way."""
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.sql.paging import Paging
     from pyjms_provider.stores.sql.schema import Meta
 
-__all__ = ["DeferredBatch", "DeferredRecords", "LeasedJournal", "SqlJournal"]
-
 # What a journal was told to write before, or with, whatever is written next.
 
 _ABOUT_NAMES: Final = ("drop_queue_duplicates", "put_duplicate", "put_queue_duplicate", "forget_duplicates")

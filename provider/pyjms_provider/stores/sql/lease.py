@@ -14,8 +14,6 @@ from pyjms.spi.clock import Signal, SystemClock
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
 
-__all__ = ["BETWEEN_LOOKS_MS", "LEASE_S", "Lease", "LeaseMonitor"]
-
 # Looking whether a store is still held while nobody writes: a broker that is idle would else not hear that it has lost its store.
 
 BETWEEN_LOOKS_MS: Final = 1000

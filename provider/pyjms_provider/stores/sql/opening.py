@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.sql.paging import Paging
     from pyjms_provider.stores.sql.schema import Meta
 
-__all__ = ["open_journal"]
-
 _SHARED: Final = "pyjms_shared"
 
 

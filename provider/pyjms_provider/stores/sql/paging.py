@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import ReferenceId
     from pyjms_provider.stores.sql.database import Database
 
-__all__ = ["Paging"]
-
 _PURGE: Final = 512
 """How many forgotten messages are deleted at once."""
 

@@ -44,19 +44,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import ReferenceId
     from pyjms_provider.stores.sql.batch import Batch, Row
 
-__all__ = [
-    "ANSWER_OPTION",
-    "DEFAULT_LIMIT_MS",
-    "UNLOCKING_MS",
-    "AnswerTimeout",
-    "LockConnection",
-    "PostgresqlDatabase",
-    "TimeoutConnection",
-    "UnloggedDatabase",
-    "understand",
-    "without_timeout",
-]
-
 # How long somebody who asks PostgreSQL's server waits for its answer.
 # A server that is stopped, or whose disk hangs, still confirms what it is sent: its system does that. So no time-out of the network ends the wait
 # for it, and whoever wrote waited without an end, and with him all who write after him, and who stops the broker. Here each wait has an end: a

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock, Signal
     from pyjms_provider.stores.sql.postgresql import TimeoutConnection
 
-__all__ = ["make_engine", "open_postgresql", "timeout_of"]
-
 # The server must notice that a holder's machine is gone, and no writer waits for ever for an application's lock. Nothing is probed while an
 # answer is on its way that nobody confirms: for that there is a timeout of its own, without which the system tries for a quarter of an hour.
 _SESSION: Final = (

@@ -38,18 +38,6 @@ if TYPE_CHECKING:
 
     from pyjms_provider.stores.sql.database import Database
 
-__all__ = [
-    "UNDECODABLE",
-    "RecoveredRecords",
-    "all_rows",
-    "is_whole",
-    "read_entries",
-    "read_places",
-    "read_records",
-    "tell_damage",
-    "whole_rows",
-]
-
 # The rows of small tables at a start. A damaged file of SQLite may have anything in any column, and one such row is not to keep the rest from
 # starting.
 # So rows are read as the driver has them, text that is no UTF-8 with them, and those with values that pyjms never writes are told and passed over.

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from pyjms.spi.clock import Clock
 
-__all__ = ["SALVAGED", "DamagedTable", "Salvaged", "SalvagedTable", "salvage"]
-
 # Reading what can be read of a table of SQLite some of whose pages are damaged.
 # SQLite finds rows by their keys, and raises an error at the first page on its way that it does not understand. So rows are read from both ends
 # until there is damage, and then from a key in the middle of what is left, and so on, until that is a few keys here and there.

@@ -19,20 +19,6 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock, Signal
     from pyjms_provider.settings import Synchronous
 
-__all__ = [
-    "BROUGHT",
-    "FIRST",
-    "MIGRATIONS",
-    "PRODUCT",
-    "Meta",
-    "Migration",
-    "OpenRequest",
-    "make_lost",
-    "prepare_schema",
-    "refuse_foreign",
-    "take",
-]
-
 # From an older schema to the present one, version by version.
 
 _OF_DUPLICATES: Final = ("kind", "name", "temporary", "duplicate_id", "until_ms")

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.file_lock import FileLock
     from pyjms_provider.stores.sql.batch import Batch, Row
 
-__all__ = ["BELIEVED_MS", "DiskSpace", "SqliteDatabase", "make_engine"]
-
 # Whether a disk has room for more messages: the last of it is left for acknowledging those that are there.
 
 _log = logging.getLogger("pyjms.store")

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from pyjms_provider.stores.file_lock import FileLock
 
-__all__ = ["PAGES", "Checkpoints", "LogIndex", "OpenFiles", "connect", "file_of", "table_names", "write_log_again"]
-
 # What SQLite notes in the index of a write-ahead log: how many of its pages the database has.
 # SQLite forces the database only when it has all of the log. When that fails, and Linux takes what it could not write for written, the next
 # carrying over repeats what is not noted; what is noted was carried over earlier, was never forced, and is lost with the power once the log has

@@ -28,8 +28,6 @@ from pyjms_provider.stores.sql.sqlite_files import OpenFiles, file_of, table_nam
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-__all__ = ["open_sqlite"]
-
 _CHECKED_WHOLE: Final = 100_000_000
 """Up to how many bytes a database is checked as a whole: a second or less."""
 _PATH: Final = 498

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Dialect, Table
     from sqlalchemy.sql.elements import ClauseElement, ColumnElement
 
-__all__ = ["Statements", "compile_statements"]
-
 _BOUNDS: Final = ("after_", "until_")
 _ADDRESS: Final = ("kind", "name", "temporary")
 

@@ -21,27 +21,6 @@ from sqlalchemy import (
     Text,
 )
 
-__all__ = [
-    "BRANCH",
-    "DUPLICATE",
-    "ENTRY",
-    "GROUP",
-    "HEURISTIC",
-    "MARK",
-    "MESSAGE",
-    "META",
-    "PAGED",
-    "PREFIX",
-    "QUEUE",
-    "REMOVAL",
-    "RESERVED",
-    "SCHEMA",
-    "SET_ASIDE",
-    "STAGE",
-    "STAGE_MARKER",
-    "VERSION",
-]
-
 VERSION = 3
 """Of the schema. A change of it comes with a function in `MIGRATIONS` of `schema`."""
 PREFIX = "pyjms_"

@@ -11,8 +11,6 @@ from itertools import count
 
 from pyjms import Connection, DeliveryMode, Message, MessageConsumer, Queue, Session, Topic
 
-__all__ = ["STEPS", "Client", "World", "acknowledger", "batches", "mover", "producer", "receiver", "subscriber"]
-
 STEPS = 25
 """So many steps a client does with one connection."""
 _WAIT_MS = 20

@@ -17,8 +17,6 @@ from pyjms_tck.environment import Environment
 from pyjms_tck.suite.chaos import clients
 from pyjms_tck.suite.chaos.clients import Client, World
 
-__all__ = ["Run"]
-
 _CLOCK = SystemClock()
 _RESTARTS = 2
 _BREATH_S = 0.005

@@ -15,8 +15,6 @@ from pyjms import Message, Session
 from pyjms_tck.checks import Checks, attempt
 from pyjms_tck.vectors import NUMBERS, TYPES, load, value_of_bits
 
-__all__ = ["MAP", "PROPERTIES", "STREAM", "Carrier", "check_null", "check_parsing", "check_row"]
-
 RoundTrip = Callable[[Any], Any]
 _BUFFER = 300
 

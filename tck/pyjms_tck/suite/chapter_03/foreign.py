@@ -11,8 +11,6 @@ from typing import Any
 
 from pyjms import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 
-__all__ = ["foreign"]
-
 _KINDS: tuple[type[Message], ...] = (TextMessage, ObjectMessage, MapMessage, StreamMessage, BytesMessage, Message)
 
 

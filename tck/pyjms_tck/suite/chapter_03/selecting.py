@@ -26,8 +26,6 @@ from pyjms.spi.capability import Capability
 from pyjms_tck.environment import Environment
 from pyjms_tck.vectors import TYPES, load
 
-__all__ = ["INVALID", "Selecting", "vectors_of"]
-
 INVALID = "invalid"
 _NUMBER = "tck_number"
 _MESSAGE_ID, _TIMESTAMP_MS = "ID:m-1", 1311704463521

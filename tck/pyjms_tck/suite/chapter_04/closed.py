@@ -18,16 +18,6 @@ from pyjms import (
 )
 from pyjms_tck.suite.exchange import Collector
 
-__all__ = [
-    "Calls",
-    "browser_calls",
-    "connection_calls",
-    "consumer_calls",
-    "not_refused",
-    "producer_calls",
-    "session_calls",
-]
-
 Calls = Mapping[str, Callable[[], object]]
 
 

@@ -10,8 +10,6 @@ from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import RunBackground
 from pyjms_tck.suite.exchange import Holding
 
-__all__ = ["check_receive_ends", "check_waits_for_listener"]
-
 
 def check_receive_ends(
     consumer: MessageConsumer,

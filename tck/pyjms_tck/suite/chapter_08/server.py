@@ -10,8 +10,6 @@ from pyjms import Connection, JMSException, Message, ServerSession, ServerSessio
 from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import RunBackground
 
-__all__ = ["OneSession", "Pool"]
-
 
 class OneSession(ServerSession):
     """A server session that goes back into its pool when its session has run."""

@@ -10,8 +10,6 @@ import pyjms
 from pyjms_tck.checks import Checks, Raised, attempt
 from pyjms_tck.vectors import load
 
-__all__ = ["check_members", "check_objects", "members_of", "types"]
-
 
 def types() -> dict[str, Any]:
     """Return all types of the API by name."""

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.options import StompSettings
     from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 
-__all__ = ["NativeConnection"]
-
 _log = logging.getLogger("pyjms.stomp")
 _LOCAL: Final = Capability.EMBEDDED_BROKER | Capability.SHARED_TRANSACTIONS
 

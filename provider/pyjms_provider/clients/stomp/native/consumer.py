@@ -35,13 +35,6 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.frames import Frame
     from pyjms_provider.protocols.stomp.verbs import DeliveryIds
 
-__all__ = [
-    "NativeBrowser",
-    "NativeConsumer",
-    "ReceivedMessage",
-]
-
-
 # What a delivery's tag is of the native driver.
 
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
     from pyjms_provider.protocols.stomp.frames import Frame
 
-__all__ = ["NativeReaderGroups", "NativeStages", "Page", "stage_verb"]
-
 CAN_UNPACK = find_spec("msgspec") is not None
 """Whether pages may come packed; `msgspec` comes with the extras `store` and `spark`."""
 

@@ -47,15 +47,6 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.native.connection import NativeConnection
     from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 
-__all__ = [
-    "BranchRequests",
-    "BranchVerb",
-    "NativeSession",
-    "PreparedSend",
-    "unreachable",
-]
-
-
 # A SENDS of one message, whose bytes are made already but for the name of its receipt.
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pyjms_provider.security.contracts import Authenticator
     from pyjms_provider.security.revocations import RevocationGuard
 
-__all__ = ["Engine", "FastFrames", "NativeConnection", "NoteLogin", "ProtocolHandler", "Service"]
-
 _DISCONNECT: Final = "DISCONNECT"
 
 NoteLogin = Callable[[Principal | None, Credentials | None, str, str], None]

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.contracts import FastFrames, ProtocolHandler, Service
     from pyjms_provider.security.contracts import Credentials
 
-__all__ = ["StompServerEngine"]
-
 _log = logging.getLogger(__name__)
 _HEART_BEAT: Final = b"\n"
 _NAMED_NONE: Final = "you named no virtual host, and this port has no default one"

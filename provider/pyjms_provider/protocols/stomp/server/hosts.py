@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyjms.spi.errors import ProviderError
     from pyjms_provider.core.queue.consumer import DirectConsumer
 
-__all__ = ["Guard", "HostDirectory", "Sending", "ServedHost"]
-
 _TARGETS_MAX: Final = 256
 _LONGEST_NAME: Final = 255
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")

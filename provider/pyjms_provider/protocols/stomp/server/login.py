@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.engine import Peer
     from pyjms_provider.protocols.stomp.server.settings import StompSettings
 
-__all__ = ["IdleMonitor", "Login", "credentials_of", "negotiate"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:

@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.login import Login
     from pyjms_provider.protocols.stomp.verbs import DeliveryIds
 
-__all__ = ["NativeHandler"]
-
-
 _END: Final = b"\0"
 _SEND, _SENDS, _ACK, _DISCONNECT = "SEND", "SENDS", "ACK", "DISCONNECT"
 _is_plain = re.compile(r"[A-Za-z0-9.\-]+").fullmatch

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.native_sessions import ServedSession
     from pyjms_provider.protocols.stomp.verbs import Credit
 
-__all__ = ["CreditConsumer", "ServedBrowser", "ServedConsumer"]
-
-
 _END: Final = b"\0"
 _TURN: Final = 32  # messages of one frame
 

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from pyjms.spi.replay import ReservedMessage
     from pyjms_provider.protocols.stomp.server.hosts import Guard
 
-__all__ = ["LONG_VERBS", "PIPELINE_COMMANDS", "ServedPipelines"]
-
-
 LONG_VERBS: Final[frozenset[type[verbs.Verb]]] = frozenset({verbs.ReserveMessages, verbs.ReadGroup})
 """Verbs that take their time also where nothing waits for a disk."""
 PIPELINE_COMMANDS: Final = frozenset(

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.verbs import DeliveryIds
     from pyjms_provider.stores.codec import PackedEnvelope
 
-__all__ = ["NativeFastFrames", "PackedSends", "ServedSession"]
-
-
 _SMALL: Final = 256
 _MESSAGE_BYTES: Final = 16_384
 """So many bytes take as long to be written as a small message does."""

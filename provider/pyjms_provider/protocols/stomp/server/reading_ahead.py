@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConsumer, ProviderSession
     from pyjms_provider.protocols.stomp.server.contracts import Engine
 
-__all__ = ["LOOK_MESSAGES", "Browsing", "Fetching"]
-
-
 LOOK_MESSAGES: Final = 32
 """So many at most are found in one go."""
 

@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.engine import BatchJob, TransportContext
     from pyjms_provider.protocols.stomp.frames import Frame
 
-__all__ = [
-    "PULLS_PER_TURN",
-    "Backlog",
-    "DeliveryScheduler",
-    "DeliverySource",
-    "DirectConsumer",
-    "DirectDeliveries",
-    "SerialExecutor",
-    "Task",
-]
-
-
 _RUN_MAX: Final = 64  # tasks of one job, so that others get their turn
 _TASK_SIZE: Final = 512  # bytes of what is not text
 _BRIEF_MAX: Final = 2  # waits of a job that is brief as a whole

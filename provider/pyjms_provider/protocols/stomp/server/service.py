@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.login import Login
     from pyjms_provider.security.contracts import Authenticator
 
-__all__ = ["StompService"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StompService:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from pyjms_provider.protocols.stomp.codec import DEFAULT_LIMITS, Limits
 
-__all__ = ["StompSettings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StompSettings:

@@ -45,18 +45,6 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.hosts import Guard
     from pyjms_provider.protocols.stomp.server.login import Login
 
-__all__ = [
-    "AckMode",
-    "StandardBrowser",
-    "StandardHandler",
-    "StandardSubscription",
-    "Taken",
-    "Temporaries",
-    "Transaction",
-    "read_standard_message",
-    "without_provider_properties",
-]
-
 
 class AckMode(Enum):
     """The header `ack` of SUBSCRIBE."""
