@@ -10,11 +10,12 @@ import pytest
 from pyjms.spi.errors import RolledBackError
 from pyjms_provider.core.channel.channel import UnknownDeliveryError
 from pyjms_provider.core.channel.pushing import PushTo
-from pyjms_provider.core.message.message_state import ForbiddenTransitionError, MessageEvent, MessageState, next_state
+from pyjms_provider.core.message.message_state import TRANSITIONS, MessageEvent, MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue.channel_state import ChannelState
 from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.state_machine import ForbiddenTransitionError
 from pyjms_provider.core.transaction.unit_of_work import UnitState
 from tests.provider.helpers import QueueWorld, ScriptedReceiver, break_down, holders, make_envelope, refuse, text_of
 
@@ -242,7 +243,7 @@ def test_an_acknowledgement_without_a_message_is_an_error(world: QueueWorld) -> 
     with pytest.raises(UnknownDeliveryError):
         world.queue.acknowledge(uncommitted.id, receiver.receiver_id)
     with pytest.raises(ForbiddenTransitionError):
-        next_state(MessageState.ABSENT, MessageEvent.EARLY_POSITIVE_ACKNOWLEDGEMENT)
+        TRANSITIONS[MessageState.ABSENT, MessageEvent.EARLY_POSITIVE_ACKNOWLEDGEMENT]
 
 
 @pytest.mark.realises("JBM-5.3.4.d")
@@ -495,7 +496,7 @@ def test_a_message_is_in_one_transaction_at_a_time(world: QueueWorld) -> None:
     assert world.queue.get_messages(NOT_COMMITTED) == [one, two]
     assert one != two
     with pytest.raises(ForbiddenTransitionError):
-        next_state(NOT_COMMITTED, MessageEvent.ACCEPT_IN_TRANSACTION)
+        TRANSITIONS[NOT_COMMITTED, MessageEvent.ACCEPT_IN_TRANSACTION]
     first.rollback()
     assert world.queue.get_messages(NOT_COMMITTED) == [two]
     second.commit(0)

@@ -3,7 +3,7 @@
 Holds references only. Its containers follow the states, so counts cost nothing: available NEW messages are in the
 `PriorityQueueEntryList`, NOT_COMMITTED and DELIVERED ones in dictionaries, and those that are pushed to receivers are found by id.
 
-A machine without a lock: its channel calls it under the channel's own. Each method first asks `next_state`.
+A machine without a lock: its channel calls it under the channel's own. Each method first asks `TRANSITIONS`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyjms_provider.core.message.message_state import MessageEvent, MessageState, next_state
+from pyjms_provider.core.message.message_state import TRANSITIONS, MessageEvent, MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue.entry import Acknowledgements, QueueEntry, ReceiverId
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
 # The three steps of every message that is pulled: looked up once, as a look-up for each message is a tenth of its price.
-_ACCEPTED = next_state(MessageState.ABSENT, MessageEvent.ACCEPT)
-_PULLED = next_state(_ACCEPTED, MessageEvent.NEGATIVE_ACKNOWLEDGEMENT)
-_UNCOMMITTED = next_state(MessageState.ABSENT, MessageEvent.ACCEPT_IN_TRANSACTION)
-_COMMITTED = next_state(_UNCOMMITTED, MessageEvent.COMMIT)
-_TO_SETTLE = next_state(_PULLED, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION)
-_SETTLED = next_state(_PULLED, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
+_ACCEPTED = TRANSITIONS[MessageState.ABSENT, MessageEvent.ACCEPT]
+_PULLED = TRANSITIONS[_ACCEPTED, MessageEvent.NEGATIVE_ACKNOWLEDGEMENT]
+_UNCOMMITTED = TRANSITIONS[MessageState.ABSENT, MessageEvent.ACCEPT_IN_TRANSACTION]
+_COMMITTED = TRANSITIONS[_UNCOMMITTED, MessageEvent.COMMIT]
+_TO_SETTLE = TRANSITIONS[_PULLED, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION]
+_SETTLED = TRANSITIONS[_PULLED, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT]
 
 _FEW_HELD = 64  # of so many those of one session are looked for
 
@@ -249,7 +249,7 @@ class ChannelState:
 
     def commit(self, entry: QueueEntry) -> None:
         """Make a NOT_COMMITTED message NEW (§5.1.3), without a place in the order yet; see `place` and `delays`."""
-        entry.state = _COMMITTED if entry.state is _UNCOMMITTED else next_state(entry.state, MessageEvent.COMMIT)
+        entry.state = _COMMITTED if entry.state is _UNCOMMITTED else TRANSITIONS[entry.state, MessageEvent.COMMIT]
         entry.transaction = None
         del self._uncommitted[entry]
 
@@ -259,7 +259,7 @@ class ChannelState:
         `cause`: why it was removed, for a state that tells of it.
         """
         before = entry.state
-        after = next_state(before, event)
+        after = TRANSITIONS[before, event]
         assert after is MessageState.ABSENT
         if before is MessageState.DELIVERED:
             self._forget_holder(entry)
@@ -279,7 +279,7 @@ class ChannelState:
         """Remove all available messages at once and return them."""
         entries = self.ordering.clear()
         for entry in entries:
-            entry.state = next_state(entry.state, MessageEvent.REMOVE)
+            entry.state = TRANSITIONS[entry.state, MessageEvent.REMOVE]
         return entries
 
     # Pulled messages
@@ -342,17 +342,17 @@ class ChannelState:
 
     def reinstate(self, entry: QueueEntry) -> None:
         """Take back a settled message, as its settling could not be made durable: it is NEW; see `place` and `delays`."""
-        entry.state = next_state(entry.state, MessageEvent.ACCEPT)
+        entry.state = TRANSITIONS[entry.state, MessageEvent.ACCEPT]
 
     def record_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
         """Note that `unit` will acknowledge the message when it commits (§5.3.1)."""
         if entry.state is not _TO_SETTLE:
-            entry.state = next_state(entry.state, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION)
+            entry.state = TRANSITIONS[entry.state, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION]
         entry.transaction = unit
 
     def drop_acknowledgement(self, entry: QueueEntry) -> None:
         """Forget the acknowledgement of a unit that rolled back (§6.2.1)."""
-        entry.state = next_state(entry.state, MessageEvent.ROLLBACK_ACKNOWLEDGEMENT)
+        entry.state = TRANSITIONS[entry.state, MessageEvent.ROLLBACK_ACKNOWLEDGEMENT]
         entry.transaction = None
 
     def cancel(self, entries: Sequence[QueueEntry], due_ms: Callable[[QueueEntry], int] | None = None) -> None:
@@ -372,7 +372,7 @@ class ChannelState:
 
     def cancel_one(self, entry: QueueEntry) -> None:
         """Make a message that was given back NEW again, without a place in the order."""
-        after = next_state(entry.state, MessageEvent.CANCEL)
+        after = TRANSITIONS[entry.state, MessageEvent.CANCEL]
         self._forget_holder(entry)
         entry.state = after
         entry.holder = None
@@ -423,7 +423,7 @@ class ChannelState:
             if not acknowledgements.negative and not acknowledgements.under_way:
                 self.remove(entry, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
                 return True
-            entry.state = next_state(entry.state, MessageEvent.POSITIVE_ACKNOWLEDGEMENT)
+            entry.state = TRANSITIONS[entry.state, MessageEvent.POSITIVE_ACKNOWLEDGEMENT]
         elif acknowledgements.under_way:
             acknowledgements.positive.add(receiver_id)
             self._become_delivered(entry, MessageEvent.EARLY_POSITIVE_ACKNOWLEDGEMENT)
@@ -436,7 +436,7 @@ class ChannelState:
             return False
         acknowledgements.under_way -= 1
         if not handled and entry.state is MessageState.NEW:
-            entry.state = next_state(entry.state, MessageEvent.REFUSE)
+            entry.state = TRANSITIONS[entry.state, MessageEvent.REFUSE]
             entry.acknowledgements = None
             entry.delivery_count -= 1
             del self._pushed[entry.reference.id]
@@ -444,11 +444,11 @@ class ChannelState:
             return False
         if acknowledgements.negative or acknowledgements.under_way:
             if not handled:
-                entry.state = next_state(entry.state, MessageEvent.REFUSE)
+                entry.state = TRANSITIONS[entry.state, MessageEvent.REFUSE]
             return False
         self.remove(entry, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
         return True
 
     def _become_delivered(self, entry: QueueEntry, event: MessageEvent) -> None:
-        entry.state = next_state(entry.state, event)
+        entry.state = TRANSITIONS[entry.state, event]
         self._delivered[entry] = None

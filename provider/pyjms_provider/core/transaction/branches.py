@@ -14,13 +14,12 @@ away meanwhile. It is taken without another lock held, and no lock but a unit's 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from threading import Lock
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from pyjms.spi.errors import BranchError, CapabilityError, ClosedError, InDoubtError, ProviderError, RolledBackError
 from pyjms.spi.xid import BranchFailure, Xid
@@ -29,6 +28,7 @@ from pyjms_provider.core.journal.journal import BranchOutcome, Changes
 from pyjms_provider.core.queue.consumer import ConsumerSession
 from pyjms_provider.core.queue.entry import ReceiverId
 from pyjms_provider.core.queue.recovery import restore_message
+from pyjms_provider.core.state_machine import StateMachine
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 
 if TYPE_CHECKING:
@@ -96,72 +96,88 @@ class BranchEvent(Enum):
 _STATE = BranchState
 _EVENT = BranchEvent
 
-BRANCH_TRANSITIONS: Mapping[tuple[BranchState, BranchEvent], BranchState] = MappingProxyType(
-    {
-        (_STATE.ACTIVE, _EVENT.WORK): _STATE.ACTIVE,
-        (_STATE.ACTIVE, _EVENT.SUSPEND): _STATE.SUSPENDED,
-        (_STATE.ACTIVE, _EVENT.END): _STATE.IDLE,
-        (_STATE.ACTIVE, _EVENT.DOOM): _STATE.ROLLBACK_ONLY,
-        (_STATE.SUSPENDED, _EVENT.WORK): _STATE.ACTIVE,
-        (_STATE.SUSPENDED, _EVENT.SUSPEND): _STATE.SUSPENDED,
-        (_STATE.SUSPENDED, _EVENT.END): _STATE.IDLE,
-        (_STATE.SUSPENDED, _EVENT.DOOM): _STATE.ROLLBACK_ONLY,
-        (_STATE.IDLE, _EVENT.WORK): _STATE.ACTIVE,
-        (_STATE.IDLE, _EVENT.DOOM): _STATE.ROLLBACK_ONLY,
-        (_STATE.IDLE, _EVENT.PREPARE): _STATE.PREPARING,
-        (_STATE.IDLE, _EVENT.PREPARE_NOTHING): _STATE.COMMITTED,
-        (_STATE.IDLE, _EVENT.COMMIT_AT_ONCE): _STATE.COMMITTING,
-        (_STATE.IDLE, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
-        (_STATE.ROLLBACK_ONLY, _EVENT.SUSPEND): _STATE.ROLLBACK_ONLY,
-        (_STATE.ROLLBACK_ONLY, _EVENT.WORK): _STATE.ROLLBACK_ONLY,
-        (_STATE.ROLLBACK_ONLY, _EVENT.END): _STATE.ROLLBACK_ONLY,
-        (_STATE.ROLLBACK_ONLY, _EVENT.DOOM): _STATE.ROLLBACK_ONLY,
-        (_STATE.ROLLBACK_ONLY, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
-        (_STATE.PREPARING, _EVENT.WRITTEN): _STATE.PREPARED,
-        (_STATE.PREPARING, _EVENT.REFUSED): _STATE.ROLLBACK_ONLY,
-        (_STATE.PREPARED, _EVENT.SETTLE): _STATE.SETTLING,
-        (_STATE.COMMITTING, _EVENT.WRITTEN): _STATE.COMMITTED,
-        (_STATE.COMMITTING, _EVENT.REFUSED): _STATE.ROLLED_BACK,
-        (_STATE.COMMITTING, _EVENT.LOSE): _STATE.LOST,
-        (_STATE.SETTLING, _EVENT.COMMIT_WRITTEN): _STATE.COMMITTED,
-        (_STATE.SETTLING, _EVENT.ROLLBACK_WRITTEN): _STATE.ROLLED_BACK,
-        (_STATE.SETTLING, _EVENT.HEURISTIC_COMMIT_WRITTEN): _STATE.HEURISTICALLY_COMMITTED,
-        (_STATE.SETTLING, _EVENT.HEURISTIC_ROLLBACK_WRITTEN): _STATE.HEURISTICALLY_ROLLED_BACK,
-        (_STATE.SETTLING, _EVENT.REFUSED): _STATE.PREPARED,
-        (_STATE.HEURISTICALLY_COMMITTED, _EVENT.FORGET): _STATE.FORGOTTEN,
-        (_STATE.HEURISTICALLY_ROLLED_BACK, _EVENT.FORGET): _STATE.FORGOTTEN,
-    }
-)
-"""All that may happen. Any other pair is refused by the code of XA that fits (`next_branch_state`)."""
-
-_HEURISTIC_FAILURE: Mapping[BranchState, BranchFailure] = MappingProxyType(
-    {
-        _STATE.HEURISTICALLY_COMMITTED: BranchFailure.HEURISTICALLY_COMMITTED,
-        _STATE.HEURISTICALLY_ROLLED_BACK: BranchFailure.HEURISTICALLY_ROLLED_BACK,
-    }
-)
+_HEURISTIC_FAILURE: Final = {
+    _STATE.HEURISTICALLY_COMMITTED: BranchFailure.HEURISTICALLY_COMMITTED,
+    _STATE.HEURISTICALLY_ROLLED_BACK: BranchFailure.HEURISTICALLY_ROLLED_BACK,
+}
 _DECISIONS = frozenset({_EVENT.SETTLE, _EVENT.ROLLBACK, _EVENT.COMMIT_AT_ONCE})
 _BEING_WRITTEN = frozenset({_STATE.PREPARING, _STATE.COMMITTING, _STATE.SETTLING})
 
 
-def next_branch_state(state: BranchState, event: BranchEvent) -> BranchState:
-    """Return the state after `event`.
+class _BranchMachine(StateMachine[BranchState, BranchEvent]):
+    """Refuses a missing pair with the code of XA that fits, as an application's coordinator is told of it."""
 
-    Raises `BranchError` for a pair that may not be: heuristically committed or rolled back when a coordinator decides
-    about a branch that an operator has settled; UNREACHABLE when it calls again while its earlier call is being written, of which it may
-    know nothing as the connection was lost; else PROTOCOL.
-    """
-    after = BRANCH_TRANSITIONS.get((state, event))
-    if after is not None:
-        return after
-    failure = _HEURISTIC_FAILURE.get(state) if event in _DECISIONS else None
-    if failure is not None:
-        raise BranchError(f"{state.value}: call forget when that is noted", failure)
-    if state in _BEING_WRITTEN and (event in _DECISIONS or event is _EVENT.PREPARE):
-        raise BranchError(
-            f"{state.value}, as an earlier call asked: wait a moment, and call again", BranchFailure.UNREACHABLE
-        )
-    raise BranchError(f"the call came at a wrong time: {event.value}, but {state.value}", BranchFailure.PROTOCOL)
+    def __missing__(self, pair: tuple[BranchState, BranchEvent]) -> NoReturn:
+        state, event = pair
+        failure = _HEURISTIC_FAILURE.get(state) if event in _DECISIONS else None
+        if failure is not None:
+            raise BranchError(f"{state.value}: call forget when that is noted", failure)
+        # The coordinator may know nothing of its earlier call, as it lost the connection.
+        if state in _BEING_WRITTEN and (event in _DECISIONS or event is _EVENT.PREPARE):
+            raise BranchError(
+                f"{state.value}, as an earlier call asked: wait a moment, and call again", BranchFailure.UNREACHABLE
+            )
+        raise BranchError(f"the call came at a wrong time: {event.value}, but {state.value}", BranchFailure.PROTOCOL)
+
+
+BRANCH_TRANSITIONS: Final = _BranchMachine(
+    "a branch",
+    {
+        _STATE.ACTIVE: {
+            _EVENT.WORK: _STATE.ACTIVE,
+            _EVENT.SUSPEND: _STATE.SUSPENDED,
+            _EVENT.END: _STATE.IDLE,
+            _EVENT.DOOM: _STATE.ROLLBACK_ONLY,
+        },
+        _STATE.SUSPENDED: {
+            _EVENT.WORK: _STATE.ACTIVE,
+            _EVENT.SUSPEND: _STATE.SUSPENDED,
+            _EVENT.END: _STATE.IDLE,
+            _EVENT.DOOM: _STATE.ROLLBACK_ONLY,
+        },
+        _STATE.IDLE: {
+            _EVENT.WORK: _STATE.ACTIVE,
+            _EVENT.DOOM: _STATE.ROLLBACK_ONLY,
+            _EVENT.PREPARE: _STATE.PREPARING,
+            _EVENT.PREPARE_NOTHING: _STATE.COMMITTED,
+            _EVENT.COMMIT_AT_ONCE: _STATE.COMMITTING,
+            _EVENT.ROLLBACK: _STATE.ROLLED_BACK,
+        },
+        _STATE.ROLLBACK_ONLY: {
+            _EVENT.SUSPEND: _STATE.ROLLBACK_ONLY,
+            _EVENT.WORK: _STATE.ROLLBACK_ONLY,
+            _EVENT.END: _STATE.ROLLBACK_ONLY,
+            _EVENT.DOOM: _STATE.ROLLBACK_ONLY,
+            _EVENT.ROLLBACK: _STATE.ROLLED_BACK,
+        },
+        _STATE.PREPARING: {
+            _EVENT.WRITTEN: _STATE.PREPARED,
+            _EVENT.REFUSED: _STATE.ROLLBACK_ONLY,
+        },
+        _STATE.PREPARED: {
+            _EVENT.SETTLE: _STATE.SETTLING,
+        },
+        _STATE.COMMITTING: {
+            _EVENT.WRITTEN: _STATE.COMMITTED,
+            _EVENT.REFUSED: _STATE.ROLLED_BACK,
+            _EVENT.LOSE: _STATE.LOST,
+        },
+        _STATE.SETTLING: {
+            _EVENT.COMMIT_WRITTEN: _STATE.COMMITTED,
+            _EVENT.ROLLBACK_WRITTEN: _STATE.ROLLED_BACK,
+            _EVENT.HEURISTIC_COMMIT_WRITTEN: _STATE.HEURISTICALLY_COMMITTED,
+            _EVENT.HEURISTIC_ROLLBACK_WRITTEN: _STATE.HEURISTICALLY_ROLLED_BACK,
+            _EVENT.REFUSED: _STATE.PREPARED,
+        },
+        _STATE.HEURISTICALLY_COMMITTED: {
+            _EVENT.FORGET: _STATE.FORGOTTEN,
+        },
+        _STATE.HEURISTICALLY_ROLLED_BACK: {
+            _EVENT.FORGET: _STATE.FORGOTTEN,
+        },
+    },
+)
+"""All that may happen. Any other pair is refused by the code of XA that fits."""
 
 
 # One branch of a distributed transaction: a unit of work that several sessions may share, and that outlives them.
@@ -206,7 +222,7 @@ class Branch:
 
     def step(self, event: BranchEvent) -> None:
         """Change state. Raises `BranchError` for what may not be."""
-        self.state = next_branch_state(self.state, event)
+        self.state = BRANCH_TRANSITIONS[self.state, event]
 
     def follow_workers(self) -> None:
         """Change state as a session has begun, suspended or ended its work."""
@@ -460,7 +476,7 @@ class Branches:
             branch = self._find(xid)
             is_prepared = branch.state is BranchState.PREPARED
             if not is_prepared:
-                next_branch_state(branch.state, BranchEvent.ROLLBACK)  # it may be rolled back
+                BRANCH_TRANSITIONS[branch.state, BranchEvent.ROLLBACK]  # raises unless it may be rolled back
                 self._doom(branch, BranchFailure.ROLLED_BACK)
         if is_prepared:
             self._settle(xid, commit=False, heuristic=False)
@@ -688,7 +704,7 @@ class Branches:
 
     def _end(self, branch: Branch, event: BranchEvent) -> None:
         """Change state; a branch that is over leaves the table."""
-        after = next_branch_state(branch.state, event)
+        after = BRANCH_TRANSITIONS[branch.state, event]
         if after not in _HEURISTIC:
             del self._branches[branch.xid]
         branch.state = after

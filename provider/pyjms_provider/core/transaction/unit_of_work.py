@@ -7,11 +7,10 @@ unit is written to a journal: COMMITTING keeps all others away meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from threading import Lock
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, NewType, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, NewType, TypeVar
 
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
 from pyjms_provider.core.journal.journal import Changes, JoinedTransaction, NewMessage, PipelineChanges, PreparedBranch
@@ -19,6 +18,7 @@ from pyjms_provider.core.journal.queue_journal import removals_of
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.recovery import uncommitted_messages
 from pyjms_provider.core.queue.scheduled_messages import is_expired
+from pyjms_provider.core.state_machine import StateMachine
 
 if TYPE_CHECKING:
     from pyjms.spi.xid import Xid
@@ -63,59 +63,50 @@ class UnitEvent(Enum):
 _STATE = UnitState
 _EVENT = UnitEvent
 
-UNIT_TRANSITIONS: Mapping[tuple[UnitState, UnitEvent], UnitState] = MappingProxyType(
+# What ends a unit twice comes from another thread, and the first one counts.
+_ENDINGS = (_EVENT.ROLLBACK, _EVENT.EXPIRE, _EVENT.LOSE_ONE)
+
+UNIT_TRANSITIONS: Final = StateMachine(
+    "a unit of work",
     {
-        (_STATE.OPEN, _EVENT.COMMIT): _STATE.COMMITTING,
-        (_STATE.OPEN, _EVENT.STAGE): _STATE.COMMITTING,
-        (_STATE.OPEN, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
-        (_STATE.OPEN, _EVENT.EXPIRE): _STATE.DOOMED,  # §5.1.3
-        (_STATE.DOOMED, _EVENT.COMMIT): _STATE.ROLLED_BACK,
-        (_STATE.DOOMED, _EVENT.STAGE): _STATE.ROLLED_BACK,
-        (_STATE.DOOMED, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
-        (_STATE.DOOMED, _EVENT.EXPIRE): _STATE.DOOMED,
-        (_STATE.OPEN, _EVENT.LOSE_ONE): _STATE.INCOMPLETE,
-        (_STATE.INCOMPLETE, _EVENT.COMMIT): _STATE.ROLLED_BACK,
-        (_STATE.INCOMPLETE, _EVENT.STAGE): _STATE.COMMITTING,
-        (_STATE.INCOMPLETE, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
-        (_STATE.INCOMPLETE, _EVENT.EXPIRE): _STATE.DOOMED,
-        (_STATE.INCOMPLETE, _EVENT.LOSE_ONE): _STATE.INCOMPLETE,
-        (_STATE.DOOMED, _EVENT.LOSE_ONE): _STATE.DOOMED,
-        (_STATE.COMMITTING, _EVENT.WRITTEN): _STATE.COMMITTED,
-        (_STATE.COMMITTING, _EVENT.KEPT): _STATE.PREPARED,
-        (_STATE.COMMITTING, _EVENT.REFUSED): _STATE.ROLLED_BACK,
-        (_STATE.PREPARED, _EVENT.DECIDE_COMMIT): _STATE.COMMITTED,
-        (_STATE.PREPARED, _EVENT.DECIDE_ROLLBACK): _STATE.ROLLED_BACK,
-        # What ends a unit twice comes from another thread, and the first one counts.
-        (_STATE.COMMITTING, _EVENT.ROLLBACK): _STATE.COMMITTING,
-        (_STATE.COMMITTING, _EVENT.EXPIRE): _STATE.COMMITTING,
-        (_STATE.COMMITTING, _EVENT.LOSE_ONE): _STATE.COMMITTING,
-        (_STATE.PREPARED, _EVENT.ROLLBACK): _STATE.PREPARED,
-        (_STATE.PREPARED, _EVENT.EXPIRE): _STATE.PREPARED,
-        (_STATE.PREPARED, _EVENT.LOSE_ONE): _STATE.PREPARED,
-        (_STATE.COMMITTED, _EVENT.ROLLBACK): _STATE.COMMITTED,
-        (_STATE.COMMITTED, _EVENT.EXPIRE): _STATE.COMMITTED,
-        (_STATE.COMMITTED, _EVENT.LOSE_ONE): _STATE.COMMITTED,
-        (_STATE.ROLLED_BACK, _EVENT.COMMIT): _STATE.ROLLED_BACK,
-        (_STATE.ROLLED_BACK, _EVENT.STAGE): _STATE.ROLLED_BACK,
-        (_STATE.ROLLED_BACK, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
-        (_STATE.ROLLED_BACK, _EVENT.EXPIRE): _STATE.ROLLED_BACK,
-        (_STATE.ROLLED_BACK, _EVENT.LOSE_ONE): _STATE.ROLLED_BACK,
-    }
+        _STATE.OPEN: {
+            _EVENT.COMMIT: _STATE.COMMITTING,
+            _EVENT.STAGE: _STATE.COMMITTING,
+            _EVENT.ROLLBACK: _STATE.ROLLED_BACK,
+            _EVENT.EXPIRE: _STATE.DOOMED,  # §5.1.3
+            _EVENT.LOSE_ONE: _STATE.INCOMPLETE,
+        },
+        _STATE.DOOMED: {
+            _EVENT.COMMIT: _STATE.ROLLED_BACK,
+            _EVENT.STAGE: _STATE.ROLLED_BACK,
+            _EVENT.ROLLBACK: _STATE.ROLLED_BACK,
+            _EVENT.EXPIRE: _STATE.DOOMED,
+            _EVENT.LOSE_ONE: _STATE.DOOMED,
+        },
+        _STATE.INCOMPLETE: {
+            _EVENT.COMMIT: _STATE.ROLLED_BACK,
+            _EVENT.STAGE: _STATE.COMMITTING,
+            _EVENT.ROLLBACK: _STATE.ROLLED_BACK,
+            _EVENT.EXPIRE: _STATE.DOOMED,
+            _EVENT.LOSE_ONE: _STATE.INCOMPLETE,
+        },
+        _STATE.COMMITTING: {
+            _EVENT.WRITTEN: _STATE.COMMITTED,
+            _EVENT.KEPT: _STATE.PREPARED,
+            _EVENT.REFUSED: _STATE.ROLLED_BACK,
+            **dict.fromkeys(_ENDINGS, _STATE.COMMITTING),
+        },
+        _STATE.PREPARED: {
+            _EVENT.DECIDE_COMMIT: _STATE.COMMITTED,
+            _EVENT.DECIDE_ROLLBACK: _STATE.ROLLED_BACK,
+            **dict.fromkeys(_ENDINGS, _STATE.PREPARED),
+        },
+        _STATE.COMMITTED: dict.fromkeys(_ENDINGS, _STATE.COMMITTED),
+        _STATE.ROLLED_BACK: dict.fromkeys((_EVENT.COMMIT, _EVENT.STAGE, *_ENDINGS), _STATE.ROLLED_BACK),
+    },
 )
 """Forbidden is to commit or stage a second time, to hear of a write that was not begun, or has been heard of, and to decide what is
 not prepared."""
-
-
-class ForbiddenUnitEventError(Exception):
-    """A unit was ended in a way that its state forbids: a fault of its session, never of a client."""
-
-
-def next_unit_state(state: UnitState, event: UnitEvent) -> UnitState:
-    """Return the state after `event`. Raises `ForbiddenUnitEventError` for a pair that must not happen."""
-    try:
-        return UNIT_TRANSITIONS[state, event]
-    except KeyError:
-        raise ForbiddenUnitEventError(f"a unit of work that is {state.name} cannot have {event.name}") from None
 
 
 # What a unit of work has written: functions of what it sends and has received. It is COMMITTING, so nobody changes either.
@@ -542,7 +533,7 @@ class UnitOfWork:
         all of what it acknowledged.
         """
         before = self._state
-        after = next_unit_state(before, event)
+        after = UNIT_TRANSITIONS[before, event]
         if after is not UnitState.COMMITTED:
             self._state = after
         if before is after is UnitState.COMMITTED:
