@@ -64,7 +64,7 @@ class PendingAckReaper:
         self._connection_id = connection_id
         self._last = 0  # the number of the message that came last, or would have come
 
-    def enter(self, epoch: PhysicalConnection, client_id: str | None) -> None:
+    def enter(self, physical: PhysicalConnection, client_id: str | None) -> None:
         """Subscribe. With a client id the queue is named by that, so that no two connections have the same.
 
         Raises `DuplicateClientIdError`, `ConnectionLostInCallError`, `ProviderError`.
@@ -76,7 +76,7 @@ class PendingAckReaper:
         headers = {"id": _ID, "destination": f"/queue/pyjms.{name}", "ack": "client-individual"}
         headers |= {"durable": "false", "auto-delete": "true", "exclusive": "true"}
         try:
-            epoch.ask(Frame("SUBSCRIBE", headers))
+            physical.request(Frame("SUBSCRIBE", headers))
         except UnansweredError:
             raise
         except ResourceError as error:
@@ -204,10 +204,10 @@ class StompConnection(StompConnectionBase):
         """Connect anew: STOMP says the client id in CONNECT."""
         self.link.reopen(self._set_up)
 
-    def _set_up(self, epoch: PhysicalConnection) -> None:
+    def _set_up(self, physical: PhysicalConnection) -> None:
         if self._reaper is not None:
             try:
-                self._reaper.enter(epoch, self._client_id)
+                self._reaper.enter(physical, self._client_id)
             except ConnectionLostInCallError as error:
                 raise ResourceError(f"the connection was lost while it was set up: {error}") from error
 
@@ -309,7 +309,7 @@ class StompConnection(StompConnectionBase):
         frames = [Frame("NACK", {"id": self._reaper.borrowed(held.ack_id), "requeue": "true"}) for held in messages]
         if frames:
             try:
-                self.link.newest.ask_last(*frames, said=begin_settlement(messages))
+                self.link.newest.request_last(*frames, sent=begin_settlement(messages))
             except ConnectionLostInCallError:
                 _log.debug("the connection ended while messages were handed back")  # they are back by that
 
@@ -344,7 +344,7 @@ class StompConnection(StompConnectionBase):
 
     def _ask_now(self, *frames: Frame) -> None:
         try:
-            self.link.current().ask(*frames)
+            self.link.current().request(*frames)
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
@@ -390,13 +390,13 @@ class StompConnection(StompConnectionBase):
         is_topic = request.address.kind is AddressKind.TOPIC  # nobody competes for its messages
         return self.settings.prefetch_topic_messages if is_topic else self.settings.prefetch_messages
 
-    def widen(self, subscription: Subscription, epoch: int) -> None:
+    def widen(self, subscription: Subscription, physical: int) -> None:
         """Let the broker push more to a consumer whose client settles late: by one more subscription. Never waits.
 
         STOMP cannot raise a prefetch; and a client may hold as many messages as it likes (JMS 1.1 §4.4.11).
         """
         newest = self.link.newest
-        if newest.number != epoch:
+        if newest.number != physical:
             return
         another_id = f"{subscription.id}.{next(self._numbers)}"
         frame = subscription.widened(another_id, self.dialect)
@@ -417,16 +417,16 @@ class StompConnection(StompConnectionBase):
 
     def _subscribe(self, subscription: Subscription) -> None:
         while True:
-            epoch = self.link.current()
-            if subscription.epoch == epoch.number:
+            physical = self.link.current()
+            if subscription.physical == physical.number:
                 return  # restored by the one who heals
-            subscription.begin_epoch(epoch.number)
+            subscription.begin_physical(physical.number)
             try:
-                epoch.ask(subscription.subscribing.frame())
+                physical.request(subscription.subscribing.frame())
             except ConnectionLostInCallError:
-                subscription.begin_epoch(0)
+                subscription.begin_physical(0)
                 continue
-            subscription.has_been_made(epoch)
+            subscription.has_been_made(physical)
             return
 
     def unsubscribe(self, name: str) -> None:
@@ -461,7 +461,7 @@ class StompConnection(StompConnectionBase):
 
     # What the failover connection tells
 
-    def on_message(self, epoch: PhysicalConnection, frame: Frame) -> None:
+    def on_message(self, physical: PhysicalConnection, frame: Frame) -> None:
         """Put a message away. The I/O thread."""
         name = frame.headers.get("subscription", "")
         if self._reaper is not None:
@@ -470,17 +470,17 @@ class StompConnection(StompConnectionBase):
         if subscription is None and name.startswith(PROBE):
             self.temporaries.arrived(frame)
         elif subscription is not None:
-            subscription.arrived(epoch.number, frame)
+            subscription.arrived(physical.number, frame)
         elif self._reaper is None:
             _log.debug("a message came for a consumer that is closed: %r", frame)
 
-    def on_unexpected(self, epoch: PhysicalConnection, frame: Frame) -> bool:
+    def on_unexpected(self, physical: PhysicalConnection, frame: Frame) -> bool:
         """Give back a message that was on its way to a consumer that has ended (RabbitMQ). The I/O thread."""
         nack = None if self._reaper is None else self._reaper.stray(frame)
         if nack is None:
             return False
         try:
-            epoch.post(nack)
+            physical.post(nack)
         except (ProviderError, ConnectionLostInCallError) as error:
             _log.warning("a message stays pending until the connection is closed: %s", error)
         return True
@@ -500,35 +500,35 @@ class StompConnection(StompConnectionBase):
     def _open_sessions(self) -> list[StompSession]:
         return list(self._sessions)
 
-    def _end_epoch(self) -> None:
+    def _leave_physical(self) -> None:
         with self._lock:
             sessions = list(self._sessions)
         for session in sessions:
-            session.interrupted(self.link.epoch_number)
+            session.interrupted(self.link.physical_number)
         for subscription in self._all_subscriptions():
-            if not subscription.end_epoch():
+            if not subscription.leave_physical():
                 self.forget_subscription(subscription)
 
-    def restore(self, epoch: PhysicalConnection) -> None:
-        """Subscribe all consumers in `epoch`. Raises `ConnectionLostInCallError`, `ProviderError`."""
+    def restore(self, physical: PhysicalConnection) -> None:
+        """Subscribe all consumers in `physical`. Raises `ConnectionLostInCallError`, `ProviderError`."""
         if self._reaper is not None:
-            self._reaper.enter(epoch, self._client_id)
-        self.temporaries.restore(epoch)
+            self._reaper.enter(physical, self._client_id)
+        self.temporaries.restore(physical)
         for subscription in self._consumers():
-            if not subscription.end_epoch():
+            if not subscription.leave_physical():
                 # a physical connection that ended while all was restored in it may have given something
                 self.forget_subscription(subscription)
             elif not self.temporaries.is_gone(subscription.request.address):
-                self._restore_subscription(epoch, subscription)
+                self._restore_subscription(physical, subscription)
 
-    def _restore_subscription(self, epoch: PhysicalConnection, subscription: Subscription) -> None:
-        if not subscription.begin_epoch(epoch.number):
+    def _restore_subscription(self, physical: PhysicalConnection, subscription: Subscription) -> None:
+        if not subscription.begin_physical(physical.number):
             self.forget_subscription(subscription)
             return
         try:
-            epoch.ask(subscription.subscribing.frame())
-            subscription.has_been_made(epoch)
+            physical.request(subscription.subscribing.frame())
+            subscription.has_been_made(physical)
         except (AccessDeniedError, DestinationError) as error:
-            if not subscription.begin_epoch(0):
+            if not subscription.begin_physical(0):
                 self.forget_subscription(subscription)
             self._events.on_exception(not_made_anew(subscription.request.address, error))

@@ -31,9 +31,13 @@ from pyjms.spi.interrupts import deferred
 from pyjms.spi.provider import ProviderConnection
 from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
-from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError, PhysicalConnection, refusal
+from pyjms_provider.clients.stomp.physical_connection import (
+    ConnectionLostInCallError,
+    PhysicalConnection,
+    RefusedError,
+    refusal,
+)
 from pyjms_provider.clients.stomp.sockets import advice
-from pyjms_provider.clients.stomp.transport import RefusedError, TransportEndedError
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.protocols.stomp.answers import body_max_in
 from pyjms_provider.protocols.stomp.dialects import Dialect, dialect_named, dialect_of_server
@@ -93,8 +97,8 @@ class ConnectionInterruptedError(ProviderError):
 class FailoverOwner(Protocol):
     """What a link tells. No call may wait, except `restore`."""
 
-    def on_message(self, epoch: PhysicalConnection, frame: Frame) -> None:
-        """A MESSAGE came in `epoch`."""
+    def on_message(self, physical: PhysicalConnection, frame: Frame) -> None:
+        """A MESSAGE came in `physical`."""
         ...
 
     def on_broker_error(self, error: ProviderError) -> None:
@@ -109,8 +113,8 @@ class FailoverOwner(Protocol):
         """Return whether nobody waits for what may come, but for the thread that asks."""
         ...
 
-    def restore(self, epoch: PhysicalConnection) -> None:
-        """Subscribe in `epoch`, which clients use as soon as this returns. Raises `ConnectionLostInCallError`, `ProviderError`."""
+    def restore(self, physical: PhysicalConnection) -> None:
+        """Subscribe in `physical`, which clients use as soon as this returns. Raises `ConnectionLostInCallError`, `ProviderError`."""
         ...
 
     def on_lost(self, error: ConnectionLostError) -> None:
@@ -136,9 +140,8 @@ class FailoverConnection:
         self._settings = settings
         self.takes_unexpected: Callable[[PhysicalConnection, Frame], bool] | None = None
         """Is asked about each ERROR of a broker that does not name receipts; True: it was about no call."""
-        self._headers = headers
         self._clock = clock
-        self._owner = owner
+        self.hand_over(headers, owner)
         self._lock = Lock()
         self._state = FailoverState.CONNECTED
         self._waiting: set[Signal] = set()
@@ -157,7 +160,7 @@ class FailoverConnection:
         self._heals = False
         self._is_left = False
         """Whether it has no physical connection because of `reopen`, so that nobody heals it."""
-        self.newest = self._epoch = self._connect_anywhere()
+        self.newest = self._physical = self._connect_anywhere()
         """The present physical connection, or the one in which all is just being restored, or the last one, which has ended.
 
         Messages come as soon as their consumer is restored. So what came is judged by this one, and settled in it: what
@@ -168,17 +171,22 @@ class FailoverConnection:
     def begin(self) -> None:
         """Heal what is lost from now on, also what was lost already: the owner can `restore`. Called once, before anything was done."""
         self._heals = True
-        self._look_at(self._epoch)
+        self._look_at(self._physical)
 
     def hand_over(self, headers: Callable[[], dict[str, str]], owner: FailoverOwner) -> None:
         """Belong to another owner from now on, before anything was done."""
         self._headers = headers
         self._owner = owner
+        # Attributes, as methods that only pass on would cost a call for each message and for each wait.
+        self.on_message = owner.on_message
+        """See `PhysicalConnectionEvents`."""
+        self.is_alone = owner.is_alone
+        """See `PhysicalConnectionEvents`."""
 
     @property
     def greeting(self) -> Mapping[str, str]:
         """What CONNECTED said last."""
-        connected = self._epoch.wire.connected
+        connected = self._physical.connected
         return {} if connected is None else connected.headers
 
     @property
@@ -187,7 +195,7 @@ class FailoverConnection:
         return self._state
 
     @property
-    def epoch_number(self) -> int:
+    def physical_number(self) -> int:
         """The number of the newest physical connection."""
         return self.newest.number
 
@@ -196,16 +204,16 @@ class FailoverConnection:
 
         Raises `ResourceError` when it takes longer, `ConnectionLostError`, `ClosedError`.
         """
-        state, epoch = self._state, self._epoch  # without the lock it may be a moment late, as any answer is
-        if state is FailoverState.CONNECTED and not epoch.wire.is_closing:
-            return epoch
+        state, physical = self._state, self._physical  # without the lock it may be a moment late, as any answer is
+        if state is FailoverState.CONNECTED and not physical.is_closing:
+            return physical
         until_ms = self._clock.monotonic_ms() + self._settings.timeout_ms
         signal = Signal()
         try:
             while True:
                 with self._lock:
                     if self._state is FailoverState.CONNECTED and not self._is_about_to_heal():
-                        return self._epoch
+                        return self._physical
                     if self._state not in (FailoverState.CONNECTED, FailoverState.RECONNECTING):
                         raise self._over()
                     self._waiting.add(signal)
@@ -219,8 +227,8 @@ class FailoverConnection:
 
     def _is_about_to_heal(self) -> bool:
         """Return whether the present physical connection takes nothing any more, and its end is told soon, by another thread than the caller's."""
-        wire = self._epoch.wire
-        return self._heals and wire.is_closing and not wire.is_own_thread()
+        physical = self._physical
+        return self._heals and physical.is_closing and not physical.is_own_thread()
 
     def check_open(self) -> None:
         """Raise `ClosedError` or `ConnectionLostError` when the connection is over."""
@@ -236,18 +244,18 @@ class FailoverConnection:
         """
         old = self._leave()
         try:
-            old.wire.close()
-            epoch = self._connect_anywhere()
+            old.close()
+            physical = self._connect_anywhere()
         except ProviderError as error:
             self._give_up(error, is_told=False)
             raise
         try:
-            set_up(epoch)
-            self._settle_in(epoch)
+            set_up(physical)
+            self._settle_in(physical)
         except Exception:
-            epoch.wire.close()
+            physical.close()
             raise
-        self._look_at(epoch)
+        self._look_at(physical)
 
     def _leave(self) -> PhysicalConnection:
         """Return the present physical connection, of whose end nobody is told from now on, nor heals it."""
@@ -259,15 +267,15 @@ class FailoverConnection:
                     self._is_left and self._state is not FailoverState.CLOSED
                 ):
                     self._is_left, self._state = True, FailoverState.RECONNECTING
-                    return self._epoch
+                    return self._physical
             self.check_open()
 
-    def _settle_in(self, epoch: PhysicalConnection) -> None:
-        """Make `epoch` the present one. Raises `ClosedError` if the connection was closed meanwhile."""
+    def _settle_in(self, physical: PhysicalConnection) -> None:
+        """Make `physical` the present one. Raises `ClosedError` if the connection was closed meanwhile."""
         with self._lock:
             if self._state is not FailoverState.RECONNECTING:
                 raise self._over()
-            self.newest = self._epoch = epoch
+            self.newest = self._physical = physical
             self._is_left, self._state = False, TRANSITIONS[self._state, FailoverEvent.HEAL]
             waiting = self._take_waiting()
         for signal in waiting:
@@ -276,7 +284,7 @@ class FailoverConnection:
     def close(self, farewell: Frame | None) -> None:
         """End the connection, after `farewell` has been answered if the broker still listens. May be repeated."""
         with self._lock:
-            epoch, waiting = self._epoch, list(self._waiting)  # each takes itself out
+            physical, waiting = self._physical, list(self._waiting)  # each takes itself out
             was_connected = self._state is FailoverState.CONNECTED
             self._state = FailoverState.CLOSED
         self._stop.set()
@@ -284,56 +292,48 @@ class FailoverConnection:
             signal.set()
         if was_connected and farewell is not None:
             try:
-                epoch.ask_last(farewell, timeout_ms=self._settings.connect_timeout_ms)
+                physical.request_last(farewell, timeout_ms=self._settings.connect_timeout_ms)
             except (ProviderError, ConnectionLostInCallError) as error:
                 _log.debug("the broker did not answer DISCONNECT: %s", error)
-        epoch.wire.close()
-        epoch.wire.join(self._settings.connect_timeout_ms / 1000)
+        physical.close()
+        physical.join(self._settings.connect_timeout_ms / 1000)
 
     def abort(self) -> None:
         """Leave the present connection, as a signal has interrupted a call of it; it is made anew like a lost one."""
         start_new_thread(
-            self._epoch.wire.abort, ()
-        )  # the caller handles a signal, and its thread may hold the wire's locks
+            self._physical.abort, ()
+        )  # the caller handles a signal, and its thread may hold the connection's locks
 
     def forget(self) -> None:
         """Be lost, in a child of this process, which has none of its threads."""
         why = f"the connection to {self._places()} is of the process that this one was forked from: make one here"
         self._lock, self._state, self._error = Lock(), FailoverState.LOST, ConnectionLostError(why)
-        for epoch in (self._epoch, self.newest):
-            epoch.forget(why)
+        for physical in (self._physical, self.newest):
+            physical.forget(why)
 
     # What a physical connection tells
 
-    def on_message(self, epoch: PhysicalConnection, frame: Frame) -> None:
-        """Hand on a message."""
-        self._owner.on_message(epoch, frame)
-
-    def on_unexpected(self, epoch: PhysicalConnection, frame: Frame) -> bool:
+    def on_unexpected(self, physical: PhysicalConnection, frame: Frame) -> bool:
         """Ask whoever knows."""
-        return self.takes_unexpected is not None and self.takes_unexpected(epoch, frame)
+        return self.takes_unexpected is not None and self.takes_unexpected(physical, frame)
 
     def on_broker_error(self, error: ProviderError) -> None:
         """Hand on a complaint."""
         self._owner.on_broker_error(error)
 
-    def is_alone(self) -> bool:
-        """Ask whoever knows."""
-        return self._owner.is_alone()
-
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
         """Wait as the clock does, for something that this connection brings."""
         if self._state is not FailoverState.CONNECTED:
             return self._clock.wait(signal, until_ms)
-        return self._epoch.wire.wait(self._clock, signal, until_ms, self._owner.is_alone)
+        return self._physical.wait(signal, until_ms)
 
-    def on_epoch_end(self, epoch: PhysicalConnection, reason: str) -> None:
+    def on_ended(self, physical: PhysicalConnection, reason: str) -> None:
         """Begin to heal, if it was the present one."""
         with self._lock:
-            if not self._heals or epoch is not self._epoch or self._state is not FailoverState.CONNECTED:
+            if not self._heals or physical is not self._physical or self._state is not FailoverState.CONNECTED:
                 return
             self._state = TRANSITIONS[self._state, FailoverEvent.LOSE]
-        place = epoch.wire.endpoint
+        place = physical.endpoint
         _log.warning("PYJMS-INTERRUPTED the connection to %s was lost: %s", place, reason)
         if not self._settings.reconnect:
             self._give_up(ProviderError(f"the connection to {place} was lost: {reason}"))
@@ -349,10 +349,10 @@ class FailoverConnection:
             # the system has no more threads for the moment: the one that has just lost its connection is free
             self._heal()
 
-    def _look_at(self, epoch: PhysicalConnection) -> None:
-        """Begin to heal if `epoch` ended before it was the present one, so that nobody heard of it."""
-        if epoch.has_ended:
-            self.on_epoch_end(epoch, epoch.reason)
+    def _look_at(self, physical: PhysicalConnection) -> None:
+        """Begin to heal if `physical` ended before it was the present one, so that nobody heard of it."""
+        if physical.has_ended:
+            self.on_ended(physical, physical.reason)
 
     # Healing
 
@@ -361,7 +361,7 @@ class FailoverConnection:
         try:
             if self._has_lasted():
                 self._delays.reset()
-            elif not self._epoch.wire.was_interrupted:  # that says nothing about the broker
+            elif not self._physical.was_interrupted:  # that says nothing about the broker
                 self._pause()
             while not self._try_round() and self._is_healing():
                 rounds += 1
@@ -395,30 +395,30 @@ class FailoverConnection:
             if not self._is_healing():
                 return False
             try:
-                epoch = self._connect(endpoints[index])
+                physical = self._connect(endpoints[index])
             except (ResourceError, DuplicateClientIdError, ConnectionLostInCallError) as error:
                 # The client id is in use as long as the broker has not noticed that the old connection is gone.
                 self._error = ProviderError(str(error))
                 _log.info("no connection to %s: %s", endpoints[index], error)
                 continue
-            if self._take_up(epoch):
+            if self._take_up(physical):
                 self._first = index
                 return True
         return False
 
-    def _take_up(self, epoch: PhysicalConnection) -> bool:
-        """Restore everything in `epoch` and make it the present one; return False if that failed."""
-        self.newest = epoch
+    def _take_up(self, physical: PhysicalConnection) -> bool:
+        """Restore everything in `physical` and make it the present one; return False if that failed."""
+        self.newest = physical
         try:
-            self._owner.restore(epoch)
+            self._owner.restore(physical)
         except (ProviderError, ConnectionLostInCallError) as error:
-            self._error = ProviderError(f"{epoch.wire.endpoint} was reached, but: {error}")
-            _log.warning("PYJMS-STOMP a connection to %s was made and dropped: %s", epoch.wire.endpoint, error)
-            epoch.wire.close()
+            self._error = ProviderError(f"{physical.endpoint} was reached, but: {error}")
+            _log.warning("PYJMS-STOMP a connection to %s was made and dropped: %s", physical.endpoint, error)
+            physical.close()
             return False
         with self._lock:
-            if self._state is FailoverState.RECONNECTING and not epoch.has_ended:
-                self._epoch = epoch
+            if self._state is FailoverState.RECONNECTING and not physical.has_ended:
+                self._physical = physical
                 self._healed_ms = self._clock.monotonic_ms()
                 self._state = TRANSITIONS[self._state, FailoverEvent.HEAL]
                 waiting = self._take_waiting()
@@ -426,11 +426,11 @@ class FailoverConnection:
             else:
                 waiting, is_taken = set(), False
         if not is_taken:
-            epoch.wire.close()
+            physical.close()
             return False
         for signal in waiting:
             signal.set()
-        _log.info("connected to %s again", epoch.wire.endpoint)
+        _log.info("connected to %s again", physical.endpoint)
         return True
 
     def _give_up(self, error: ProviderError, *, is_told: bool = True) -> None:
@@ -457,40 +457,40 @@ class FailoverConnection:
         reasons = []
         for index, endpoint in enumerate(self._settings.endpoints):
             try:
-                epoch = self._connect(endpoint)
+                physical = self._connect(endpoint)
             except (ResourceError, ConnectionLostInCallError) as error:
                 reasons.append(str(error))
                 continue
             self._first = index
-            return epoch
+            return physical
         raise ResourceError("; ".join(reasons))
 
     def _connect(self, endpoint: Endpoint) -> PhysicalConnection:
         """Connect there. Raises `ResourceError`, `ConnectionLostInCallError` (try elsewhere); others: nowhere else either."""
         names_receipt = self.dialect is None or self.dialect.error_names_receipt
-        epoch = PhysicalConnection(
+        physical = PhysicalConnection(
             self._numbers + 1, endpoint, self._settings, self._clock, self, error_names_receipt=names_receipt
         )
         try:
-            connected = epoch.wire.open(self._headers())
+            connected = physical.open(self._headers())
             dialect = self.dialect or dialect_of_server(connected.headers.get("server"))
-            epoch.body_max = body_max_in(connected.headers)
+            physical.body_max = body_max_in(connected.headers)
         except RefusedError as error:
             raise self._refusal(error, endpoint) from error
-        except TransportEndedError as error:
+        except ConnectionLostInCallError as error:
             why = f"{endpoint} closed the connection before it answered CONNECT: {error}"
             raise ConnectionLostInCallError(why + advice(self._settings.scheme, endpoint, why)) from error
         except StompError as error:
-            epoch.wire.close()
+            physical.close()
             raise ProviderError(error.reason) from error
         except Exception:
-            epoch.wire.close()
+            physical.close()
             raise
         self.dialect = dialect
-        epoch.error_names_receipt = dialect.error_names_receipt
-        epoch.is_packed = connected.headers.get(PACKED_HEADER) == PACKED_VERSION
+        physical.error_names_receipt = dialect.error_names_receipt
+        physical.is_packed = connected.headers.get(PACKED_HEADER) == PACKED_VERSION
         self._numbers += 1
-        return epoch
+        return physical
 
     def _refusal(self, error: RefusedError, endpoint: Endpoint) -> ProviderError:
         found = refusal(error.frame)
@@ -575,12 +575,12 @@ class StompConnectionBase(ProviderConnection):
 
     def on_interrupted(self, error: ConnectionInterruptedError) -> None:
         """Forget what the broker has again, and tell the client."""
-        self._end_epoch()
+        self._leave_physical()
         self._events.on_exception(error)
 
     def on_lost(self, error: ConnectionLostError) -> None:
         """Tell the client."""
-        self._end_epoch()
+        self._leave_physical()
         self._events.on_exception(error)
 
     @abstractmethod
@@ -588,5 +588,5 @@ class StompConnectionBase(ProviderConnection):
         """Return the sessions that have not been closed. The lock is held."""
 
     @abstractmethod
-    def _end_epoch(self) -> None:
+    def _leave_physical(self) -> None:
         """Have sessions and consumers forget what the broker has again."""

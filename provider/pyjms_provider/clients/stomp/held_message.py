@@ -15,10 +15,10 @@ from pyjms_provider.clients.stomp.physical_connection import (
     ConnectionLostInCallError,
     PhysicalConnection,
     Request,
-    SentFlag,
     UnansweredError,
     lost_while_ended,
 )
+from pyjms_provider.clients.stomp.transport import SentFlag
 from pyjms_provider.protocols.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -44,19 +44,19 @@ class HeldMessage:
         "burial",
         "count",
         "envelope",
-        "epoch",
         "frame",
         "is_counted",
         "is_redelivered",
         "number",
+        "physical",
         "session",
         "settlement",
         "subscription",
     )
 
-    def __init__(self, subscription: Subscription, epoch: int, frame: Frame, number: int) -> None:
+    def __init__(self, subscription: Subscription, physical: int, frame: Frame, number: int) -> None:
         self.subscription = subscription
-        self.epoch = epoch
+        self.physical = physical
         """Settled and given back in this physical connection only."""
         self.frame = frame
         self.number = number
@@ -176,10 +176,10 @@ _log = logging.getLogger("pyjms.stomp")
 class Transaction:
     """One thread at a time, except `doom`."""
 
-    def __init__(self, name: str, epoch: PhysicalConnection) -> None:
+    def __init__(self, name: str, physical: PhysicalConnection) -> None:
         """Begin. Raises `ConnectionLostInCallError`."""
         self.name = name
-        self.epoch = epoch
+        self.physical = physical
         self.acknowledged: list[HeldMessage] = []
         """What its commit settles."""
         self._commit = SentFlag()
@@ -187,7 +187,7 @@ class Transaction:
         """Whether the broker has answered COMMIT by an error."""
         self._abort = SentFlag()
         self._failure: str | None = None
-        epoch.post(Frame("BEGIN", {"transaction": name}))
+        physical.post(Frame("BEGIN", {"transaction": name}))
 
     def doom(self, reason: str) -> None:
         """Let it end in a rollback only. Any thread."""
@@ -196,8 +196,8 @@ class Transaction:
     @property
     def failure(self) -> str | None:
         """Why it can only be rolled back; None: it may commit."""
-        if self.epoch.has_ended:
-            return self._failure or f"the connection was lost meanwhile: {self.epoch.reason}"
+        if self.physical.has_ended:
+            return self._failure or f"the connection was lost meanwhile: {self.physical.reason}"
         return self._failure
 
     @property
@@ -223,7 +223,7 @@ class Transaction:
             )
         self._prepare()
         try:
-            self.epoch.ask(Frame("COMMIT", {"transaction": self.name}), said=self._commit)
+            self.physical.request(Frame("COMMIT", {"transaction": self.name}), sent=self._commit)
         except (ConnectionLostInCallError, UnansweredError) as error:
             raise lost_while_ended(error, "committed") from error
         except ResourceError as error:
@@ -238,7 +238,7 @@ class Transaction:
     def _prepare(self) -> None:
         """See to it that nothing is in the way of COMMIT. Raises `RolledBackError`."""
         try:
-            flush(self.epoch)  # so that an ERROR for one of its frames is here before COMMIT is written
+            flush(self.physical)  # so that an ERROR for one of its frames is here before COMMIT is written
             if self.failure is not None:
                 self.abort()
                 self.check()
@@ -250,19 +250,19 @@ class Transaction:
 
     def abort(self) -> None:
         """Roll back, if the broker has not done so by itself, and if its end was not said before."""
-        if self.epoch.has_ended or self.has_ended:
+        if self.physical.has_ended or self.has_ended:
             return
         with suppress(ConnectionLostInCallError):
             try:
-                self.epoch.ask_last(Frame("ABORT", {"transaction": self.name}), said=self._abort)
+                self.physical.request_last(Frame("ABORT", {"transaction": self.name}), sent=self._abort)
             except ProviderError as error:
                 _log.warning("PYJMS-STOMP the broker did not roll back a transaction: %s", error.reason)
 
 
-def flush(epoch: PhysicalConnection) -> None:
+def flush(physical: PhysicalConnection) -> None:
     """Wait until the broker has done all that was sent: a transaction without work, the one thing STOMP offers for that.
 
     Raises `ConnectionLostInCallError`, `ResourceError`.
     """
     headers = {"transaction": "flush"}
-    epoch.ask(Frame("BEGIN", headers), Frame("ABORT", dict(headers)))
+    physical.request(Frame("BEGIN", headers), Frame("ABORT", dict(headers)))

@@ -1,19 +1,31 @@
-"""One physical connection of a failover connection: a transport, and the receipts that are awaited on it.
+"""One physical connection of a failover connection: the transport over a socket, from CONNECT to its end, and the receipts awaited on it.
 
-What belongs to it ends with it: receipts that were awaited, the right to acknowledge what came by it.
+What belongs to it ends with it: receipts that were awaited, the right to acknowledge what came by it. stomp.py makes the socket, in
+`sockets`. Against what it would do from there on this module guards (decision 0810):
+
+- bodies are never decoded, and no content-length is made up;
+- names and values of headers are escaped and refused by our encoder, what comes in is taken apart by our decoder;
+- callbacks run on the I/O thread or a waiting one, so they only put away what they are given, and whatever they raise is logged;
+- a broker that is silent after CONNECT ends the attempt after `connect_timeout_ms`;
+- writes wait for room, with a limit.
+
+One thread owns the socket and its end: it reads, it writes what a caller could not write at once, and it closes.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count
-from threading import Lock, get_ident
+from threading import Lock, Thread, current_thread, get_ident
 from typing import Final, Protocol
 
-from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.envelope import Address
 from pyjms.spi.errors import (
     AccessDeniedError,
@@ -29,25 +41,25 @@ from pyjms.spi.errors import (
     UnknownSubscriptionError,
 )
 from pyjms.spi.interrupts import deferred
+from pyjms.spi.words import said_by_system
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
-from pyjms_provider.clients.stomp.transport import SentFlag, Transport, TransportEndedError, UnsentError
+from pyjms_provider.clients.stomp.sockets import connect
+from pyjms_provider.clients.stomp.transport import (
+    TICK_S,
+    HeartBeat,
+    Poller,
+    SentFlag,
+    SocketReader,
+    Wakeup,
+    WriteBuffer,
+    WriteBufferClosedError,
+)
+from pyjms_provider.forks import let_go
 from pyjms_provider.protocols.stomp.answers import error_of, is_closing
-from pyjms_provider.protocols.stomp.frames import Frame
-
-__all__ = [
-    "ConnectionLostInCallError",
-    "NotSentError",
-    "PhysicalConnection",
-    "PhysicalConnectionEvents",
-    "Request",
-    "SentFlag",
-    "UnansweredError",
-    "lost_while_ended",
-    "lost_while_sent",
-    "not_made_anew",
-    "refusal",
-]
-
+from pyjms_provider.protocols.stomp.codec import FrameDecoder, Limits, encode
+from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
+from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
+from pyjms_provider.protocols.stomp.packed import PACKED_HEADER
 
 # What a broker's ERROR means: the error class that fits, by what brokers write there.
 #
@@ -105,9 +117,6 @@ def not_made_anew(address: Address, error: ProviderError) -> ResourceError:
     return ResourceError(f"a consumer of {address} could not be made anew, and receives nothing more: {error.reason}")
 
 
-_log = logging.getLogger("pyjms.stomp")
-
-
 class ConnectionLostInCallError(Exception):
     """The connection ended before the broker answered: nobody knows whether it did what was asked."""
 
@@ -142,14 +151,22 @@ def lost_while_ended(error: ConnectionLostInCallError | ResourceError, how: str)
     return InDoubtError(f"it is not known whether the transaction was {how}: {error.reason}")
 
 
-class PhysicalConnectionEvents(Protocol):
-    """What a physical connection tells, from its I/O thread."""
+class RefusedError(Exception):
+    """The broker answered CONNECT with ERROR."""
 
-    def on_message(self, epoch: PhysicalConnection, frame: Frame) -> None:
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame.headers.get("message", "no reason given"))
+        self.frame = frame
+
+
+class PhysicalConnectionEvents(Protocol):
+    """What a physical connection tells, from the thread that reads: no call may wait."""
+
+    def on_message(self, physical: PhysicalConnection, frame: Frame) -> None:
         """A MESSAGE came."""
         ...
 
-    def on_unexpected(self, epoch: PhysicalConnection, frame: Frame) -> bool:
+    def on_unexpected(self, physical: PhysicalConnection, frame: Frame) -> bool:
         """An ERROR came: return whether it is about a message that found no consumer, and so is no answer."""
         ...
 
@@ -158,33 +175,33 @@ class PhysicalConnectionEvents(Protocol):
         ...
 
     def is_alone(self) -> bool:
-        """Return whether nobody waits for what may come, but for the thread that asks."""
+        """Return whether no other thread waits for what may come."""
         ...
 
-    def on_epoch_end(self, epoch: PhysicalConnection, reason: str) -> None:
-        """It has ended; called once."""
+    def on_ended(self, physical: PhysicalConnection, reason: str) -> None:
+        """It has ended, by whichever side; called once, and last, from its I/O thread."""
         ...
 
 
+_log = logging.getLogger("pyjms.stomp")
 _GRACE_MS: Final = 40.0
 """So long a send that is interrupted still waits for its answer: nearly always it comes, and the send has been done."""
 _MESSAGES: Final = frozenset({"MESSAGE", "MESSAGES"})
+_UNWRITTEN_BYTES_MAX: Final = 4 * 1024 * 1024
+_HEADERS_MAX: Final = 16 * 1024 * 1024
+_VERSION: Final = Version.V1_2
+_BEAT: Final = b"\n"
+_AT_ONCE: Final = 2
+_RECEIPT: Final = Frame("RECEIPT", {})
+_plain_receipt = re.compile(rb"RECEIPT\nreceipt-id:([A-Za-z0-9.\-]{1,100}+)\n\n\0").fullmatch
 
 
-def _interrupted(error: TransportEndedError) -> ConnectionLostInCallError:
-    return (NotSentError if isinstance(error, UnsentError) else ConnectionLostInCallError)(str(error))
+class _Answer(Signal):
+    """What one request waits for."""
 
-
-class _Receipt:
-    """What one `ask` waits for."""
-
-    __slots__ = ("error", "frame", "is_interrupted", "signal")
-
-    def __init__(self) -> None:
-        self.signal = Signal()
-        self.frame: Frame | None = None
-        self.error: ProviderError | None = None
-        self.is_interrupted = False
+    frame: Frame | None = None
+    error: ProviderError | None = None
+    is_interrupted = False
 
     @property
     def is_there(self) -> bool:
@@ -193,24 +210,24 @@ class _Receipt:
 
 
 class Request(SentFlag):
-    """What is asked of a physical connection and must not be done twice: a call that has waited too long may wait for the answer once more."""
+    """A request that must not be done twice: a call that has waited too long may wait for its answer once more."""
 
-    __slots__ = ("answer", "epoch", "what")
+    __slots__ = ("answer", "physical", "what")
 
-    def __init__(self, epoch: PhysicalConnection, what: object) -> None:
+    def __init__(self, physical: PhysicalConnection, what: object) -> None:
         super().__init__()
-        self.epoch = epoch
+        self.physical = physical
         self.what = what
-        """Compared with what is asked next."""
-        self.answer = _Receipt()
+        """Compared with the next request."""
+        self.answer = _Answer()
 
-    def is_about(self, epoch: PhysicalConnection, what: object) -> bool:
-        """Return whether it asks just that."""
-        return self.epoch is epoch and self.what == what
+    def is_same(self, physical: PhysicalConnection, what: object) -> bool:
+        """Return whether that would be the same request."""
+        return self.physical is physical and self.what == what
 
 
 class PhysicalConnection:
-    """One connection, between CONNECTED and its end. Any thread."""
+    """One connection to one broker. Any thread."""
 
     def __init__(
         self,
@@ -222,148 +239,244 @@ class PhysicalConnection:
         *,
         error_names_receipt: bool = True,
     ) -> None:
-        """Connect the socket. Raises `ResourceError`."""
+        """Connect the socket. Raises `ResourceError`; `open` goes on."""
         self.number = number
         """Grows by one with each connection that was made."""
+        self.endpoint = endpoint
+        self.connected: Frame | None = None
+        """CONNECTED, once it came."""
+        self.is_closing = False
+        """Whether it ends now, or has ended: nothing is taken any more, and `on_ended` is called soon or was."""
         self.has_ended = False
+        """Whether no answer is awaited any more, and `reason` says why."""
         self.reason = ""
-        self._farewell = ""
-        """Why the broker is about to end it."""
+        self.was_interrupted = False
+        """Whether it ends because a signal interrupted a call in its midst, and not through the network or the broker."""
         self.error_names_receipt = error_names_receipt
         """Whether ERROR tells which receipt will not come; else it fails all that are awaited."""
-        self._settings = settings
         self.is_packed = False
         """Whether messages go both ways in the form of stores; the broker says so in CONNECTED."""
         self.body_max = 0
         """Bytes that the body of a frame may have, as CONNECTED says; 0: the broker does not say."""
+        self._settings = settings
         self._clock = clock
         self._events = events
+        self._farewell = ""
+        """Why the broker is about to end it."""
         self._is_silent = False
         """Whether a call has waited for the broker in vain, and nothing has come from it since."""
         self._lock = Lock()
         self._receipts = count(1)
-        self._answers: dict[str, _Receipt] = {}
+        self._answers: dict[str, _Answer] = {}
         self._expected: dict[str, Callable[[], None]] = {}
         self._late: dict[str, Callable[[Frame], None]] = {}
-        """What to do when a RECEIPT comes for which nobody waits any longer."""
-        self.wire = Transport(endpoint, settings, self)
+        """What to do when a RECEIPT comes that no call waits for any longer."""
+        self._system_clock = SystemClock()  # heart-beats are about the world outside, not about an application's time
+        self._io_thread = 0
+        try:
+            self._acquire()
+        except OSError as error:  # the process may open no more for the moment, say
+            raise ResourceError(f"no connection to {endpoint}: {said_by_system(error)}") from error
+        self._buffer = WriteBuffer(
+            _UNWRITTEN_BYTES_MAX,
+            self._wakeup.set,
+            self._socket.write if self._socket.is_shared else None,
+            self._socket.frame,
+            self._room_timeout_s,
+        )
+        limits = Limits(header_line_max=_HEADERS_MAX, header_size_max=_HEADERS_MAX, body_max=settings.frame_bytes_max)
+        self._decoder = FrameDecoder(limits)
+        self._is_native = False
+        self._beats = HeartBeat(0, "", 0.0)
+        self._opened = Signal()
+        self._in_a_row = 0
+        """How many frames that may be delayed were sent since a thread waited, or the I/O thread looked."""
+        self._chores: deque[Callable[[], None]] = deque()
+        self._thread = Thread(target=self._run, name=f"pyjms-stomp-{endpoint.host}", daemon=True)
 
-    def post(self, *frames: Frame, needs_room: bool = True, said: SentFlag | None = None) -> None:
-        """Send `frames`; nobody waits for an answer. `needs_room`: see `Transport.send`; `said` hears when they are.
+    def _acquire(self) -> None:
+        """Take of the system what the connection needs: all of it, or nothing. Raises `OSError`, `ResourceError`."""
+        with ExitStack() as acquired:
+            self._socket = connect(self.endpoint, self._settings)
+            acquired.callback(self._socket.close)
+            self._wakeup = Wakeup()
+            acquired.callback(self._wakeup.close)
+            self._poller = Poller(self._socket.fileno(), self._wakeup.fileno)
+            acquired.callback(self._poller.close)
+            self._reader = SocketReader(
+                is_shared=self._socket.is_lendable, wake=self._wakeup.set, poll_reads=self._poller.poll_reads
+            )
+            # the first to go: the number of a closed socket may be another one's soon
+            acquired.callback(self._reader.end)
+            self._acquired = acquired.pop_all()
 
-        Raises `ProviderError`, `ConnectionLostInCallError`.
+    def open(self, headers: dict[str, str]) -> Frame:
+        """Send CONNECT and return CONNECTED.
+
+        Raises `RefusedError`, `ResourceError` when there is no answer in time, `ConnectionLostInCallError` when the other side hung up.
+        """
+        period = self._settings.heart_beat_ms
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system has no more threads for the moment
+            self._acquired.close()
+            raise ResourceError(f"no connection to {self.endpoint}: {error}") from error
+        self.post(Frame("CONNECT", {"accept-version": _VERSION.value, "heart-beat": f"{period},{period}", **headers}))
+        is_answered = self._opened.wait(self._settings.connect_timeout_ms / 1000)
+        connected = self.connected
+        if is_answered and connected is not None and connected.command == "CONNECTED":
+            if connected.headers.get("version") == _VERSION.value:
+                return connected
+            self.close()
+            raise ResourceError(
+                f"{self.endpoint} speaks STOMP {connected.headers.get('version', '1.0')}; this needs 1.2"
+            )
+        self.close()
+        if not is_answered:
+            raise ResourceError(
+                f"{self.endpoint} accepted the connection and did not answer CONNECT for "
+                f"{self._settings.connect_timeout_ms} ms: does it speak STOMP there?"
+            )
+        if connected is None:
+            raise ConnectionLostInCallError(self.reason)
+        raise RefusedError(connected)
+
+    # Sending
+
+    def post(self, *frames: Frame, needs_room: bool = True, sent: SentFlag | None = None, corked: bool = False) -> None:
+        """Have `frames` written, one after the other, for which no answer is awaited. Returns before they are.
+
+        needs_room: False for what is small, and sent a few times at most before the broker has read it: it gets in though much
+        waits to be written. `sent` is set when that is certain; `corked`: see `WriteBuffer.put`. Raises `ProviderError` for a frame that
+        cannot be written (nothing of it is), `ResourceError` when the broker does not read, `ConnectionLostInCallError`.
         """
         try:
-            self.wire.send(*frames, needs_room=needs_room, said=said)
-        except TransportEndedError as error:
-            raise _interrupted(error) from error
+            if len(frames) == 1:
+                data = frames[0].prepared() or encode(frames[0], _VERSION)
+            else:
+                data = b"".join([frame.prepared() or encode(frame, _VERSION) for frame in frames])
+            if self._socket.is_framed:
+                data = self._socket.frame(data)
+            self._buffer.put(data, corked=corked, needs_room=needs_room, sent=sent)
+        except EncodingError as error:
+            raise ProviderError(f"the message cannot be sent over STOMP: {error.reason}") from error
+        except (WriteBufferClosedError, OSError) as error:
+            raise self._lost(error) from error
 
     def post_soon(self, *frames: Frame, waits: bool = False) -> None:
-        """Send `frames` with what comes after them; see `Transport.send_soon`. Raises as `post`."""
-        try:
-            self.wire.send_soon(*frames, waits=waits)
-        except TransportEndedError as error:
-            raise _interrupted(error) from error
+        """Have `frames` written with what comes after them: with the next that cannot wait, when there is much of it, when a
+        thread waits, or after some milliseconds. The first ones after a pause are written at once, unless `waits`.
+
+        Raises as `post`.
+        """
+        self._in_a_row += 1
+        corked = waits or self._in_a_row > _AT_ONCE
+        self.post(*frames, corked=corked)
+        if corked:
+            self._reader.keep_polling()
 
     def post_message_soon(self, session: str, message: bytes, *, waits: bool = False) -> None:
-        """Send a packed message as `post_soon` does."""
+        """Have a packed message written as `post_soon` does, in one frame with those of the same session that come after it."""
+        self._in_a_row += 1
+        corked = waits or self._in_a_row > _AT_ONCE
         try:
-            self.wire.send_message_soon(session, message, waits=waits)
-        except TransportEndedError as error:
-            raise _interrupted(error) from error
+            if self._buffer.gather(session, message, corked=corked) and corked:
+                self._reader.keep_polling()
+        except (WriteBufferClosedError, OSError) as error:
+            raise self._lost(error) from error
 
     def acknowledge_soon(self, head: bytes, first: int, last: int) -> None:
-        """Acknowledge deliveries, both ends included, as `post_soon` does that waits; `head`: see `WriteBuffer.acknowledge`."""
+        """Have deliveries acknowledged, both ends included, as `post_soon` does that waits; see `WriteBuffer.acknowledge`."""
         try:
-            self.wire.acknowledge_soon(head, first, last)
-        except TransportEndedError as error:
-            raise _interrupted(error) from error
+            if self._buffer.acknowledge(head, first, last):
+                self._reader.keep_polling()
+        except WriteBufferClosedError as error:
+            raise self._lost(error) from error
 
-    def ask(
+    def _lost(self, error: Exception) -> ConnectionLostInCallError:
+        """Return what is told of an error of the buffer: what finds it closed never gets in; what a failing socket took is not known."""
+        self._wakeup.set()
+        kind = NotSentError if isinstance(error, WriteBufferClosedError) else ConnectionLostInCallError
+        return kind(self.reason or str(error) or "it was closed")
+
+    def _room_timeout_s(self) -> float | None:
+        # The I/O thread makes the room itself, and a thread that reads for it must not hold up the reading. What is sent there
+        # answers what came (credit, what goes back, a pong), so there is little of it, and it would not be sent again.
+        return None if self.is_own_thread() else self._settings.timeout_ms / 1000
+
+    # Requests
+
+    def request(
         self,
         *frames: Frame,
         timeout_ms: int | None = None,
         needs_room: bool = True,
         late: Callable[[Frame], None] | None = None,
-        said: SentFlag | None = None,
+        sent: SentFlag | None = None,
         may_last: bool = False,
     ) -> Frame:
-        """Send `frames` and wait until the broker has done the last; return its RECEIPT. `needs_room`, `said`: see `post`.
+        """Send `frames` and wait until the broker has done the last; return its RECEIPT. `needs_room`, `sent`: see `post`.
 
         `may_last`: whether the broker may answer as late as it likes, as a full queue makes a sender wait; a deferred signal ends the wait then.
 
         `late` is called on the I/O thread with a RECEIPT that comes after the wait.
 
-        On the I/O thread, where the answer would be read, it is not waited for: a client may close things when it is told
-        of a message (`on_ready`). Raises the error that the broker answers, `UnansweredError` when it does not answer in time,
-        `ConnectionLostInCallError`.
+        Raises the error that the broker answers, `UnansweredError` when it does not answer in time, `ConnectionLostInCallError`.
         """
-        if self.wire.is_own_thread():
-            self.post(*frames, needs_room=needs_room, said=said)
-            return Frame("RECEIPT", {})
-        receipt, answer = f"r{next(self._receipts)}", _Receipt()
-        is_main = may_last and get_ident() == deferred.main
+        me = get_ident()
+        if me in (self._reader.reader, self._io_thread):
+            # A client may close things when it is told of a message (`on_ready`): this thread would wait for what it alone can read.
+            self.post(*frames, needs_room=needs_room, sent=sent)
+            return _RECEIPT
+        receipt, answer = f"r{next(self._receipts)}", _Answer()
+        is_main = may_last and me == deferred.main
         frames[-1].headers["receipt"] = receipt
         with self._lock:
             if self.has_ended:
                 raise NotSentError(self.reason)
             self._answers[receipt] = answer
         try:
-            self.post(*frames, needs_room=needs_room, said=said)
+            self.post(*frames, needs_room=needs_room, sent=sent)
             limit_ms = self._settings.timeout_ms if timeout_ms is None else timeout_ms
             until_ms = self._clock.monotonic_ms() + limit_ms
             if is_main:
-                deferred.wake = answer.signal.set
-            self.wire.wait(self._clock, answer.signal, until_ms, self._events.is_alone)
+                deferred.wake = answer.set
+            self.wait(answer, until_ms)
             if is_main and deferred.pending and not answer.is_there:
-                self._wait_a_moment(answer, until_ms)
+                self.wait(answer, min(until_ms, self._clock.monotonic_ms() + _GRACE_MS))
+                if not answer.is_there:
+                    deferred.run_handlers()
         finally:
             if is_main:
                 deferred.wake = None
             with self._lock:
-                if self._answers.pop(receipt, None) is not None and late is not None and not answer.is_there:
+                if self._answers.pop(receipt, None) is not None and late is not None:
                     self._late[receipt] = late
         if answer.frame is not None:
             return answer.frame
-        return self._heard(answer, frames[-1].command, limit_ms)
+        return self._outcome(answer, frames[-1].command, limit_ms)
 
-    def _wait_a_moment(self, answer: _Receipt, until_ms: float) -> None:
-        """Wait for an answer that is nearly always about to come; run the handlers of deferred signals if it does not. Raises what they raise."""
-        grace_ms = min(until_ms, self._clock.monotonic_ms() + _GRACE_MS)
-        self.wire.wait(self._clock, answer.signal, grace_ms, self._events.is_alone)
-        if not answer.is_there:
-            deferred.run_handlers()
-
-    def request_idempotent(self, question: Request, frame: Frame) -> Frame:
-        """Ask as `ask` does, or wait for the answer if `question` has been asked. Not on the I/O thread. Raises as `ask`."""
-        answer = question.answer
-        if not question.is_sent:
+    def request_idempotent(self, request: Request, frame: Frame) -> Frame:
+        """Send as `request` does, or wait for the answer if `request` was sent already. Not on the I/O thread. Raises as `request`."""
+        answer = request.answer
+        if not request.is_sent:
             frame.headers["receipt"] = receipt = f"r{next(self._receipts)}"
             try:
                 with self._lock:
                     if self.has_ended:
                         raise NotSentError(self.reason)
                     self._answers[receipt] = answer
-                self.post(frame, said=question)
+                self.post(frame, sent=request)
             finally:
-                if not question.is_sent:  # nobody answers what was not said
+                if not request.is_sent:  # no answer comes to what was not sent
                     with self._lock:
                         self._answers.pop(receipt, None)
         limit_ms = self._settings.timeout_ms
         if not answer.is_there:
-            self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
-        return self._heard(answer, frame.command, limit_ms)
+            self.wait(answer, self._clock.monotonic_ms() + limit_ms)
+        return self._outcome(answer, frame.command, limit_ms)
 
-    def leave(self, question: Request) -> None:
-        """Wait no more for the answer to `question`: an error is the connection's then, as where nobody waited."""
-        answer = question.answer
-        with self._lock:
-            for receipt in [receipt for receipt, each in self._answers.items() if each is answer]:
-                del self._answers[receipt]
-        if answer.error is not None:
-            self._events.on_broker_error(answer.error)
-
-    def _heard(self, answer: _Receipt, command: str, limit_ms: int) -> Frame:
+    def _outcome(self, answer: _Answer, command: str, limit_ms: int) -> Frame:
         """Return, or raise, what came in `limit_ms`."""
         if answer.frame is not None:
             return answer.frame
@@ -377,27 +490,44 @@ class PhysicalConnection:
             "look what holds it up, or raise timeout_ms"
         )
 
-    def ask_last(self, *frames: Frame, timeout_ms: int | None = None, said: SentFlag | None = None) -> Frame:
-        """Ask, as `ask`, for what ends something; it needs no room.
+    def request_last(self, *frames: Frame, timeout_ms: int | None = None, sent: SentFlag | None = None) -> Frame:
+        """Send, as `request`, what ends something; it needs no room.
 
-        A broker for which a call has waited in vain, and that has said nothing since, is told and not waited for again: so the
+        A broker for which a call has waited in vain, and that has sent nothing since, is told and not waited for again: so the
         parts of a connection, which are closed one after the other, wait once for a broker that stands still.
         """
         if not self._is_silent:
-            return self.ask(*frames, timeout_ms=timeout_ms, needs_room=False, said=said)
-        self.post(*frames, needs_room=False, said=said)
+            return self.request(*frames, timeout_ms=timeout_ms, needs_room=False, sent=sent)
+        self.post(*frames, needs_room=False, sent=sent)
         raise UnansweredError(
             f"the broker has answered nothing for so long that {frames[-1].command} is not waited for"
         )
 
+    def wait(self, signal: Signal, until_ms: float | None) -> bool:
+        """Wait as the clock does, for something that this connection brings; see `SocketReader.wait`."""
+        self._in_a_row = 0
+        try:
+            self._buffer.uncork()
+        except OSError:
+            self._wakeup.set()  # the I/O thread finds out why
+        return self._reader.wait(self._clock, signal, until_ms, self._events.is_alone)
+
+    def is_own_thread(self) -> bool:
+        """Say whether the caller is the thread that reads, and so must not wait for what it alone can read."""
+        return get_ident() in (self._reader.reader, self._io_thread)
+
     def call_soon(self, chore: Callable[[], None]) -> None:
-        """Have the I/O thread do something; see `Transport.call_soon`."""
-        self.wire.call_soon(chore)
+        """Have the I/O thread do `chore`, which neither waits nor raises; it is dropped once the connection has ended.
+
+        This takes no lock: what the garbage collector ends may call it, on whichever thread that runs, whatever lock it holds.
+        """
+        self._chores.append(chore)
+        self._wakeup.set()
 
     @contextmanager
-    def looking(self, end: Callable[[], None]) -> Iterator[None]:
-        """Look at a queue, and have `end` called after it: by the I/O thread if it is left half way, perhaps to the garbage collector,
-        which runs anywhere, also where a lock is held.
+    def browsing(self, end: Callable[[], None]) -> Iterator[None]:
+        """Browse a queue, and have `end` called after it: by the I/O thread if the iterator is dropped half way, perhaps by the garbage
+        collector, which runs anywhere, also where a lock is held.
         """
         chore = end
         try:
@@ -409,8 +539,8 @@ class PhysicalConnection:
             chore()
 
     def take_back(self, frame: Frame, done: Callable[[], None] = lambda: None) -> None:
-        """Have the broker end what it may have made, or still make, for a call that was not answered in time:
-        nobody here has it, so nobody is told if it is not there. `done`: see `expect`.
+        """Have the broker end what it may have made, or still make, for a call that was not answered in time: an error says that it
+        is not there, and is dropped. `done`: see `expect`.
         """
         frame.headers["receipt"] = receipt = f"t{next(self._receipts)}"
         self.expect(receipt, done)
@@ -420,81 +550,203 @@ class PhysicalConnection:
             _log.debug("the broker has not heard %s: %s", frame.command, error)
 
     def expect(self, receipt: str, done: Callable[[], None]) -> None:
-        """Have `done` called on the I/O thread when the answer comes that names `receipt`; never, if the physical connection ends first."""
+        """Have `done` called on the I/O thread when the answer comes that names `receipt`; never, if the connection ends first."""
         with self._lock:
             self._expected[receipt] = done
 
-    def _take_expected(self, receipt: str | None) -> Callable[[], None] | None:
-        with self._lock:
-            return None if receipt is None else self._expected.pop(receipt, None)
+    # The end
+
+    def close(self) -> None:
+        """End the connection; its thread ends soon. Any thread; may be repeated."""
+        self.is_closing = True
+        self._buffer.close()
+        self._wakeup.set()
+
+    def abort(self) -> None:
+        """End the connection, as a thread was interrupted in the midst of a call: what of it was written is not known."""
+        self.was_interrupted = True
+        self.reason = "a signal interrupted a call that used it"
+        self.close()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread to end, unless it is the caller's."""
+        if self._thread is not current_thread() and self._thread.ident is not None:
+            self._thread.join(timeout_s)
 
     def forget(self, reason: str) -> None:
-        """Have ended, in a child of this process, which nobody is told."""
-        self._lock, self.reason, self.has_ended = Lock(), reason, True
-        self.wire.forget()
+        """Have ended, in a child of this process: what it sent there would be its parent's word, and its end the parent's."""
+        self._lock, self.reason, self.has_ended, self.is_closing = Lock(), reason, True, True
+        self._buffer.forget()
+        self._reader.forget()
+        let_go(self._socket.fileno())
+        self._wakeup.forget()
 
-    # What the wire tells
+    # The I/O thread
 
-    def on_frame(self, frame: Frame) -> None:
-        """Hand on what came."""
+    def _run(self) -> None:
+        self._io_thread = get_ident()
+        try:
+            self._serve()
+        except WriteBufferClosedError:
+            pass  # another thread closes the connection just now, and a heart-beat came too late for it
+        except (OSError, StompError, ConnectionLostInCallError) as error:
+            self.reason = str(error) or type(error).__name__
+        except Exception as error:  # the top of a thread
+            _log.exception("PYJMS-STOMP the connection to %s ends because of an error of pyjms", self.endpoint)
+            self.reason = f"{type(error).__name__}: {error}"
+        self.is_closing = True
+        self._buffer.close()
+        try:
+            self._acquired.close()
+        finally:  # else it would never be made again
+            self._opened.set()
+            self._end(self.reason or "it was closed")
+
+    def _serve(self) -> None:
+        reader, poller, buffer = self._reader, self._poller, self._buffer
+        self._read()  # TLS may have read ahead while it shook hands
+        reader.begin(self._socket.fileno(), self._read)
+        while not self.is_closing:
+            poller.poll_writes(buffer.has_rest)
+            is_woken, is_readable = poller.wait(self._sleep_s())
+            if is_woken:
+                self._wakeup.clear()
+            if reader.failure is not None:
+                raise reader.failure
+            if is_readable:
+                reader.try_read()
+            while self._chores:
+                self._chores.popleft()()
+            self._in_a_row = 0
+            buffer.uncork()
+            if buffer.has_rest:
+                buffer.flush(self._socket.write)
+                self._beats.sent_ms = self._system_clock.monotonic_ms()
+            if reader.is_ticking and not (is_woken or is_readable):
+                reader.tick()
+            self._keep_time()
+
+    def _sleep_s(self) -> float | None:
+        """Return how long the thread may sleep; None: until it is woken."""
+        if self._reader.is_ticking:
+            return TICK_S
+        wait_ms = self._beats.wait_ms(self._system_clock.monotonic_ms())
+        return None if wait_ms is None else wait_ms / 1000
+
+    def _keep_time(self) -> None:
+        now_ms = self._system_clock.monotonic_ms()
+        if self._beats.is_dead(now_ms):
+            raise ConnectionLostInCallError(
+                f"the broker was silent for {self._beats.silence_max_ms} ms, in spite of heart-beats"
+            )
+        if self._beats.is_due(now_ms):
+            self._buffer.put(self._socket.frame(_BEAT))
+            self._beats.sent_ms = now_ms
+
+    def _end(self, reason: str) -> None:
+        """Let no call wait any longer."""
+        with self._lock:
+            self.reason = self._farewell or reason
+            self.has_ended = True  # after the reason, as a thread that finds this reads that without the lock
+            interrupted = list(self._answers.values())
+            self._answers.clear()
+            for answer in interrupted:
+                answer.is_interrupted = True
+        for answer in interrupted:
+            answer.set()
+        self._events.on_ended(self, self.reason)
+
+    # What comes, on the thread that reads
+
+    def _read(self) -> None:
+        while (data := self._socket.read()) is not None:
+            if not data:
+                raise ConnectionLostInCallError("the broker closed the connection")
+            self._beats.received_ms = self._system_clock.monotonic_ms()
+            decoder = self._decoder
+            # Most answers come as a read of their own: what the decoder would make of it is known.
+            receipt = _plain_receipt(data) if self._is_native and decoder.is_between_frames else None
+            if receipt is not None:
+                self._is_silent = False
+                self._on_receipt(receipt[1].decode(), _RECEIPT)
+            else:
+                decoder.put(data)
+                while (event := decoder.next_event()) is not None:
+                    if not isinstance(event, Heartbeat):
+                        self._take(event)
+            if not self._socket.has_more:
+                return
+            for answer in self._socket.answers():
+                self._buffer.put(answer)
+
+    def _take(self, frame: Frame) -> None:
+        if self.connected is None:
+            self._enter(frame)
+            return
         self._is_silent = False
-        if frame.command in _MESSAGES:
-            self._events.on_message(self, frame)
-        elif frame.command == "RECEIPT":
-            receipt = frame.headers.get("receipt-id", "")
-            with self._lock:
-                answer = self._answers.get(receipt)
-                late = self._late.pop(receipt, None)
-                if answer is not None:  # now: who gives up waiting finds it, or is found in `late`
-                    answer.frame = frame
-            if answer is not None:
-                answer.signal.set()
-                with self._lock:
-                    self._answers.pop(receipt, None)
-            elif late is not None:
-                late(frame)
-            elif (done := self._take_expected(frame.headers.get("receipt-id"))) is not None:
-                done()
-        elif frame.command == "ERROR":
-            self._refused(frame)
+        try:
+            if frame.command in _MESSAGES:
+                self._events.on_message(self, frame)
+            elif frame.command == "RECEIPT":
+                self._on_receipt(frame.headers.get("receipt-id", ""), frame)
+            elif frame.command == "ERROR":
+                self._on_error(frame)
+        except Exception:  # an error here would end the connection of all others that use it
+            _log.exception("PYJMS-STOMP a frame was not understood: %r", frame)
 
-    def _refused(self, frame: Frame) -> None:
+    def _enter(self, answer: Frame) -> None:
+        """Take the answer to CONNECT."""
+        self.connected = answer
+        if answer.command == "CONNECTED":
+            now_ms = self._system_clock.monotonic_ms()
+            self._beats = HeartBeat(self._settings.heart_beat_ms, answer.headers.get("heart-beat", ""), now_ms)
+            if "pyjms-profile" in answer.headers:  # then properties stand last, and can wait until they are asked for
+                self._is_native = True
+                self._decoder.version, self._decoder.lazy = _VERSION, True
+                self._socket.is_hasty, self._socket.is_one_stream = False, True
+            if PACKED_HEADER in answer.headers:  # then what were headers is in the body
+                limits = self._decoder.limits
+                self._decoder.limits = replace(limits, body_max=limits.body_max + limits.header_size_max)
+        self._opened.set()
+
+    def _on_receipt(self, receipt: str, frame: Frame) -> None:
+        with self._lock:
+            answer = self._answers.pop(receipt, None)
+            late = done = None
+            if answer is not None:  # now: a call that stops waiting finds it, or leaves something in `late`
+                answer.frame = frame
+            else:
+                late, done = self._late.pop(receipt, None), self._expected.pop(receipt, None)
+        if answer is not None:
+            answer.set()
+        elif late is not None:
+            late(frame)
+        elif done is not None:
+            done()
+
+    def _on_error(self, frame: Frame) -> None:
         if not self.error_names_receipt and self._events.on_unexpected(self, frame):
             return
-        done = self._take_expected(frame.headers.get("receipt-id"))
+        receipt = frame.headers.get("receipt-id")
+        with self._lock:
+            done = None if receipt is None else self._expected.pop(receipt, None)
         if done is not None:  # what was to be ended is no longer there
             done()
             return
         error = refusal(frame)
-        receipt = frame.headers.get("receipt-id")
         if receipt is None and (is_closing(frame) or isinstance(error, ConnectionLostError)):
             self._farewell = error.reason  # the end comes right after it, and is told then
             return
         with self._lock:
             self._late.pop(receipt or "", None)
-            awaited = {
-                awaiting: answer
-                for awaiting, answer in self._answers.items()
-                if awaiting == receipt or (receipt is None and not self.error_names_receipt)
-            }
-            for answer in awaited.values():  # now: who gives up waiting finds it
+            if receipt is not None:
+                awaiting = [receipt] if receipt in self._answers else []
+            else:
+                awaiting = [] if self.error_names_receipt else list(self._answers)
+            refused = [self._answers.pop(each) for each in awaiting]
+            for answer in refused:
                 answer.error = error
-        for awaiting, answer in awaited.items():
-            answer.signal.set()
-            with self._lock:
-                self._answers.pop(awaiting, None)  # as in `on_frame`
-        if not awaited:
+        for answer in refused:
+            answer.set()
+        if not refused:
             self._events.on_broker_error(error)
-
-    def on_end(self, reason: str) -> None:
-        """Let nobody wait any longer."""
-        with self._lock:
-            self.reason = self._farewell or reason
-            self.has_ended = True  # after the reason, as who finds this reads that without the lock
-            awaited = list(self._answers.values())
-            self._answers.clear()
-            for answer in awaited:
-                answer.is_interrupted = True
-        for answer in awaited:
-            answer.signal.set()
-        self._events.on_epoch_end(self, self.reason)

@@ -66,17 +66,17 @@ class StompSession(ProviderSession):
     def send(self, envelope: Envelope) -> None:
         self._check_open()
         frame = self._connection.frame_of(envelope)
-        epoch = self._link.current()
+        physical = self._link.current()
         try:
             if self._transacted:
-                transaction = self._open_transaction(epoch)
+                transaction = self._open_transaction(physical)
                 transaction.check()
                 frame.headers["transaction"] = transaction.name
-                transaction.epoch.post(frame)
+                transaction.physical.post(frame)
             elif envelope.delivery_mode == _PERSISTENT:
-                epoch.ask(frame)
+                physical.request(frame)
             else:
-                epoch.post(frame)
+                physical.post(frame)
         except ConnectionLostInCallError as error:
             self._check_open()
             if self._transaction is not None:
@@ -85,12 +85,12 @@ class StompSession(ProviderSession):
         except UnansweredError as error:
             raise InDoubtError(error.reason) from error
 
-    def _open_transaction(self, epoch: PhysicalConnection) -> Transaction:
-        """Return the transaction; begin one in `epoch` if there is none. Raises `ConnectionLostInCallError`."""
+    def _open_transaction(self, physical: PhysicalConnection) -> Transaction:
+        """Return the transaction; begin one in `physical` if there is none. Raises `ConnectionLostInCallError`."""
         transaction = self._transaction
         if transaction is None:
             name = f"{self._name}-{next(self._transaction_numbers)}"
-            transaction = self._transaction = Transaction(name, epoch)
+            transaction = self._transaction = Transaction(name, physical)
         return transaction
 
     def commit(self) -> None:
@@ -191,26 +191,26 @@ class StompSession(ProviderSession):
         live = self._live(held)
         if live:
             self._settle(live, self._connection.ack)  # which may wait for another connection
-        number = self._link.epoch_number
-        if any(each.epoch != number for each in held):
+        number = self._link.physical_number
+        if any(each.physical != number for each in held):
             # What an earlier call has said whose answer was lost: they are settled again if they come again.
             self._connection.redeliveries.acknowledged(
-                each for each in held if each.epoch != number and each.settlement
+                each for each in held if each.physical != number and each.settlement
             )
         self._forget_held(held)
 
     def _acknowledge_in_transaction(self, held: list[HeldMessage]) -> None:
-        epoch = self._link.current()
+        physical = self._link.current()
         try:
-            transaction = self._open_transaction(epoch)
-            live = [each for each in held if each.epoch == transaction.epoch.number]
+            transaction = self._open_transaction(physical)
+            live = [each for each in held if each.physical == transaction.physical.number]
             if len(live) < len(held):
                 transaction.doom("the connection was lost meanwhile, and what was received before comes again")
             live = [each for each in live if not each.is_settled(transaction)]
             if transaction.failure is None and live:
                 settlement = begin_settlement(live, transaction)
                 frames = [self._connection.ack(each, transaction.name) for each in live]
-                transaction.epoch.post(*frames, said=settlement)
+                transaction.physical.post(*frames, sent=settlement)
                 transaction.acknowledged += live
         except ConnectionLostInCallError:
             if self._transaction is None:
@@ -221,11 +221,11 @@ class StompSession(ProviderSession):
 
         Return False if it comes again, and is to be discarded again.
         """
-        epoch = self._link.newest
-        if held.epoch != epoch.number:
+        physical = self._link.newest
+        if held.physical != physical.number:
             return False  # there its id names nothing, or another message
         try:
-            epoch.post(self._connection.ack(held), needs_room=False, said=begin_settlement([held]))
+            physical.post(self._connection.ack(held), needs_room=False, sent=begin_settlement([held]))
         except ConnectionLostInCallError:
             return False
         held.subscription.settled([held])
@@ -250,12 +250,12 @@ class StompSession(ProviderSession):
         """
         burial = held.burial
         if burial is None:
-            epoch = self._link.current()
-            if held.epoch != epoch.number:
+            physical = self._link.current()
+            if held.physical != physical.number:
                 return  # lost at this very moment: it comes again
-            burial = held.burial = Request(epoch, held.ack_id)
+            burial = held.burial = Request(physical, held.ack_id)
         try:
-            burial.epoch.request_idempotent(burial, copy)
+            burial.physical.request_idempotent(burial, copy)
         except UnansweredError:
             raise  # whoever tries again waits for the answer
         except ConnectionLostInCallError as error:
@@ -273,19 +273,19 @@ class StompSession(ProviderSession):
         """Tell the broker; wait for its answer if the URL asks for that. Raises what the broker answers."""
         fresh = [each for each in held if not each.is_settled()]  # a call that was not answered has said the others
         frames = [frame_of(each) for each in fresh]
-        epoch = self._link.current()
-        live = [each for each in held if each.epoch == epoch.number]
+        physical = self._link.current()
+        live = [each for each in held if each.physical == physical.number]
         if len(live) < len(held):
             return  # lost at this very moment
         settlement = begin_settlement(fresh)
         try:
             if self._connection.settings.confirm_acknowledge:
                 if frames:
-                    epoch.ask(*frames, said=settlement)
+                    physical.request(*frames, sent=settlement)
                 else:
-                    flush(epoch)
+                    flush(physical)
             elif frames:  # else there is nothing to say: over WebSocket it would be an empty message
-                epoch.post(*frames, said=settlement)
+                physical.post(*frames, sent=settlement)
         except ConnectionLostInCallError:
             self._connection.redeliveries.acknowledged(held)  # if they come again, they are settled again
         except UnansweredError:
@@ -301,8 +301,8 @@ class StompSession(ProviderSession):
 
     def _live(self, held: list[HeldMessage]) -> list[HeldMessage]:
         """Return those of the newest physical connection. The others are the broker's again: what is said of them is dropped."""
-        number = self._link.epoch_number
-        live = [each for each in held if each.epoch == number]
+        number = self._link.physical_number
+        live = [each for each in held if each.physical == number]
         if len(live) < len(held):
             _log.warning(
                 "PYJMS-EPOCH %d messages were settled after the connection that they came by was lost; they come again",
@@ -317,9 +317,9 @@ class StompSession(ProviderSession):
         self._forget_held(held)
 
     def _give_back(self, held: list[HeldMessage]) -> None:
-        number = self._link.epoch_number
-        self._connection.redeliveries.seen(each for each in held if each.epoch != number)
-        for subscription, messages in _by_subscription(each for each in held if each.epoch == number).items():
+        number = self._link.physical_number
+        self._connection.redeliveries.seen(each for each in held if each.physical != number)
+        for subscription, messages in _by_subscription(each for each in held if each.physical == number).items():
             subscription.give_back(messages)
         self._forget_held(held)
 
@@ -331,7 +331,7 @@ class StompSession(ProviderSession):
     def interrupted(self, number: int) -> None:
         """Hear that the physical connection `number` has ended: what the client still holds of it comes again."""
         with self._lock:
-            held = [each for each in self._held if each.epoch <= number]
+            held = [each for each in self._held if each.physical <= number]
         self._connection.redeliveries.seen(held)
 
     # CloseOnce

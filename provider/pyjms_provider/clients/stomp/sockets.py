@@ -147,7 +147,7 @@ def why_closed(data: bytes) -> str:
     return f"{_CLOSED}{code_said}{meaning}{f' (it says: {reason})' if reason else ''}"
 
 
-# What stomp.py makes of an endpoint: a connected socket, with TLS or as a WebSocket, which a `Transport` owns from then on.
+# What stomp.py makes of an endpoint: a connected socket, with TLS or as a WebSocket, which a `PhysicalConnection` owns from then on.
 #
 # This is the one module that touches stomp.py. It keeps of it what makes connections, and guards against the rest; docs/decisions
 # says why for each:
@@ -168,7 +168,7 @@ _BEAT = b"\n"
 _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
-class Channel:
+class StompSocket:
     """A connected socket, which never blocks."""
 
     is_shared = True
@@ -179,6 +179,8 @@ class Channel:
     """Whether `read` may have more without the socket being ready."""
     is_hasty = _QUICK is not None
     """Whether to acknowledge TCP segments without delay; our broker waits for none of them."""
+    is_framed = False
+    """Whether what is sent must go through `frame`."""
     is_one_stream = True
     """Whether it does not matter how what is sent is cut."""
 
@@ -235,7 +237,7 @@ class Channel:
             self._socket.close()
 
 
-class _TlsChannel(Channel):
+class _TlsSocket(StompSocket):
     is_shared = is_lendable = False
 
     @property
@@ -243,10 +245,10 @@ class _TlsChannel(Channel):
         return bool(self._socket.pending())
 
 
-class _WebSocketChannel(Channel):
+class _WebSocketSocket(StompSocket):
     """Frames of a WebSocket; their bounds mean nothing, as what is in them is one stream."""
 
-    has_more = True
+    has_more = is_framed = True
     is_lendable = False
     is_one_stream = False
     """Whether the broker joins messages: it takes a frame in parts, and so larger ones than a message may be. Others want each whole."""
@@ -360,13 +362,13 @@ class _WebSocketTransport(_Failures, WSTransport):  # type: ignore[misc]  # stom
     def __init__(self, endpoint: Endpoint, settings: StompSettings) -> None:
         super().__init__(host_and_ports=[(endpoint.host, endpoint.port)], auto_decode=False)
         self._url = f"ws://{endpoint}{settings.path}"
-        self._patience_ms = settings.connect_timeout_ms
+        self._timeout_ms = settings.connect_timeout_ms
 
     def attempt_connection(self) -> None:
         """Connect, and shake hands, in a limited time. Raises `ConnectFailedException`."""
         made = _BoundedWebSocket()
-        made.until_ms = SystemClock().monotonic_ms() + self._patience_ms
-        made.settimeout(self._patience_ms / 1000)
+        made.until_ms = SystemClock().monotonic_ms() + self._timeout_ms
+        made.settimeout(self._timeout_ms / 1000)
         try:
             made.connect(self._url, header=["Sec-WebSocket-Protocol: v12.stomp"])  # type: ignore[no-untyped-call]  # it has no types
         except (OSError, WebSocketException) as error:
@@ -376,7 +378,7 @@ class _WebSocketTransport(_Failures, WSTransport):  # type: ignore[misc]  # stom
         self.socket = made
 
 
-def connect(endpoint: Endpoint, settings: StompSettings) -> Channel:
+def connect(endpoint: Endpoint, settings: StompSettings) -> StompSocket:
     """Connect, and shake hands. Raises `ResourceError`."""
     transport = _transport(endpoint, settings)
     transport.running = True
@@ -419,19 +421,19 @@ def _transport(endpoint: Endpoint, settings: StompSettings) -> Any:
     return transport
 
 
-def _guarded(transport: Any, endpoint: Endpoint, settings: StompSettings) -> Channel:
+def _guarded(transport: Any, endpoint: Endpoint, settings: StompSettings) -> StompSocket:
     """Return the socket that stomp.py made, if it is what was asked for."""
     made = transport.socket
     if settings.scheme == "stomp+ws":
-        channel: Channel = _WebSocketChannel(made)
+        connected: StompSocket = _WebSocketSocket(made)
         plain = made.sock
     elif settings.tls is None:
-        channel, plain = Channel(made), made
+        connected, plain = StompSocket(made), made
     else:
         if not isinstance(made, ssl.SSLSocket):
             made.close()
             raise ResourceError(f"the connection to {endpoint} is not encrypted though stomps:// asks for it")
         transport.shutdown_queue()
-        channel, plain = _TlsChannel(made), made
+        connected, plain = _TlsSocket(made), made
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return channel
+    return connected

@@ -74,7 +74,7 @@ class Subscription(ProviderConsumer):
         self.is_given_up = False
         """Whether nobody has it, as the call that was to make it failed, or it was closed while it was made anew; the broker ends it if it has made it."""
         self._is_interested = False
-        self._epoch = 0
+        self._physical = 0
         self._frames: deque[tuple[int, Frame]] = deque()
         self._returned: list[HeldMessage] = []
         self._numbers = 0
@@ -107,9 +107,9 @@ class Subscription(ProviderConsumer):
         return frame
 
     @property
-    def epoch(self) -> int:
+    def physical(self) -> int:
         """The physical connection in which the broker knows it; 0: none yet."""
-        return self._epoch
+        return self._physical
 
     @property
     def is_open(self) -> bool:
@@ -121,10 +121,10 @@ class Subscription(ProviderConsumer):
         self.is_given_up = True
         with self._lock:
             self._stage = _Stage.CLOSING  # what comes is kept until the broker has heard of the end
-            number = self._epoch
-        epoch = self._connection.link.newest
-        if epoch.number == number:
-            epoch.take_back(self.subscribing.end(), partial(self._ended_late, number))
+            number = self._physical
+        physical = self._connection.link.newest
+        if physical.number == number:
+            physical.take_back(self.subscribing.end(), partial(self._ended_late, number))
         else:
             self._connection.forget_subscription(self)
 
@@ -132,7 +132,7 @@ class Subscription(ProviderConsumer):
         """Hear that the broker has ended it after all. The I/O thread."""
         with self._lock:
             self._stage = _Stage.CLOSED
-            left = [HeldMessage(self, epoch, frame, 0) for epoch, frame in self._frames if epoch == number]
+            left = [HeldMessage(self, physical, frame, 0) for physical, frame in self._frames if physical == number]
             self._frames.clear()
         if left and not self._dialect.unsubscribe_returns_unsettled:
             self._connection.hand_back(left)
@@ -140,27 +140,27 @@ class Subscription(ProviderConsumer):
 
     # What the failover connection tells
 
-    def begin_epoch(self, number: int) -> bool:
+    def begin_physical(self, number: int) -> bool:
         """Take messages of this physical connection only. SUBSCRIBE follows, and then `has_been_made`; not if this returns False, as it was closed."""
         with self._lock:
             if self._stage is not _Stage.OPEN:
                 return False
-            self._epoch = number
+            self._physical = number
             self._is_made = False
             self._frames.clear()
             self._wider.clear()
             self._window = self._connection.window_of(self.request)
         return True
 
-    def has_been_made(self, epoch: PhysicalConnection) -> None:
+    def has_been_made(self, physical: PhysicalConnection) -> None:
         """Hear that the broker has it in this physical connection; end it there if it was closed meanwhile."""
         with self._lock:
             self._is_made = True
             is_late = self.is_given_up
         if is_late:
-            epoch.take_back(self.subscribing.end(), partial(self._ended_late, epoch.number))
+            physical.take_back(self.subscribing.end(), partial(self._ended_late, physical.number))
 
-    def end_epoch(self) -> bool:
+    def leave_physical(self) -> bool:
         """Forget what came in the physical connection that has ended; return whether the consumer is to be restored in the next."""
         with self._lock:
             returned, self._returned = self._returned, []
@@ -173,12 +173,12 @@ class Subscription(ProviderConsumer):
         self._connection.redeliveries.seen(returned)
         return is_open
 
-    def arrived(self, epoch: int, frame: Frame) -> None:
+    def arrived(self, physical: int, frame: Frame) -> None:
         """Put away a message, and tell who is interested. The I/O thread."""
         with self._lock:
-            if epoch != self._epoch or self._stage is _Stage.CLOSED:
+            if physical != self._physical or self._stage is _Stage.CLOSED:
                 return
-            self._frames.append((epoch, frame))
+            self._frames.append((physical, frame))
             is_wanted = self._is_interested and self._connection.is_started
         self._arrived_signal.set()
         if is_wanted:
@@ -312,7 +312,7 @@ class Subscription(ProviderConsumer):
     def _widen_if_stuck(self) -> None:
         """See to it that a client that holds all that may be pushed gets more."""
         if self._unsettled >= self._window and self.request.address.kind is AddressKind.QUEUE:
-            self._connection.widen(self, self._epoch)
+            self._connection.widen(self, self._physical)
 
     def _take(self) -> HeldMessage | None:
         """Take the next message out."""
@@ -322,9 +322,9 @@ class Subscription(ProviderConsumer):
             if self._returned:
                 held = self._returned.pop(0)
             elif self._frames:
-                epoch, frame = self._frames.popleft()
+                physical, frame = self._frames.popleft()
                 self._numbers += 1
-                held = HeldMessage(self, epoch, frame, self._numbers)
+                held = HeldMessage(self, physical, frame, self._numbers)
             else:
                 return None
             held.is_counted = True
@@ -340,14 +340,14 @@ class Subscription(ProviderConsumer):
     def _count_off(self, messages: Iterable[HeldMessage]) -> None:
         """Count messages as polled no more, each once. The lock is held."""
         for held in messages:
-            if held.is_counted and held.epoch == self._epoch:
+            if held.is_counted and held.physical == self._physical:
                 held.is_counted = False
                 self._unsettled = self._unsettled - 1 if self._unsettled else 0
 
     def _leave(self, held: HeldMessage) -> None:
         """Keep aside, unsettled, a message that could not be read: it goes back with the end of the consumer."""
         with self._lock:
-            is_unsettled = held.is_counted and held.epoch == self._epoch
+            is_unsettled = held.is_counted and held.physical == self._physical
             stays = self._stage is _Stage.OPEN
             if is_unsettled and stays:
                 self._unread[held] = None
@@ -408,15 +408,15 @@ class Subscription(ProviderConsumer):
             if self._is_ending or self.is_given_up or self._stage is _Stage.CLOSED:
                 return  # another thread, which settled the last message or closed it, does it, or who makes it anew
             self._is_ending = True
-            epoch = self._epoch
-            if epoch and not self._is_made and self._connection.link.newest.number == epoch:
+            physical = self._physical
+            if physical and not self._is_made and self._connection.link.newest.number == physical:
                 # its UNSUBSCRIBE would overtake the SUBSCRIBE that makes it anew: it follows
                 self.is_given_up = True
                 return
             returned = [each for each in self._returned if not each.is_settled()]
         # recovered and not asked for again: the broker has them unmarked
         self._connection.redeliveries.seen(returned)
-        self._end(epoch)
+        self._end(physical)
 
     def _end(self, number: int) -> None:
         """End it in the physical connection of that number, or with it. Raises what the broker minds: it has ended all the same."""
@@ -436,10 +436,10 @@ class Subscription(ProviderConsumer):
             self._returned.clear()
             self._stage = _Stage.CLOSED
 
-    def _end_in(self, epoch: PhysicalConnection) -> None:
+    def _end_in(self, physical: PhysicalConnection) -> None:
         try:
             frames = [Frame("UNSUBSCRIBE", {"id": each}) for each in self._wider]
-            epoch.ask_last(*frames, self.subscribing.end())
+            physical.request_last(*frames, self.subscribing.end())
         except ClosedError:
             return
         if not self._dialect.unsubscribe_returns_unsettled:
@@ -482,13 +482,13 @@ class Browser:
         """All its ids there."""
         return (self.id,)
 
-    def arrived(self, epoch: int, frame: Frame) -> None:
+    def arrived(self, physical: int, frame: Frame) -> None:
         """Put a message away. The I/O thread."""
         with self._lock:
             self._frames.append(frame)
         self._signal.set()
 
-    def end_epoch(self) -> bool:
+    def leave_physical(self) -> bool:
         """Fail: a browser is not restored."""
         self._is_interrupted = True
         self._signal.set()
@@ -496,11 +496,11 @@ class Browser:
 
     def run(self) -> Iterator[Delivery]:
         """Yield the messages. Raises `ResourceError` when the broker stops in the middle."""
-        epoch = self._connection.link.current()
-        with epoch.looking(partial(self._end, epoch)):
+        physical = self._connection.link.current()
+        with physical.browsing(partial(self._end, physical)):
             try:
                 self._connection.enter(self)
-                epoch.ask(self._subscribing.frame())
+                physical.request(self._subscribing.frame())
                 while (frame := self._next()) is not None:
                     envelope = from_frame(frame, self._connection.dialect, self._address)
                     is_expired = 0 < envelope.expiration_ms <= self._connection.clock.time_ms()
@@ -528,11 +528,11 @@ class Browser:
                     f"the broker has not shown a queue to its end for {settings.timeout_ms} ms: raise timeout_ms"
                 )
 
-    def _end(self, epoch: PhysicalConnection) -> None:
+    def _end(self, physical: PhysicalConnection) -> None:
         """End it at the broker."""
         self._connection.forget_subscription(self)
         if not self._is_interrupted:
             try:
-                epoch.ask_last(self._subscribing.end())
+                physical.request_last(self._subscribing.end())
             except (ConnectionLostInCallError, ProviderError) as error:  # what ended it before is told, and not this
                 _log.debug("a browser could not be closed in order: %s", error)

@@ -14,8 +14,9 @@ from threading import Lock
 from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError, ResourceError
-from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection, SentFlag
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.clients.stomp.subscribing import TEMPORARY_QUEUE, place_of
+from pyjms_provider.clients.stomp.transport import SentFlag
 from pyjms_provider.protocols.stomp.dialects import Dialect
 from pyjms_provider.protocols.stomp.frames import Frame
 
@@ -38,7 +39,7 @@ class StompTemporaries:
         self._numbers = count(1)
         self._own: set[Address] = set()
         self._gone: set[Address] = set()
-        self._epoch = 0
+        self._physical = 0
         self._native_prefix = ""
         self._named = 1
         """The number, in this physical connection, of the one that is named to the broker next, or was last."""
@@ -47,49 +48,49 @@ class StompTemporaries:
         self._probes: list[Frame] = []
         self._probe_signal = Signal()
 
-    def create(self, kind: AddressKind, epoch: PhysicalConnection) -> Address:
+    def create(self, kind: AddressKind, physical: PhysicalConnection) -> Address:
         """Return a new one. Raises `ConnectionLostInCallError`, `ProviderError`."""
         make = self._make_native if self._dialect.translates_temporaries else self._make
         with self._right:
-            address = make(kind, epoch)
+            address = make(kind, physical)
         self._own.add(address)
         return address
 
-    def _make(self, kind: AddressKind, epoch: PhysicalConnection) -> Address:
+    def _make(self, kind: AddressKind, physical: PhysicalConnection) -> Address:
         address = Address(kind, f"{self._prefix}{next(self._numbers)}", temporary=True)
-        self._declare(address, epoch)
+        self._declare(address, physical)
         return address
 
-    def _declare(self, address: Address, epoch: PhysicalConnection) -> None:
+    def _declare(self, address: Address, physical: PhysicalConnection) -> None:
         """See to it that a queue is there before anybody sends to it."""
         if address.kind is AddressKind.QUEUE and self._dialect.durable_headers:
             headers = self._dialect.destinations.headers_for(place_of(address, self._dialect), subscribing=True)
             headers |= {"id": PROBE, **TEMPORARY_QUEUE, "ack": "client-individual", self._dialect.prefetch_header: "1"}
-            epoch.ask(Frame("SUBSCRIBE", headers), Frame("UNSUBSCRIBE", {"id": PROBE}))
+            physical.request(Frame("SUBSCRIBE", headers), Frame("UNSUBSCRIBE", {"id": PROBE}))
 
-    def _make_native(self, kind: AddressKind, epoch: PhysicalConnection) -> Address:
+    def _make_native(self, kind: AddressKind, physical: PhysicalConnection) -> Address:
         naming, named = self._naming, self._named
-        if self._epoch != epoch.number:
+        if self._physical != physical.number:
             naming, named, self._native_prefix = SentFlag(), 1, ""
         elif naming.is_sent:  # the broker counts what it was asked for, though the answer may have come too late
             naming, named = SentFlag(), named + 1
-        self._epoch, self._naming, self._named = epoch.number, naming, named
+        self._physical, self._naming, self._named = physical.number, naming, named
         number = next(self._numbers)
         local, probe = f"/temp-{_KINDS[kind]}/{number}", f"{PROBE}-{number}"
         begin = Frame("SUBSCRIBE", {"id": probe, "destination": local, "ack": "auto"})
         end = Frame("UNSUBSCRIBE", {"id": probe})
         if self._native_prefix:
-            epoch.ask(begin, end, said=naming)
+            physical.request(begin, end, sent=naming)
         else:
-            with epoch.looking(partial(epoch.take_back, end)):
-                self._native_prefix = self._probed(epoch, begin, Frame("SEND", {"destination": local}), naming)
+            with physical.browsing(partial(physical.take_back, end)):
+                self._native_prefix = self._probed(physical, begin, Frame("SEND", {"destination": local}), naming)
         return Address(kind, f"/remote-temp-{_KINDS[kind]}/{self._native_prefix}:{named}", temporary=True)
 
-    def _probed(self, epoch: PhysicalConnection, begin: Frame, message: Frame, said: SentFlag) -> str:
+    def _probed(self, physical: PhysicalConnection, begin: Frame, message: Frame, said: SentFlag) -> str:
         """Return the id of the broker's connection, as the message to oneself has it. Raises `ConnectionLostInCallError`, `ProviderError`."""
         self._probes.clear()
         self._probe_signal.wait(0)
-        epoch.ask(begin, message, said=said)
+        physical.request(begin, message, sent=said)
         self._probe_signal.wait(_PATIENCE_S)
         if not self._probes:
             raise ResourceError("the broker has not delivered a first message to a temporary destination")
@@ -106,14 +107,14 @@ class StompTemporaries:
         self._gone.add(address)
         self._own.discard(address)
 
-    def restore(self, epoch: PhysicalConnection) -> None:
+    def restore(self, physical: PhysicalConnection) -> None:
         """Make in a new physical connection what can be made there under the old names. Raises `ConnectionLostInCallError`, `ProviderError`."""
         if self._dialect.translates_temporaries:
             self._gone |= self._own
             self._own.clear()
             return
         for address in list(self._own):
-            self._declare(address, epoch)
+            self._declare(address, physical)
 
     def is_gone(self, address: Address) -> bool:
         """Say whether it was this connection's and is no more."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import Self
 
+from pyjms.spi.errors import ProviderError
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
 
@@ -178,3 +179,24 @@ class FakeBroker:
 def _end(connection: socket.socket) -> None:
     with suppress(OSError):  # it has ended
         connection.shutdown(socket.SHUT_RDWR)
+
+
+class Silent:
+    """The events of a physical connection that nobody listens to."""
+
+    alone = True
+
+    def on_message(self, physical: object, frame: Frame) -> None:
+        return
+
+    def on_unexpected(self, physical: object, frame: Frame) -> bool:
+        return False
+
+    def on_broker_error(self, error: ProviderError) -> None:
+        return
+
+    def is_alone(self) -> bool:
+        return self.alone
+
+    def on_ended(self, physical: object, reason: str) -> None:
+        return

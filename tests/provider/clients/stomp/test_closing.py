@@ -63,11 +63,11 @@ def test_sessions_with_transactions_or_messages_wait_once_for_a_broker_that_stan
     monkeypatch: pytest.MonkeyPatch, server: str
 ) -> None:
     waited: list[str] = []
-    ask = PhysicalConnection.ask
+    ask = PhysicalConnection.request
 
-    def note(epoch: PhysicalConnection, *frames: Frame, **options: object) -> Frame:
+    def note(physical: PhysicalConnection, *frames: Frame, **options: object) -> Frame:
         waited.append(frames[-1].command)
-        return ask(epoch, *frames, **options)  # type: ignore[arg-type]
+        return ask(physical, *frames, **options)  # type: ignore[arg-type]
 
     with FakeBroker(server) as broker:
         connection = connect(f"{broker.url}?{QUICKLY}&transactions=best-effort")
@@ -76,7 +76,7 @@ def test_sessions_with_transactions_or_messages_wait_once_for_a_broker_that_stan
             received(broker, connection.open_session(transacted=False))
         broker.unanswered |= {"ABORT", "UNSUBSCRIBE", "NACK", "DISCONNECT"}
         hasten(connection.link, timeout_ms=50, connect_timeout_ms=int(PATIENCE_S * 1000))
-        monkeypatch.setattr(PhysicalConnection, "ask", note)
+        monkeypatch.setattr(PhysicalConnection, "request", note)
         connection.close()
         assert waited == ["ABORT"]
         broker.wait_for("ABORT", 3)
@@ -86,18 +86,18 @@ def test_sessions_with_transactions_or_messages_wait_once_for_a_broker_that_stan
 
 def test_a_commit_that_a_silent_broker_does_not_answer_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[str] = []
-    ask = PhysicalConnection.ask
+    ask = PhysicalConnection.request
 
-    def note(epoch: PhysicalConnection, *frames: Frame, **options: object) -> Frame:
+    def note(physical: PhysicalConnection, *frames: Frame, **options: object) -> Frame:
         waited.append(frames[-1].command)
-        return ask(epoch, *frames, **options)  # type: ignore[arg-type]
+        return ask(physical, *frames, **options)  # type: ignore[arg-type]
 
     with FakeBroker() as broker, connected(broker) as connection:
         session = connection.open_session(transacted=True)
         session.send(make_envelope("x"))
         broker.unanswered |= {"ABORT"}
         hasten(connection.link, timeout_ms=50)
-        monkeypatch.setattr(PhysicalConnection, "ask", note)
+        monkeypatch.setattr(PhysicalConnection, "request", note)
         with pytest.raises(ProviderError, match="rolled back"):
             session.commit()
         assert waited == ["ABORT"], "of the flush"

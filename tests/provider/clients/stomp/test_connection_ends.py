@@ -16,7 +16,7 @@ from tests.provider.clients.stomp.world import QUICKLY, connected
 
 def test_an_end_does_not_wait_for_a_reader_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyjms_provider.clients.stomp.transport._END_S", 0.01)
-    reading = SocketReader(is_shared=True, wake=lambda: None, look=lambda _: None)
+    reading = SocketReader(is_shared=True, wake=lambda: None, poll_reads=lambda _: None)
     is_taken, may_end = Event(), Event()
 
     def take() -> None:
@@ -39,7 +39,7 @@ def test_the_end_is_told_though_not_all_could_be_closed(monkeypatch: pytest.Monk
         def refuse() -> None:
             raise RuntimeError("cannot be closed")
 
-        wire._taken.callback(refuse)
+        wire._acquired.callback(refuse)
         wire.close()
         assert threads.ended.wait(PATIENCE_S)
 
@@ -49,7 +49,7 @@ def test_calls_that_waited_for_a_connection_in_vain_leave_nothing_behind() -> No
         link = connection.link
         broker.stop()
         while link.state is FailoverState.CONNECTED:
-            assert link._epoch.wire._thread is not None
+            assert link._physical._thread is not None
         for _ in range(3):
             with pytest.raises(ResourceError, match="there has been no connection"):
                 link.current()
@@ -59,6 +59,6 @@ def test_calls_that_waited_for_a_connection_in_vain_leave_nothing_behind() -> No
 def test_a_call_waits_for_the_healing_of_a_connection_that_takes_nothing_any_more() -> None:
     with FakeBroker() as broker, connected(broker, QUICKLY) as connection:
         old = connection.link.current()
-        old.wire.close()
+        old.close()
         assert connection.link.current() is not old
         assert broker.connection_count == 2

@@ -10,12 +10,12 @@ from pyjms.spi.url import ProviderUrl
 from pyjms_provider.clients.stomp.failover import ConnectionInterruptedError, FailoverConnection
 from pyjms_provider.clients.stomp.options import read_url
 from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
-from pyjms_provider.clients.stomp.transport import SocketReader, Transport, WriteBuffer, WriteBufferClosedError
+from pyjms_provider.clients.stomp.transport import SocketReader, WriteBuffer, WriteBufferClosedError
 from pyjms_provider.protocols.stomp.codec import FrameDecoder
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.packed import FRAME_MESSAGES_MAX, read_sends
 from pyjms_provider.stores.codec import encode
-from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker, Silent
 from tests.provider.helpers import make_envelope
 
 
@@ -115,11 +115,11 @@ def test_acknowledgements_of_messages_one_after_the_other_are_one_frame(monkeypa
         settings = read_url(ProviderUrl.parse(broker.url))
         clock = SystemClock()
         link = FailoverConnection(settings, dict, clock, _Owner())
-        epoch = link.current()
+        physical = link.current()
         for numbers in ((1, 1), (2, 3), (5, 5)):
-            epoch.acknowledge_soon(ONE, *numbers)
-        epoch.post(Frame("CREDIT", {}))
-        epoch.acknowledge_soon(ONE, 6, 6)
+            physical.acknowledge_soon(ONE, *numbers)
+        physical.post(Frame("CREDIT", {}))
+        physical.acknowledge_soon(ONE, 6, 6)
         assert not link.wait(Signal(), clock.monotonic_ms() + 1)
         broker.wait_for("ACK", 3)
         assert [frame.headers["ids"] for frame in broker.of("ACK")] == ["1-3", "5-5", "6-6"]
@@ -127,7 +127,7 @@ def test_acknowledgements_of_messages_one_after_the_other_are_one_frame(monkeypa
 
 
 class _Owner:
-    def on_message(self, epoch: PhysicalConnection, frame: Frame) -> None:
+    def on_message(self, physical: PhysicalConnection, frame: Frame) -> None:
         return
 
     def on_broker_error(self, error: ProviderError) -> None:
@@ -139,18 +139,10 @@ class _Owner:
     def is_alone(self) -> bool:
         return True
 
-    def restore(self, epoch: PhysicalConnection) -> None:
+    def restore(self, physical: PhysicalConnection) -> None:
         return
 
     def on_lost(self, error: ConnectionLostError) -> None:
-        return
-
-
-class _Silent:
-    def on_frame(self, frame: Frame) -> None:
-        return
-
-    def on_end(self, reason: str) -> None:
         return
 
 
@@ -162,10 +154,10 @@ def numbered(number: int) -> Frame:
 def test_frames_that_may_wait_arrive_soon_though_nothing_follows(waits: bool) -> None:
     with FakeBroker() as broker:
         settings = read_url(ProviderUrl.parse(broker.url))
-        wire = Transport(settings.endpoints[0], settings, _Silent())
+        wire = PhysicalConnection(1, settings.endpoints[0], settings, SystemClock(), Silent())
         wire.open({})
         for number in range(5):
-            wire.send_soon(numbered(number), waits=waits)
+            wire.post_soon(numbered(number), waits=waits)
         broker.wait_for("SEND", 5)
         assert [frame.headers["n"] for frame in broker.of("SEND")] == list("01234")
         wire.close()
@@ -176,12 +168,12 @@ def test_who_waits_has_all_written_first(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(SocketReader, "keep_polling", lambda _: None)  # nobody else writes it
     with FakeBroker() as broker:
         settings = read_url(ProviderUrl.parse(broker.url))
-        wire = Transport(settings.endpoints[0], settings, _Silent())
+        wire = PhysicalConnection(1, settings.endpoints[0], settings, SystemClock(), Silent())
         wire.open({})
         for number in range(3):
-            wire.send_soon(numbered(number), waits=True)
+            wire.post_soon(numbered(number), waits=True)
         clock = SystemClock()
-        assert not wire.wait(clock, Signal(), clock.monotonic_ms() + 1, lambda: True)
+        assert not wire.wait(Signal(), clock.monotonic_ms() + 1)
         broker.wait_for("SEND", 3)
         wire.close()
         wire.join(PATIENCE_S)
@@ -191,12 +183,12 @@ def test_the_first_frames_after_a_pause_go_out_at_once(monkeypatch: pytest.Monke
     monkeypatch.setattr(SocketReader, "keep_polling", lambda _: None)
     with FakeBroker() as broker:
         settings = read_url(ProviderUrl.parse(broker.url))
-        wire = Transport(settings.endpoints[0], settings, _Silent())
+        wire = PhysicalConnection(1, settings.endpoints[0], settings, SystemClock(), Silent())
         wire.open({})
         for number in range(3):
-            wire.send_soon(numbered(number), waits=False)
+            wire.post_soon(numbered(number), waits=False)
         broker.wait_for("SEND", 2)
-        wire.send(Frame("BEGIN", {"transaction": "t"}))
+        wire.post(Frame("BEGIN", {"transaction": "t"}))
         broker.wait_for("BEGIN")
         assert [frame.headers["n"] for frame in broker.of("SEND")] == list("012")
         wire.close()
@@ -293,7 +285,7 @@ def test_who_gathers_finds_no_room_either_and_nothing_after_the_end() -> None:
 
 def test_what_needs_no_room_gets_in_and_whoever_may_not_wait_needs_none() -> None:
     socket = Socket(room=0)
-    outbox = WriteBuffer(1000, socket.wake, socket.write, patience_s=lambda: None)
+    outbox = WriteBuffer(1000, socket.wake, socket.write, timeout_s=lambda: None)
     message = encode(make_envelope("a"))
     outbox.put(b"x" * 990)
     outbox.put(b"-credit-" * 2)
@@ -322,12 +314,12 @@ def test_what_needs_no_room_gets_in_and_whoever_may_not_wait_needs_none() -> Non
 
 def test_acknowledgements_with_gaps_wait_for_room_as_all_else() -> None:
     """Each is a frame of its own, so nothing but the outbox's limit bounds them while the broker does not read."""
-    outbox = WriteBuffer(1000, lambda: None, None, patience_s=lambda: 0.0001)
+    outbox = WriteBuffer(1000, lambda: None, None, timeout_s=lambda: 0.0001)
     head = b"ACK\nids:"
     with pytest.raises(ResourceError, match="has not read"):
         for number in range(0, 2000, 2):
             outbox.acknowledge(head, number, number)
     assert outbox._size <= 1000
-    outbox = WriteBuffer(1000, lambda: None, None, patience_s=lambda: 0.0001)
+    outbox = WriteBuffer(1000, lambda: None, None, timeout_s=lambda: 0.0001)
     for number in range(1000):
         outbox.acknowledge(head, number, number)  # one range, which is one frame

@@ -61,12 +61,12 @@ def end_before_it_is_used(monkeypatch: pytest.MonkeyPatch, broker: FakeBroker, n
     attempt = FailoverConnection._connect
 
     def connect(link: FailoverConnection, endpoint: Endpoint) -> PhysicalConnection:
-        epoch = attempt(link, endpoint)
-        if epoch.number == number:
+        physical = attempt(link, endpoint)
+        if physical.number == number:
             broker.cut()
-            epoch.wire.join(PATIENCE_S)
-            assert epoch.has_ended
-        return epoch
+            physical.join(PATIENCE_S)
+            assert physical.has_ended
+        return physical
 
     monkeypatch.setattr(FailoverConnection, "_connect", connect)
 
@@ -97,7 +97,7 @@ def test_a_connection_that_ends_as_soon_as_it_is_made_is_made_anew(
         session = connection.open_session(transacted=False)
         session.send(make_envelope("works", persistent=True))
         broker.wait_for("SEND")
-        assert connection.link.epoch_number == 2
+        assert connection.link.physical_number == 2
         assert [type(error) for error in events.errors] == [ConnectionInterruptedError]
         connection.close()
 
@@ -108,7 +108,7 @@ def test_a_connection_that_ends_as_soon_as_it_has_its_client_id_is_made_anew(mon
         end_before_it_is_used(monkeypatch, broker, 2)
         connection.set_client_id("desk")
         connection.open_session(transacted=False).send(make_envelope("works", persistent=True))
-        assert connection.link.epoch_number == 3
+        assert connection.link.physical_number == 3
         assert len(events.errors) == 1
 
 
@@ -123,7 +123,7 @@ def test_the_list_of_places_holds_for_life_whichever_of_them_is_dead(dead: int) 
         events = Events()
         connection = connect(f"{brokers[0].url}?failover={places}&{QUICKLY}", events)
         for losses in (1, 2, 3):
-            (alive,) = [each for each in brokers if each.port == connection.link.current().wire.endpoint.port]
+            (alive,) = [each for each in brokers if each.port == connection.link.current().endpoint.port]
             alive.cut()
             events.wait_for(losses)
             connection.link.current()
@@ -371,7 +371,7 @@ def test_a_connection_that_an_interrupt_ends_is_made_anew_at_once_each_time() ->
         url = f"{broker.url}?reconnect_delay_ms=60000&reconnect_delay_max_ms=600000"
         connection = connect(url, events, clock=clock)
         for number in range(1, 6):
-            connection.link.current().wire.abort()
+            connection.link.current().abort()
             events.wait_for(number)
             broker.wait_for("CONNECT", number + 1)
         connection.link.current()
@@ -400,7 +400,7 @@ def test_a_process_that_lacks_something_for_a_moment_heals_when_it_has_that_agai
     with FakeBroker() as broker, connected(broker, events=events) as connection:
         session = connection.open_session(transacted=False)
         if what == "thread":
-            for module in ("failover", "transport"):
+            for module in ("failover", "physical_connection"):
                 monkeypatch.setattr(f"pyjms_provider.clients.stomp.{module}.Thread", Scarce)
         else:
             make: Callable[[], object] = resolve_name(what)

@@ -57,7 +57,7 @@ def test_one_that_the_garbage_collector_ends_under_a_lock_of_its_connection(kind
             del node
 
             def collect() -> None:
-                with connection._lock if lock == "receivers" else connection.link.newest.wire._outbox._lock:
+                with connection._lock if lock == "receivers" else connection.link.newest._buffer._lock:
                     gc.collect()
 
             collecting = Thread(target=collect, daemon=True)

@@ -90,18 +90,18 @@ def test_a_heart_beat_is_due_after_half_of_the_period_and_silence_is_borne_for_t
     beats = HeartBeat(1000, "1000,1000", 0)
     assert not beats.is_due(499)
     assert beats.is_due(500)
-    beats.sent(500)
+    beats.sent_ms = 500
     assert not beats.is_due(999)
     assert not beats.is_dead(3000)
     assert beats.is_dead(3001)
-    beats.received(3000)
+    beats.received_ms = 3000
     assert not beats.is_dead(6000)
 
 
 def test_the_wait_is_until_the_next_thing_to_do() -> None:
     beats = HeartBeat(1000, "1000,1000", 0)
     assert beats.wait_ms(100) == 400
-    beats.sent(10_000)
+    beats.sent_ms = 10_000
     assert beats.wait_ms(2900) == 101
 
 

@@ -68,7 +68,7 @@ def test_a_broker_that_does_not_read_holds_up_no_poll(what: str) -> None:
         consumer = consume(connection.open_session(transacted=False), told=told)
         broker.deliver(consumer.id, "7", **({"expires": PAST_MS} if what == "expired" else {}))
         told.wait()
-        outbox = connection.link.current().wire._outbox
+        outbox = connection.link.current()._buffer
         if what == "stuck":
             assert consumer.poll() is not None
         outbox._limit = 10

@@ -9,16 +9,16 @@ from threading import Event, Thread, get_ident
 
 import pytest
 
-from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import VirtualClock
 from pyjms_provider.clients.stomp.options import read_url
-from pyjms_provider.clients.stomp.transport import Transport
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.protocols.stomp.frames import Frame
-from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker, Silent
 
 
-class Threads:
+class Threads(Silent):
     """Notes which thread was told of each frame; frame `n` raises the signal of that name."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Threads:
         self.reason = ""
         self.fault: BaseException | None = None
 
-    def on_frame(self, frame: Frame) -> None:
+    def on_message(self, physical: object, frame: Frame) -> None:
         self.told.append(get_ident())
         if self.fault is not None:
             raise self.fault
@@ -37,15 +37,15 @@ class Threads:
             self.signals[frame.headers["n"]].set()
         self.came.set()
 
-    def on_end(self, reason: str) -> None:
+    def on_ended(self, physical: object, reason: str) -> None:
         self.reason = reason
         self.ended.set()
 
 
 @contextmanager
-def a_wire(broker: FakeBroker) -> Iterator[tuple[Transport, Threads]]:
+def a_wire(broker: FakeBroker, clock: Clock | None = None) -> Iterator[tuple[PhysicalConnection, Threads]]:
     settings, threads = read_url(ProviderUrl.parse(broker.url)), Threads()
-    wire = Transport(settings.endpoints[0], settings, threads)
+    wire = PhysicalConnection(1, settings.endpoints[0], settings, clock or SystemClock(), threads)
     wire.open({})
     come_back(wire)
     try:
@@ -55,18 +55,17 @@ def a_wire(broker: FakeBroker) -> Iterator[tuple[Transport, Threads]]:
         wire.join(PATIENCE_S)
 
 
-def come_back(wire: Transport) -> None:
+def come_back(wire: PhysicalConnection) -> None:
     """Return when the I/O thread lets others read, and is through with what it reads: who waits before that leaves it to that thread."""
     pause = Event()
-    while wire._reading._fileno < 0 and not pause.wait(0.001):
+    while wire._reader._fileno < 0 and not pause.wait(0.001):
         pass
-    with wire._reading._right:
+    with wire._reader._right:
         pass
 
 
-def wait(wire: Transport, signal: Signal, *, alone: bool = True, patience_s: float = PATIENCE_S) -> bool:
-    clock = SystemClock()
-    return wire.wait(clock, signal, clock.monotonic_ms() + patience_s * 1000, lambda: alone)
+def wait(wire: PhysicalConnection, signal: Signal, *, patience_s: float = PATIENCE_S) -> bool:
+    return wire.wait(signal, SystemClock().monotonic_ms() + patience_s * 1000)
 
 
 def when_read_for(signal: Signal, do: Callable[[], object]) -> Thread:
@@ -99,7 +98,8 @@ def test_who_waits_for_a_frame_reads_it_on_its_own_thread() -> None:
 @pytest.mark.parametrize("alone", [True, False])
 def test_what_comes_after_the_wait_is_read_by_the_thread_of_the_connection(alone: bool) -> None:
     with FakeBroker() as broker, a_wire(broker) as (wire, threads):
-        assert not wait(wire, Signal(), alone=alone, patience_s=0.01)
+        threads.alone = alone
+        assert not wait(wire, Signal(), patience_s=0.01)
         broker.push(Frame("MESSAGE", {"n": "1"}))
         assert threads.came.wait(PATIENCE_S)
         assert get_ident() not in threads.told
@@ -133,7 +133,7 @@ def test_one_thread_reads_for_all_that_wait() -> None:
 def test_the_end_of_the_connection_is_told_by_its_own_thread_also_when_another_one_read_it() -> None:
     with FakeBroker() as broker, a_wire(broker) as (wire, threads):
         signal = Signal()
-        threads.on_end = lambda reason: (signal.set(), threads.ended.set())  # type: ignore[assignment, func-returns-value]
+        threads.on_ended = lambda physical, reason: (signal.set(), threads.ended.set())  # type: ignore[assignment, func-returns-value]
         when_read_for(signal, lambda: broker.push_bytes(b"MESSAGE\nname:\\t\n\n\0"))
         assert wait(wire, signal)
         assert threads.ended.wait(PATIENCE_S)
@@ -141,10 +141,10 @@ def test_the_end_of_the_connection_is_told_by_its_own_thread_also_when_another_o
 
 def test_a_wait_in_virtual_time_ends_with_that_time() -> None:
     clock = VirtualClock()
-    with FakeBroker() as broker, a_wire(broker) as (wire, threads):
+    with FakeBroker() as broker, a_wire(broker, clock) as (wire, threads):
         ended: list[bool] = []
         until_ms = clock.monotonic_ms() + 60_000
-        waiting = Thread(target=lambda: ended.append(wire.wait(clock, Signal(), until_ms, lambda: True)))
+        waiting = Thread(target=lambda: ended.append(wire.wait(Signal(), until_ms)))
         waiting.start()
         broker.push(Frame("MESSAGE", {"n": "1"}))
         assert threads.came.wait(PATIENCE_S)

@@ -149,7 +149,7 @@ def test_who_makes_something_on_a_connection_that_was_lost_does_not_undo_that_it
         told.wait()
         session.enter(lost)  # as by a thread whose SESSION or SUBSCRIBE was answered before the loss
         consumer.begin(lost)
-        assert session.epoch is healed
+        assert session.physical is healed
         assert consumer.is_in(healed)
         assert text_of(consumer.poll()) == "m7"
 
@@ -293,7 +293,7 @@ def test_a_consumer_that_is_closed_before_it_is_made_anew_is_not_there(
 ) -> None:
     with FakeBroker(server=server) as broker, connected(broker) as connection:
         consumer = consume(connection.open_session(transacted=False))
-        begin = consumer.begin_epoch
+        begin = consumer.begin_physical
 
         def close_meanwhile(number: int) -> bool:
             if moment == "before":
@@ -303,7 +303,7 @@ def test_a_consumer_that_is_closed_before_it_is_made_anew_is_not_there(
                 consumer.close()
             return begun
 
-        monkeypatch.setattr(consumer, "begin_epoch", close_meanwhile)
+        monkeypatch.setattr(consumer, "begin_physical", close_meanwhile)
         broker.cut()
         broker.wait_for("CONNECT", 2)
         connection.link.current()

@@ -15,7 +15,7 @@ from tests.provider.helpers import make_envelope
 
 def close_outbox(connection: NativeConnection | StompConnection) -> None:
     """Be between the end of the connection and the telling of it."""
-    connection.link.newest.wire._outbox.close()
+    connection.link.newest._buffer.close()
 
 
 @pytest.mark.parametrize("persistent", [True, False])

@@ -18,17 +18,23 @@ from typing import Any
 
 import pytest
 
+from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.clients.stomp.options import read_url
-from pyjms_provider.clients.stomp.transport import HeartBeat, RefusedError, Transport, TransportEndedError
+from pyjms_provider.clients.stomp.physical_connection import (
+    ConnectionLostInCallError,
+    PhysicalConnection,
+    RefusedError,
+)
+from pyjms_provider.clients.stomp.transport import HeartBeat
 from pyjms_provider.protocols.stomp.frames import Frame
-from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker, Silent
 from tests.provider.transport.certificates import Authority
 
 
-class Recorder:
-    """The events of a wire; may raise from `on_frame`."""
+class Recorder(Silent):
+    """The events of a wire; may raise from `on_message`."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
@@ -37,30 +43,30 @@ class Recorder:
         self.reason = ""
         self.fault: Exception | None = None
 
-    def on_frame(self, frame: Frame) -> None:
+    def on_message(self, physical: object, frame: Frame) -> None:
         self.frames.append(frame)
         if self.fault is not None:
             fault, self.fault = self.fault, None
             raise fault
         self.came.set()
 
-    def on_end(self, reason: str) -> None:
+    def on_ended(self, physical: object, reason: str) -> None:
         self.reason = reason
         self.ended.set()
 
 
-def make_wire(url: str) -> tuple[Transport, Recorder]:
+def make_wire(url: str) -> tuple[PhysicalConnection, Recorder]:
     settings, recorder = read_url(ProviderUrl.parse(url)), Recorder()
-    return Transport(settings.endpoints[0], settings, recorder), recorder
+    return PhysicalConnection(1, settings.endpoints[0], settings, SystemClock(), recorder), recorder
 
 
-def open_wire(url: str) -> tuple[Transport, Recorder]:
+def open_wire(url: str) -> tuple[PhysicalConnection, Recorder]:
     wire, recorder = make_wire(url)
     wire.open({})
     return wire, recorder
 
 
-def end(wire: Transport) -> None:
+def end(wire: PhysicalConnection) -> None:
     wire.close()
     wire.join(PATIENCE_S)
 
@@ -88,8 +94,8 @@ def test_a_large_body_full_of_nuls_arrives_in_time() -> None:
 def test_no_content_length_is_made_up() -> None:
     with FakeBroker() as broker:
         wire, _ = open_wire(broker.url)
-        wire.send(Frame("SEND", {"destination": "/queue/a"}, b"text"))
-        wire.send(Frame("SEND", {"destination": "/queue/a", "content-length": "0"}))
+        wire.post(Frame("SEND", {"destination": "/queue/a"}, b"text"))
+        wire.post(Frame("SEND", {"destination": "/queue/a", "content-length": "0"}))
         assert "content-length" not in broker.wait_for("SEND").headers
         assert broker.wait_for("SEND", 2).headers["content-length"] == "0"
         end(wire)
@@ -99,7 +105,7 @@ def test_names_and_values_of_headers_are_escaped() -> None:
     headers = {"a:b": "c:d", "line\nend": "\r\n\\", "destination": "/queue/a"}
     with FakeBroker() as broker:
         wire, _ = open_wire(broker.url)
-        wire.send(Frame("SEND", dict(headers)))
+        wire.post(Frame("SEND", dict(headers)))
         assert broker.wait_for("SEND").headers == headers
         end(wire)
 
@@ -108,8 +114,8 @@ def test_a_header_that_cannot_be_written_is_refused_and_nothing_is_sent() -> Non
     with FakeBroker() as broker:
         wire, _ = open_wire(broker.url)
         with pytest.raises(ProviderError, match="cannot be sent over STOMP"):
-            wire.send(Frame("SEND", {"destination": "/queue/a\0"}))
-        wire.send(Frame("BEGIN", {"transaction": "t"}))
+            wire.post(Frame("SEND", {"destination": "/queue/a\0"}))
+        wire.post(Frame("BEGIN", {"transaction": "t"}))
         broker.wait_for("BEGIN")
         assert broker.of("SEND") == []
         end(wire)
@@ -147,7 +153,7 @@ def test_a_broker_that_does_not_answer_connect_is_given_up() -> None:
 def test_a_broker_that_hangs_up_on_connect_is_told() -> None:
     with FakeBroker(cut_before=("CONNECT", 1)) as broker:
         wire, _ = make_wire(broker.url)
-        with pytest.raises(TransportEndedError):
+        with pytest.raises(ConnectionLostInCallError):
             wire.open({})
 
 
@@ -174,7 +180,7 @@ def test_a_process_that_may_open_no_more_is_told_and_keeps_nothing_open(
     monkeypatch: pytest.MonkeyPatch, what: str, number: int
 ) -> None:
     channels, pairs, calls = [], [], count(1)
-    connect: Callable[..., Any] = resolve_name("pyjms_provider.clients.stomp.transport.connect")
+    connect: Callable[..., Any] = resolve_name("pyjms_provider.clients.stomp.physical_connection.connect")
     make_pair, make = socket.socketpair, resolve_name(what)
 
     def connect_and_note(*arguments: object) -> object:
@@ -191,7 +197,7 @@ def test_a_process_that_may_open_no_more_is_told_and_keeps_nothing_open(
         return pair_and_note() if make is make_pair else make()
 
     with FakeBroker() as broker:
-        monkeypatch.setattr("pyjms_provider.clients.stomp.transport.connect", connect_and_note)
+        monkeypatch.setattr("pyjms_provider.clients.stomp.physical_connection.connect", connect_and_note)
         monkeypatch.setattr("socket.socketpair", pair_and_note)
         monkeypatch.setattr(what, lack)
         with pytest.raises(ResourceError, match="Too many open files"):
@@ -205,18 +211,18 @@ def test_a_connection_that_gets_no_thread_is_told_and_closed(monkeypatch: pytest
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("pyjms_provider.clients.stomp.transport.Thread", Scarce)
+    monkeypatch.setattr("pyjms_provider.clients.stomp.physical_connection.Thread", Scarce)
     with FakeBroker() as broker:
         wire, _ = make_wire(broker.url)
         with pytest.raises(ResourceError, match="can't start new thread"):
             wire.open({})
-        assert wire._channel.fileno() == -1
+        assert wire._socket.fileno() == -1
 
 
 def test_small_frames_are_not_held_back() -> None:
     with FakeBroker() as broker:
         wire, _ = open_wire(broker.url)
-        assert wire._channel._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert wire._socket._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         end(wire)
 
 
@@ -228,7 +234,7 @@ def test_a_broker_that_does_not_read_stops_the_sender_after_a_while() -> None:
         piece = Frame("SEND", {"destination": "/queue/a"}, b"x" * 2_000_000)
         with pytest.raises(ResourceError, match="has not read"):
             for _ in range(50):
-                wire.send(piece)
+                wire.post(piece)
         stuck.set()
         end(wire)
 
@@ -266,7 +272,7 @@ def test_no_host_name_is_looked_up_when_the_provider_is_imported() -> None:
         "import socket\n"
         "def refuse(*names): raise SystemExit(f'looked up {names}')\n"
         "socket.gethostbyname = socket.getfqdn = socket.gethostname = refuse\n"
-        "import pyjms_provider.clients.stomp.transport, stomp.utils\n"
+        "import pyjms_provider.clients.stomp.physical_connection, stomp.utils\n"
         "print(stomp.utils.LOCALHOST_NAMES)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -292,14 +298,14 @@ def context(authority: Authority) -> ssl.SSLContext:
 def test_a_certificate_of_a_trusted_authority_is_accepted(authority: Authority, context: ssl.SSLContext) -> None:
     with FakeBroker(tls=context) as broker:
         wire, recorder = open_wire(f"{broker.url}?ca_file={authority.file}")
-        assert isinstance(wire._channel._socket, ssl.SSLSocket)
+        assert isinstance(wire._socket._socket, ssl.SSLSocket)
         # Answered on the thread that reads: two threads on one TLS socket are what a client must not be, either.
         broker.on_frame = lambda number, frame: broker.push(
             Frame("MESSAGE", {"content-length": str(len(frame.body))}, frame.body)
         )
         for size in (1, 100_000, 3_000_000):  # TLS cuts it into records
             recorder.came.clear()
-            wire.send(Frame("SEND", {"destination": "/queue/a", "content-length": str(size)}, b"\0" * size))
+            wire.post(Frame("SEND", {"destination": "/queue/a", "content-length": str(size)}, b"\0" * size))
             assert recorder.came.wait(PATIENCE_S)
         assert [len(frame.body) for frame in recorder.frames] == [1, 100_000, 3_000_000]
         assert len(broker.wait_for("SEND", 3).body) == 3_000_000

@@ -105,7 +105,7 @@ class NativeConnection(StompConnectionBase):
     # The SPI
 
     def set_client_id(self, client_id: str) -> None:
-        self.ask(verbs.Identify(client_id=client_id))
+        self.request(verbs.Identify(client_id=client_id))
         self._client_id = client_id
 
     def open_session(self, *, transacted: bool) -> NativeSession:
@@ -131,12 +131,12 @@ class NativeConnection(StompConnectionBase):
 
     def _open(self, session: NativeSession) -> None:
         # First the wait for a connection, then the look at what the session has: who makes all anew opens it meanwhile.
-        while (epoch := self.link.current()) is not session.epoch:
+        while (physical := self.link.current()) is not session.physical:
             try:
-                epoch.ask(session.verb().write())
+                physical.request(session.verb().write())
             except ConnectionLostInCallError:
                 continue
-            session.enter(epoch)
+            session.enter(physical)
 
     def start(self) -> None:
         self._check_open()
@@ -163,11 +163,11 @@ class NativeConnection(StompConnectionBase):
     def _say_everywhere(self, verb: verbs.Verb) -> None:
         """Ask where the broker knows of this connection now, or is being told of it; a later one is told by `restore`."""
         while True:
-            epoch = self.link.newest
+            physical = self.link.newest
             try:
-                epoch.ask(verb.write(), needs_room=False)
+                physical.request(verb.write(), needs_room=False)
             except ConnectionLostInCallError:
-                if epoch is not self.link.newest:
+                if physical is not self.link.newest:
                     continue
                 self.link.check_open()
             return
@@ -175,23 +175,25 @@ class NativeConnection(StompConnectionBase):
     def create_temporary(self, kind: AddressKind) -> Address:
         self._check_open()
         while True:
-            epoch = self.link.current()
+            physical = self.link.current()
             try:
-                made = epoch.ask(verbs.CreateTemporary(kind=kind).write(), late=partial(self._created_late, epoch))
+                made = physical.request(
+                    verbs.CreateTemporary(kind=kind).write(), late=partial(self._created_late, physical)
+                )
                 address = Created.read(made.headers).address
                 with self._lock:
                     self._at_broker[address] = self._here[address] = address
-                if not epoch.has_ended:
+                if not physical.has_ended:
                     return address
             except ConnectionLostInCallError:
                 continue
             self._forget_temporary(address)  # it went with its connection, perhaps before it could be made anew
 
-    def _created_late(self, epoch: PhysicalConnection, made: Frame) -> None:
+    def _created_late(self, physical: PhysicalConnection, made: Frame) -> None:
         """Delete what the broker made for a call that has given up. Any thread."""
         address = Created.read(made.headers).address
         self._forget_temporary(address)
-        epoch.take_back(verbs.DeleteTemporary(address=address).write())
+        physical.take_back(verbs.DeleteTemporary(address=address).write())
 
     def _forget_temporary(self, address: Address) -> None:
         with self._lock:
@@ -202,9 +204,9 @@ class NativeConnection(StompConnectionBase):
     def delete_temporary(self, address: Address) -> None:
         while True:
             self._check_open()
-            epoch = self.link.current()  # first: in each physical connection the broker has another name for it
+            physical = self.link.current()  # first: in each physical connection the broker has another name for it
             try:
-                epoch.ask(verbs.DeleteTemporary(address=self.at_broker(address)).write())
+                physical.request(verbs.DeleteTemporary(address=self.at_broker(address)).write())
             except ConnectionLostInCallError:
                 continue  # with the next connection it is made anew
             break
@@ -220,20 +222,20 @@ class NativeConnection(StompConnectionBase):
 
     # What sessions and consumers use
 
-    def ask(self, verb: verbs.Verb) -> Frame:
+    def request(self, verb: verbs.Verb) -> Frame:
         """Return what the broker answers. Raises `ProviderError`; `ResourceError` when the connection was lost meanwhile."""
         self._check_open()
         try:
-            return self.link.current().ask(verb.write())
+            return self.link.current().request(verb.write())
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
-    def ask_again(self, verb: verbs.Verb, before_again: Callable[[], None] = lambda: None) -> Frame:
+    def request_until_answered(self, verb: verbs.Verb, before_again: Callable[[], None] = lambda: None) -> Frame:
         """Do the same with what may be asked twice: if a connection is lost meanwhile, the next one is asked."""
         while True:
             self._check_open()
             try:
-                return self.link.current().ask(verb.write())
+                return self.link.current().request(verb.write())
             except ConnectionLostInCallError:
                 before_again()
 
@@ -309,12 +311,12 @@ class NativeConnection(StompConnectionBase):
         self.remember(consumer)
         is_made = False
         try:
-            while not consumer.is_in(epoch := self.link.current()):
+            while not consumer.is_in(physical := self.link.current()):
                 try:
-                    epoch.ask(consumer.verb().write())
+                    physical.request(consumer.verb().write())
                 except ConnectionLostInCallError:
                     continue
-                consumer.begin(epoch)
+                consumer.begin(physical)
             is_made = True
         finally:
             if not is_made:
@@ -343,7 +345,7 @@ class NativeConnection(StompConnectionBase):
         with self._lock:
             self._sessions.pop(session.name, None)
         try:
-            self.link.newest.ask_last(verbs.CloseSession(session=session.name).write())
+            self.link.newest.request_last(verbs.CloseSession(session=session.name).write())
         except (ConnectionLostInCallError, ProviderError) as error:
             _log.debug("a session ended with its connection: %s", error)
 
@@ -354,11 +356,11 @@ class NativeConnection(StompConnectionBase):
 
     # What the failover connection tells
 
-    def on_message(self, epoch: PhysicalConnection, frame: Frame) -> None:
+    def on_message(self, physical: PhysicalConnection, frame: Frame) -> None:
         """Hand a message to its consumer. The I/O thread."""
         receiver = self._receivers.get(frame.headers.get("subscription", ""))
         if receiver is not None:
-            receiver.arrived(epoch, frame)
+            receiver.arrived(physical, frame)
 
     def is_alone(self) -> bool:
         """Return whether no consumer waits for messages, but for one that has some to look at first."""
@@ -381,7 +383,7 @@ class NativeConnection(StompConnectionBase):
     def _open_sessions(self) -> list[NativeSession]:
         return list(self._sessions.values())
 
-    def _end_epoch(self) -> None:
+    def _leave_physical(self) -> None:
         with self._lock:
             sessions = list(self._sessions.values())
             receivers = list(self._receivers.values())
@@ -390,33 +392,33 @@ class NativeConnection(StompConnectionBase):
         for receiver in receivers:
             receiver.interrupted()
 
-    def restore(self, epoch: PhysicalConnection) -> None:
+    def restore(self, physical: PhysicalConnection) -> None:
         """Make sessions, temporary destinations and consumers anew. Raises `ConnectionLostInCallError`, `ProviderError`."""
         with self._lock:
             sessions = list(self._sessions.values())
             temporaries = list(self._at_broker)
         for address in temporaries:
-            real = Created.read(epoch.ask(verbs.CreateTemporary(kind=address.kind).write()).headers).address
+            real = Created.read(physical.request(verbs.CreateTemporary(kind=address.kind).write()).headers).address
             with self._lock:
                 old = self._at_broker.get(address)
                 if old is not None:
                     self._here.pop(old, None)
                     self._at_broker[address], self._here[real] = real, address
             if old is None:  # deleted meanwhile, by somebody whose answer came with the end of the connection before
-                epoch.post(verbs.DeleteTemporary(address=real).write())
+                physical.post(verbs.DeleteTemporary(address=real).write())
         for session in sessions:
-            self._restore_session(epoch, session)
+            self._restore_session(physical, session)
         is_sent = False
         while is_sent is not self.is_started:  # another thread may start or stop it, and say so here, at this moment
             is_sent = self.is_started
-            epoch.ask((verbs.Start() if is_sent else verbs.Stop()).write())
+            physical.request((verbs.Start() if is_sent else verbs.Stop()).write())
 
-    def _restore_session(self, epoch: PhysicalConnection, session: NativeSession) -> None:
-        epoch.ask(session.verb().write())
-        session.enter(epoch)
+    def _restore_session(self, physical: PhysicalConnection, session: NativeSession) -> None:
+        physical.request(session.verb().write())
+        session.enter(physical)
         for consumer in session.consumers():
             try:
-                epoch.ask(consumer.verb().write())
+                physical.request(consumer.verb().write())
             except ClosedError:
                 if not session.is_closed:
                     raise
@@ -424,8 +426,8 @@ class NativeConnection(StompConnectionBase):
             except (AccessDeniedError, DestinationError) as error:
                 self._events.on_exception(not_made_anew(consumer.request.address, error))
                 continue
-            consumer.begin(epoch)
+            consumer.begin(physical)
             if not consumer.is_open:  # closed meanwhile, by somebody who did not find it here yet
-                epoch.post(verbs.Unsubscribe(id=consumer.name).write())
+                physical.post(verbs.Unsubscribe(id=consumer.name).write())
         if session.is_closed:
-            epoch.post(verbs.CloseSession(session=session.name).write())
+            physical.post(verbs.CloseSession(session=session.name).write())

@@ -43,7 +43,7 @@ class ReceivedMessage:
     """One message that the broker pushed, by the number under which it is settled."""
 
     number: int
-    epoch: PhysicalConnection
+    physical: PhysicalConnection
     """The connection that it came by: on another one its number names another message."""
     is_persistent: bool
     is_sent: bool = False
@@ -75,7 +75,7 @@ class NativeConsumer(ProviderConsumer):
         self._arrived: deque[Arrived | Frame] = deque()
         self._to_say: deque[tuple[PhysicalConnection, Frame]] = deque()
         self._is_speaking = False
-        self._epoch: PhysicalConnection | None = None
+        self._physical: PhysicalConnection | None = None
         """Where the broker knows the consumer."""
         self._credit = 0
         """What the broker may still push, as far as it is known here."""
@@ -109,9 +109,9 @@ class NativeConsumer(ProviderConsumer):
         """Be closed, without a word to the broker: who wanted it will not have it."""
         self._is_closed = True
 
-    def is_in(self, epoch: PhysicalConnection) -> bool:
+    def is_in(self, physical: PhysicalConnection) -> bool:
         """Say whether the broker knows it in that physical connection."""
-        return self._epoch is epoch
+        return self._physical is physical
 
     def verb(self) -> verbs.Subscribe:
         """Return what makes it at the broker."""
@@ -128,12 +128,12 @@ class NativeConsumer(ProviderConsumer):
 
     # What the connection tells
 
-    def begin(self, epoch: PhysicalConnection) -> None:
+    def begin(self, physical: PhysicalConnection) -> None:
         """Hear that the broker knows the consumer in this physical connection; what came before comes again."""
         with self._lock:
-            if self._epoch is not None and self._epoch.number > epoch.number:
+            if self._physical is not None and self._physical.number > physical.number:
                 return  # that one has ended, and who makes all anew was faster
-            self._epoch = epoch
+            self._physical = physical
             self._arrived.clear()
             self._credit = self._revocations = 0
             self._grant()
@@ -142,17 +142,17 @@ class NativeConsumer(ProviderConsumer):
     def interrupted(self) -> None:
         """Hear that the physical connection has ended: the broker has taken back what it had pushed."""
         with self._lock:
-            self._epoch = None
+            self._physical = None
             self._arrived.clear()
             self._credit = self._revocations = 0
 
-    def arrived(self, epoch: PhysicalConnection, frame: Frame) -> None:
+    def arrived(self, physical: PhysicalConnection, frame: Frame) -> None:
         """Put messages away, or give them back if nobody wants them any more. The I/O thread."""
         arrived: Sequence[Arrived | Frame] = (frame,)
         if frame.command == "MESSAGES":
             arrived = unpack_deliveries(frame.body, int(frame.headers["first"]))  # type: ignore[arg-type]  # as decoded
         with self._lock:
-            if epoch is not self._epoch:
+            if physical is not self._physical:
                 return
             self._arrived += arrived
             self._credit -= len(arrived)
@@ -165,13 +165,13 @@ class NativeConsumer(ProviderConsumer):
         else:
             self._speak()
 
-    def _revoked(self, epoch: PhysicalConnection) -> None:
+    def _revoked(self, physical: PhysicalConnection) -> None:
         """Hear that the broker pushes nothing more, and that all has come which it had pushed; or that it has what went back.
 
         The I/O thread.
         """
         with self._lock:
-            if epoch is not self._epoch or not self._revocations:
+            if physical is not self._physical or not self._revocations:
                 return
             self._revocations -= 1
             self._grant()
@@ -199,10 +199,10 @@ class NativeConsumer(ProviderConsumer):
         """
         while True:
             with self._lock:
-                epoch = self._epoch
+                physical = self._physical
                 if self._is_closed:
                     return None
-                may_take = epoch is not None and not self._is_withdrawn and self._connection.is_started
+                may_take = physical is not None and not self._is_withdrawn and self._connection.is_started
                 found = self._arrived.popleft() if may_take and self._arrived else None
                 if found is None and waits:
                     self._is_interested, self._is_revoked = True, False
@@ -212,21 +212,21 @@ class NativeConsumer(ProviderConsumer):
                     self._is_interested = False
             if self._to_say:
                 self._speak()
-            if found is None or epoch is None:
+            if found is None or physical is None:
                 return None
-            delivery = self._deliver(found, epoch)
+            delivery = self._deliver(found, physical)
             if not (delivery.envelope.expiration_ms and self._has_expired(delivery.envelope)):
                 if keeps:
                     with self._lock:
-                        if self._epoch is epoch:
+                        if self._physical is physical:
                             self._arrived.appendleft(found)
                 return delivery
             frame = verbs.GiveBack(
                 session=self._session.name, ids=delivery_ids([_number_of(found)]), unseen=True
             ).write()
             with self._lock:
-                if self._epoch is epoch:
-                    self._to_say.append((epoch, frame))
+                if self._physical is physical:
+                    self._to_say.append((physical, frame))
             self._speak()
 
     def _has_expired(self, envelope: Envelope) -> bool:
@@ -240,7 +240,7 @@ class NativeConsumer(ProviderConsumer):
         self._expired.append(which)
         return True
 
-    def _deliver(self, found: Arrived | Frame, epoch: PhysicalConnection) -> Delivery:
+    def _deliver(self, found: Arrived | Frame, physical: PhysicalConnection) -> Delivery:
         if isinstance(found, Arrived):
             number, count, redelivered, message = found
             envelope = self._connection.received(decode_plain(message))
@@ -250,7 +250,7 @@ class NativeConsumer(ProviderConsumer):
             redelivered = headers.get("redelivered") == "true"
             envelope = self._connection.received(from_frame(found, PYJMS, self.request.address))
         return Delivery(
-            envelope, count, redelivered, ReceivedMessage(number, epoch, envelope.delivery_mode == _PERSISTENT)
+            envelope, count, redelivered, ReceivedMessage(number, physical, envelope.delivery_mode == _PERSISTENT)
         )
 
     def catch_up(self) -> None:
@@ -258,30 +258,30 @@ class NativeConsumer(ProviderConsumer):
         if self._arrived and self._take(waits=False, keeps=True) is not None:
             return
         with self._lock:
-            epoch = self._epoch
-            if epoch is None or self._arrived or self._is_closed or not self._connection.is_started:
+            physical = self._physical
+            if physical is None or self._arrived or self._is_closed or not self._connection.is_started:
                 return
             is_revoking = self._revocations > 0
         try:
             if is_revoking:  # what is on its way must be back before anything is asked for
-                epoch.ask(verbs.Credit(subscription=self.name, revoke=True).write())
-                self._see_returned(epoch)
-            self._drain(epoch)
+                physical.request(verbs.Credit(subscription=self.name, revoke=True).write())
+                self._see_returned(physical)
+            self._drain(physical)
         except ConnectionLostInCallError:
             return  # there is nothing until the connection is back
 
-    def _see_returned(self, epoch: PhysicalConnection) -> None:
+    def _see_returned(self, physical: PhysicalConnection) -> None:
         """Wait until the broker has put back what went back: it does such things in order, and passes over what it has."""
         with self._lock:
             returned = self._returned
         if returned:
-            epoch.ask(verbs.GiveBack(session=self._session.name, ids=returned, unseen=True).write())
+            physical.request(verbs.GiveBack(session=self._session.name, ids=returned, unseen=True).write())
 
-    def _drain(self, epoch: PhysicalConnection) -> None:
+    def _drain(self, physical: PhysicalConnection) -> None:
         with self._lock:
             self._drains += 1
         try:
-            epoch.ask(verbs.Credit(subscription=self.name, credit=1, drain=True).write())
+            physical.request(verbs.Credit(subscription=self.name, credit=1, drain=True).write())
         finally:
             with self._lock:
                 self._drains -= 1
@@ -307,19 +307,19 @@ class NativeConsumer(ProviderConsumer):
         if is_wanted:
             self._on_ready()
 
-    def withdraw(self, epoch: PhysicalConnection) -> list[int]:
+    def withdraw(self, physical: PhysicalConnection) -> list[int]:
         """Let the broker push nothing more, and hand out nothing, until `resume`; return the numbers of what has come till then.
 
         Raises `ProviderError`, `ConnectionLostInCallError`.
         """
         with self._lock:
-            if self._is_closed or self._epoch is not epoch or (self._credit <= 0 and not self._arrived):
+            if self._is_closed or self._physical is not physical or (self._credit <= 0 and not self._arrived):
                 return []
             self._is_withdrawn = True
         # With the answer all has come that the broker had pushed.
-        epoch.ask(verbs.Credit(subscription=self.name, revoke=True).write())
+        physical.request(verbs.Credit(subscription=self.name, revoke=True).write())
         with self._lock:
-            if self._epoch is not epoch:
+            if self._physical is not physical:
                 return []
             self._credit = 0
             return [_number_of(each) for each in self._arrived]
@@ -344,7 +344,7 @@ class NativeConsumer(ProviderConsumer):
                 return
             self._is_closed = True
         try:
-            self._connection.link.newest.ask_last(verbs.Unsubscribe(id=self.name).write())
+            self._connection.link.newest.request_last(verbs.Unsubscribe(id=self.name).write())
         except ConnectionLostInCallError as error:
             _log.debug("consumer %s ended with its connection: %s", self.name, error)
         finally:
@@ -364,32 +364,38 @@ class NativeConsumer(ProviderConsumer):
 
     def _wait_for_returned(self) -> None:
         """Let no consumer that is made from now on get what follows first."""
-        epoch = self._epoch
-        if epoch is not None and self._revocations:
+        physical = self._physical
+        if physical is not None and self._revocations:
             with suppress(
                 ConnectionLostInCallError, ClosedError
             ):  # then all of the connection, or of the session, is back
-                self._see_returned(epoch)
+                self._see_returned(physical)
 
     # Credit: the lock is held
 
     def _grant(self) -> None:
         """Say what fills the window."""
-        if not self._is_interested or self._is_closed or self._is_withdrawn or self._revocations or self._epoch is None:
+        if (
+            not self._is_interested
+            or self._is_closed
+            or self._is_withdrawn
+            or self._revocations
+            or self._physical is None
+        ):
             return
         credit = self._window - len(self._arrived) - max(0, self._credit)
         if credit > 0:
             frame = verbs.Credit(subscription=self.name, credit=credit).write()
             self._credit += credit
-            self._to_say += ((self._epoch, frame),)
+            self._to_say += ((self._physical, frame),)
 
     def _revoke(self) -> None:
         """Say that nothing more is wanted, and give back what was not handed out."""
-        if self._epoch is not None and self._credit > 0:
+        if self._physical is not None and self._credit > 0:
             frame = verbs.Credit(subscription=self.name, revoke=True).write(self._receipt())
             self._credit = 0
             self._revocations += 1
-            self._to_say += ((self._epoch, frame),)
+            self._to_say += ((self._physical, frame),)
         self._return(keep=0)
 
     def _receipt(self) -> str:
@@ -398,13 +404,13 @@ class NativeConsumer(ProviderConsumer):
     def _return(self, *, keep: int) -> None:
         """Give back what has come and was not handed out, but for the first `keep`."""
         arrived = list(self._arrived)
-        if self._epoch is None or len(arrived) <= keep:
+        if self._physical is None or len(arrived) <= keep:
             return
         kept, ids = deque(arrived[:keep]), delivery_ids([_number_of(each) for each in arrived[keep:]])
         frame = verbs.GiveBack(session=self._session.name, ids=ids, unseen=True).write(self._receipt())
         self._revocations += 1
         self._returned = ids
-        self._to_say += ((self._epoch, frame),)
+        self._to_say += ((self._physical, frame),)
         self._arrived = kept
 
     # The lock is not held
@@ -418,12 +424,12 @@ class NativeConsumer(ProviderConsumer):
                 if self._is_speaking or not self._to_say:
                     return
                 self._is_speaking = True
-                epoch, frame = self._to_say.popleft()
+                physical, frame = self._to_say.popleft()
             try:
                 receipt = frame.headers.get("receipt")
                 if receipt is not None:
-                    epoch.expect(receipt, partial(self._revoked, epoch))
-                epoch.post(frame, needs_room=False)
+                    physical.expect(receipt, partial(self._revoked, physical))
+                physical.post(frame, needs_room=False)
             except ConnectionLostInCallError:
                 pass  # what it says has ended with the connection
             finally:
@@ -460,7 +466,7 @@ class NativeBrowser:
         """Whether somebody may wait for messages."""
         return True
 
-    def arrived(self, epoch: PhysicalConnection, frame: Frame) -> None:
+    def arrived(self, physical: PhysicalConnection, frame: Frame) -> None:
         """Put a message, or the end, away. The I/O thread."""
         if frame.headers.get("browser") == "end":
             self._has_ended = True
@@ -480,15 +486,15 @@ class NativeBrowser:
 
     def messages(self) -> Iterator[Delivery]:
         """Yield what is in the queue. Raises `ResourceError` when the connection is lost or the broker silent."""
-        epoch = self._connection.link.current()
-        with epoch.looking(partial(self._end, epoch)):
+        physical = self._connection.link.current()
+        with physical.browsing(partial(self._end, physical)):
             try:
                 self._connection.remember(self)
-                epoch.ask(self._verb().write())
-                self._grant(epoch, _WINDOW)
+                physical.request(self._verb().write())
+                self._grant(physical, _WINDOW)
                 for taken, frame in enumerate(self._frames(), 1):
                     if taken % (_WINDOW // 2) == 0:
-                        self._grant(epoch, _WINDOW // 2)
+                        self._grant(physical, _WINDOW // 2)
                     envelope = self._connection.received(from_frame(frame, PYJMS, self._address))
                     count = int(frame.headers.get("delivery-count", "1"))
                     yield Delivery(envelope, count, frame.headers.get("redelivered") == "true", None)
@@ -514,12 +520,12 @@ class NativeBrowser:
             elif not clock.wait(self._signal, clock.monotonic_ms() + timeout_ms):
                 raise ResourceError(f"the broker has sent nothing of the queue for {timeout_ms} ms")
 
-    def _grant(self, epoch: PhysicalConnection, credit: int) -> None:
+    def _grant(self, physical: PhysicalConnection, credit: int) -> None:
         if self._has_ended:
             return  # the broker has forgotten it: an empty queue ends at once
-        epoch.post(verbs.Credit(subscription=self.name, credit=credit).write())
+        physical.post(verbs.Credit(subscription=self.name, credit=credit).write())
 
-    def _end(self, epoch: PhysicalConnection) -> None:
+    def _end(self, physical: PhysicalConnection) -> None:
         self._connection.forget(self)
         if not self._has_ended:
-            epoch.take_back(self.session.ending_of(self.name))
+            physical.take_back(self.session.ending_of(self.name))

@@ -56,7 +56,7 @@ class Page:
         """Whether somebody may wait for messages."""
         return True
 
-    def arrived(self, epoch: PhysicalConnection, frame: Frame) -> None:
+    def arrived(self, physical: PhysicalConnection, frame: Frame) -> None:
         """Put a message away. The I/O thread."""
         self.frames.append(frame)
 
@@ -78,7 +78,7 @@ class NativeReaderGroups(ReaderGroups):
             selector=request.selector or None,
         )
         # Asked again it fences whom it has just opened the group for: ourselves, who have not heard of it.
-        return GroupOpened.read(self._connection.ask_again(verb).headers).opened
+        return GroupOpened.read(self._connection.request_until_answered(verb).headers).opened
 
     def reserve(self, opened: OpenGroup, *, after: int, max_messages: int, max_bytes: int | None, wait_ms: int) -> int:
         verb = verbs.ReserveMessages(
@@ -90,7 +90,7 @@ class NativeReaderGroups(ReaderGroups):
             max_bytes=max_bytes,
             wait_ms=max(0, wait_ms),
         )
-        return Reserved.read(self._connection.ask_again(verb).headers).high
+        return Reserved.read(self._connection.request_until_answered(verb).headers).high
 
     def read(self, name: str, generation: str, *, after: int, upto: int) -> Sequence[ReservedMessage]:
         page = Page(self._connection.new_name())
@@ -99,7 +99,7 @@ class NativeReaderGroups(ReaderGroups):
         )
         self._connection.remember(page)
         try:
-            answer = Counted.read(self._connection.ask_again(verb, page.frames.clear).headers)
+            answer = Counted.read(self._connection.request_until_answered(verb, page.frames.clear).headers)
         finally:
             self._connection.forget(page)
         try:
@@ -129,15 +129,15 @@ class NativeReaderGroups(ReaderGroups):
 
     def acknowledge(self, opened: OpenGroup, upto: int) -> None:
         group = opened.group
-        self._connection.ask_again(
+        self._connection.request_until_answered(
             verbs.AcknowledgeGroup(group=group.name, generation=group.generation, fence=opened.fence, upto=upto)
         )
 
     def release(self, name: str) -> int:
-        return Counted.read(self._connection.ask(verbs.ReleaseGroup(group=name)).headers).messages
+        return Counted.read(self._connection.request(verbs.ReleaseGroup(group=name)).headers).messages
 
     def groups(self) -> Sequence[ReaderGroup]:
-        return GroupsListed.read(self._connection.ask_again(verbs.ListGroups()).headers).groups
+        return GroupsListed.read(self._connection.request_until_answered(verbs.ListGroups()).headers).groups
 
 
 class NativeStages(Stages):
@@ -149,16 +149,16 @@ class NativeStages(Stages):
     def promote(self, sink: str, epoch: int, units: Sequence[StageName]) -> bool:
         # After a lost connection False may mean that the question which got no answer has done it: done it is.
         verb = verbs.PromoteEpoch(sink=sink, epoch=epoch, units=tuple(units))
-        return Promoted.read(self._connection.ask_again(verb).headers).is_new
+        return Promoted.read(self._connection.request_until_answered(verb).headers).is_new
 
     def discard(self, units: Sequence[StageName]) -> None:
-        self._connection.ask_again(verbs.DiscardUnits(units=tuple(units)))
+        self._connection.request_until_answered(verbs.DiscardUnits(units=tuple(units)))
 
     def marker(self, sink: str) -> int | None:
-        return MarkerRead.read(self._connection.ask_again(verbs.ReadMarker(sink=sink)).headers).epoch
+        return MarkerRead.read(self._connection.request_until_answered(verbs.ReadMarker(sink=sink)).headers).epoch
 
     def units(self, sink: str | None = None) -> Sequence[StagedUnit]:
-        return UnitsListed.read(self._connection.ask_again(verbs.ListUnits(sink=sink)).headers).units
+        return UnitsListed.read(self._connection.request_until_answered(verbs.ListUnits(sink=sink)).headers).units
 
 
 def stage_verb(session: str, name: StageName, keep_s: int) -> verbs.StageTransaction:

@@ -84,16 +84,18 @@ class BranchRequests:
         self._asked: dict[tuple[Xid, type[BranchVerb]], Request] = {}
         """The last one of each kind about a branch, if its answer was not heard."""
 
-    def ask(self, epoch: PhysicalConnection, verb: BranchVerb, read: Callable[[Frame], bool] = lambda _: True) -> bool:
+    def request(
+        self, physical: PhysicalConnection, verb: BranchVerb, read: Callable[[Frame], bool] = lambda _: True
+    ) -> bool:
         """Ask what changes a branch; return what the answer says. If the last call of its kind about the branch asked the same and did not hear that,
         it is waited for: it is done once, whatever other threads ask meanwhile. Raises `BranchError`, `ProviderError`.
         """
         about = (verb.xid, type(verb))
         question = self._asked.get(about)
-        if question is None or not question.is_about(epoch, verb):
-            question = self._asked[about] = Request(epoch, verb)
+        if question is None or not question.is_same(physical, verb):
+            question = self._asked[about] = Request(physical, verb)
         try:
-            said = read(epoch.request_idempotent(question, verb.write()))
+            said = read(physical.request_idempotent(question, verb.write()))
         except UnansweredError as error:
             raise unreachable(error) from error
         except ConnectionLostInCallError as error:
@@ -148,7 +150,7 @@ class NativeSession(ProviderSession):
         self._consumers: dict[NativeConsumer, None] = {}
         self._good: set[Address] = set()
         """Destinations that this session has sent to, and heard that it may; nothing was refused since."""
-        self.epoch: PhysicalConnection | None = None
+        self.physical: PhysicalConnection | None = None
         """Where the broker knows the session."""
         self._ack_head = f"ACK\nsession:{name}\nids:".encode()
         self._unit: PhysicalConnection | None = None
@@ -182,10 +184,10 @@ class NativeSession(ProviderSession):
             self._check_open()
         try:
             if self.transacted:
-                epoch = self._unit
-                if epoch is None:
-                    epoch = self._enter_unit(self.connection.link.current())
-                self._send_in_unit(epoch, envelope)
+                physical = self._unit
+                if physical is None:
+                    physical = self._enter_unit(self.connection.link.current())
+                self._send_in_unit(physical, envelope)
             else:
                 self._send(envelope)
         except ConnectionLostInCallError as error:
@@ -197,16 +199,16 @@ class NativeSession(ProviderSession):
             raise InDoubtError(error.reason) from error
 
     def _send(self, envelope: Envelope) -> None:
-        epoch = self.connection.link.current()
+        physical = self.connection.link.current()
         # Whether it may be sent there is asked once; then messages that may be lost need no answer.
         if envelope.delivery_mode == _PERSISTENT or envelope.destination not in self._good:
-            self._send_asking(epoch, envelope)
-        elif epoch.is_packed:
-            epoch.post_message_soon(self.name, self.connection.pack(envelope))
+            self._send_asking(physical, envelope)
+        elif physical.is_packed:
+            physical.post_message_soon(self.name, self.connection.pack(envelope))
         else:
-            epoch.post_soon(self.connection.frame_of(envelope, self.name))
+            physical.post_soon(self.connection.frame_of(envelope, self.name))
 
-    def _send_in_unit(self, epoch: PhysicalConnection, envelope: Envelope) -> None:
+    def _send_in_unit(self, physical: PhysicalConnection, envelope: Envelope) -> None:
         """Send a message of a transaction, or of a branch.
 
         What its end alone refused would be sent again, and refused again, as often as what was received in it comes again. So it is
@@ -215,19 +217,19 @@ class NativeSession(ProviderSession):
         """
         address = envelope.destination
         if address not in self._good or (address.temporary and envelope.delivery_mode == _PERSISTENT):
-            self._send_asking(epoch, envelope)
-        elif epoch.is_packed:  # it is written with the commit at the latest
-            epoch.post_message_soon(self.name, self.connection.pack(envelope), waits=True)
+            self._send_asking(physical, envelope)
+        elif physical.is_packed:  # it is written with the commit at the latest
+            physical.post_message_soon(self.name, self.connection.pack(envelope), waits=True)
         else:
-            epoch.post_soon(self.connection.frame_of(envelope, self.name), waits=True)
+            physical.post_soon(self.connection.frame_of(envelope, self.name), waits=True)
 
-    def _send_asking(self, epoch: PhysicalConnection, envelope: Envelope) -> None:
+    def _send_asking(self, physical: PhysicalConnection, envelope: Envelope) -> None:
         """Send a message, and wait until the broker has it. Raises why it has not, and `ConnectionLostInCallError`."""
         connection = self.connection
-        if epoch.is_packed:  # and packed now: a temporary destination is the physical connection's
-            epoch.ask(PreparedSend(self.name, connection.pack(envelope)), may_last=True)
+        if physical.is_packed:  # and packed now: a temporary destination is the physical connection's
+            physical.request(PreparedSend(self.name, connection.pack(envelope)), may_last=True)
         else:
-            epoch.ask(connection.frame_of(envelope, self.name), may_last=True)
+            physical.request(connection.frame_of(envelope, self.name), may_last=True)
         address = envelope.destination
         if address.temporary and connection.owns(address):
             return  # it may be deleted here, and the next send must say so
@@ -239,10 +241,10 @@ class NativeSession(ProviderSession):
         """Hear that something was refused that no call waited for: the next message to each destination waits for its answer."""
         self._good.clear()
 
-    def _enter_unit(self, epoch: PhysicalConnection) -> PhysicalConnection:
-        """Return the physical connection of the open transaction; it begins in `epoch` if there is none."""
+    def _enter_unit(self, physical: PhysicalConnection) -> PhysicalConnection:
+        """Return the physical connection of the open transaction; it begins in `physical` if there is none."""
         if self._unit is None:
-            self._unit = epoch
+            self._unit = physical
         return self._unit
 
     def _leave_unit(self) -> None:
@@ -252,31 +254,31 @@ class NativeSession(ProviderSession):
 
     def commit(self) -> None:
         self._check_transacted()
-        epoch = self._unit
-        self._check_unit(epoch)
-        if epoch is None:
+        physical = self._unit
+        self._check_unit(physical)
+        if physical is None:
             return
         try:
-            self._end_unit(epoch, verbs.CommitTransaction(session=self.name), "committed")
+            self._end_unit(physical, verbs.CommitTransaction(session=self.name), "committed")
         except ProviderError:
             self._leave_unit()
             raise
         self._leave_unit()
 
-    def _check_unit(self, epoch: PhysicalConnection | None) -> None:
-        """Raise `RolledBackError` or `InDoubtError` if the open transaction, which began in `epoch`, cannot be committed or staged."""
+    def _check_unit(self, physical: PhysicalConnection | None) -> None:
+        """Raise `RolledBackError` or `InDoubtError` if the open transaction, which began in `physical`, cannot be committed or staged."""
         if self._is_ending_unit:
             self._leave_unit()
             raise InDoubtError("a signal interrupted the end of the transaction: it is not known whether that was done")
-        if self._is_doomed or (epoch is not None and epoch.has_ended):
+        if self._is_doomed or (physical is not None and physical.has_ended):
             self.rollback()
             raise RolledBackError("the transaction was rolled back, as the connection was lost in it")
 
-    def _end_unit(self, epoch: PhysicalConnection, verb: verbs.Verb, how: str) -> Frame:
+    def _end_unit(self, physical: PhysicalConnection, verb: verbs.Verb, how: str) -> Frame:
         """Ask the broker to end the open transaction; return its answer. Raises the broker's error, `RolledBackError`, `InDoubtError`."""
         self._is_ending_unit = True
         try:
-            answer = epoch.ask(verb.write())
+            answer = physical.request(verb.write())
         except (ConnectionLostInCallError, UnansweredError) as error:
             raise lost_while_ended(error, how) from error
         self._is_ending_unit = False
@@ -284,10 +286,12 @@ class NativeSession(ProviderSession):
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         self._check_transacted()
-        epoch = self._enter_unit(self._unit or self.connection.link.current())
-        self._check_unit(epoch)
+        physical = self._enter_unit(self._unit or self.connection.link.current())
+        self._check_unit(physical)
         try:
-            staged = Counted.read(self._end_unit(epoch, stage_verb(self.name, name, keep_s), "staged").headers).messages
+            staged = Counted.read(
+                self._end_unit(physical, stage_verb(self.name, name, keep_s), "staged").headers
+            ).messages
         except (RolledBackError, InDoubtError):
             self._leave_unit()
             raise
@@ -299,9 +303,9 @@ class NativeSession(ProviderSession):
 
     def rollback(self) -> None:
         self._check_transacted()
-        epoch = self._unit
-        if epoch is not None and not self._is_ending_unit:
-            self._tell(epoch, verbs.AbortTransaction(session=self.name))
+        physical = self._unit
+        if physical is not None and not self._is_ending_unit:
+            self._tell(physical, verbs.AbortTransaction(session=self.name))
         self._leave_unit()
 
     def _check_transacted(self) -> None:
@@ -373,12 +377,12 @@ class NativeSession(ProviderSession):
     def _acknowledge_soon(self, tag: object) -> bool:
         """Acknowledge one message without a wait; return False if there is more to it. Raises `ProviderError`."""
         connection = self.connection
-        epoch = connection.link.newest
+        physical = connection.link.newest
         if (
             self._closed
             or not isinstance(tag, ReceivedMessage)
-            or tag.epoch is not epoch
-            or epoch.has_ended
+            or tag.physical is not physical
+            or physical.has_ended
             or tag.is_sent
         ):
             return False
@@ -386,21 +390,21 @@ class NativeSession(ProviderSession):
             return False
         tag.is_sent = True
         try:
-            epoch.acknowledge_soon(self._ack_head, tag.number, tag.number)
+            physical.acknowledge_soon(self._ack_head, tag.number, tag.number)
         except ConnectionLostInCallError as error:
             raise TooLateError(f"the connection was lost while messages were settled: {error}") from error
         return True
 
     def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
-        epoch, live = self._live(deliveries)
+        physical, live = self._live(deliveries)
         if self.transacted:
-            self._acknowledge_in_unit(epoch, live, are_all=len(live) == len(deliveries))
+            self._acknowledge_in_unit(physical, live, are_all=len(live) == len(deliveries))
             return
         if len(live) < len(deliveries):
             # One error tells of all of them: a client that takes its work back because of it must get each again.
-            if epoch is not None:
-                self._give_back(epoch, verbs.GiveBack(session=self.name, ids=_ids(live)))
+            if physical is not None:
+                self._give_back(physical, verbs.GiveBack(session=self.name, ids=_ids(live)))
             if _were_said(deliveries):
                 raise InDoubtError(
                     "the connection that messages came by was lost after it was said that they are settled: it is not known whether they come again"
@@ -409,63 +413,68 @@ class NativeSession(ProviderSession):
                 "the connection that messages came by was lost before they were settled; they come again, and what was to be "
                 "settled together with them"
             )
-        if epoch is not None:
-            lost = InDoubtError if any(each.is_sent for each in live) else TooLateError
+        if physical is not None:
+            is_sent = is_persistent = False
             for each in live:
+                is_sent, is_persistent = is_sent or each.is_sent, is_persistent or each.is_persistent
                 each.is_sent = True
+            lost = InDoubtError if is_sent else TooLateError
+            ids = _ids(live)
             try:
-                if self.connection.settings.confirm_acknowledge and any(each.is_persistent for each in live):
-                    epoch.ask(verbs.Acknowledge(session=self.name, ids=_ids(live)).write())
+                if is_persistent and self.connection.settings.confirm_acknowledge:
+                    physical.request(verbs.Acknowledge(session=self.name, ids=ids).write())
                 else:
-                    for numbers in _ids(live):
-                        epoch.acknowledge_soon(self._ack_head, numbers[0], numbers[-1])
+                    for numbers in ids:
+                        physical.acknowledge_soon(self._ack_head, numbers[0], numbers[-1])
             except ConnectionLostInCallError as error:
                 raise lost(f"the connection was lost while messages were settled: {error}") from error
             except UnansweredError as error:
-                # the broker settles them yet, so whoever received them must not give them back
+                # the broker settles them yet, so the session that received them must not give them back
                 raise lost(error.reason) from error
 
     def _acknowledge_in_unit(
-        self, epoch: PhysicalConnection | None, live: Sequence[ReceivedMessage], *, are_all: bool
+        self, physical: PhysicalConnection | None, live: Sequence[ReceivedMessage], *, are_all: bool
     ) -> None:
         """Have them settled by the commit. What was sent because of messages that come again must not be committed."""
         if are_all and not live:
             return  # a commit that is made again has nothing more to acknowledge
         self._is_doomed = self._is_doomed or not are_all
-        if epoch is not None and self._enter_unit(epoch) is epoch:  # else the transaction is lost: the commit tells
-            self._post(epoch, verbs.Acknowledge(session=self.name, ids=_ids(live)))
+        if (
+            physical is not None and self._enter_unit(physical) is physical
+        ):  # else the transaction is lost: the commit tells
+            self._post(physical, verbs.Acknowledge(session=self.name, ids=_ids(live)))
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
-        epoch, live = self._live(deliveries)
-        if epoch is not None:
-            self._give_back(epoch, verbs.GiveBack(session=self.name, ids=_ids(live)))
+        physical, live = self._live(deliveries)
+        if physical is not None:
+            self._give_back(physical, verbs.GiveBack(session=self.name, ids=_ids(live)))
 
     def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
-        epoch, live = self._live(deliveries)
-        if epoch is not None:
-            self._give_back(epoch, verbs.GiveBack(session=self.name, ids=_ids(live), unseen=True))
+        physical, live = self._live(deliveries)
+        if physical is not None:
+            self._give_back(physical, verbs.GiveBack(session=self.name, ids=_ids(live), unseen=True))
 
     def retry(self, delivery: Delivery, reason: str) -> None:
         self.retry_all((delivery,), reason)
 
     def retry_all(self, deliveries: Sequence[Delivery], reason: str) -> None:
         self._check_open()
-        epoch, live = self._live(deliveries)
-        if epoch is not None:
-            self._give_back(epoch, verbs.Retry(session=self.name, ids=_ids(live), reason=reason))
+        physical, live = self._live(deliveries)
+        if physical is not None:
+            self._give_back(physical, verbs.Retry(session=self.name, ids=_ids(live), reason=reason))
 
-    def _give_back(self, epoch: PhysicalConnection, verb: verbs.Verb) -> None:
+    def _give_back(self, physical: PhysicalConnection, verb: verbs.Verb) -> None:
         """Give messages back to their old places: what was fetched after them goes back, too, so that they come first."""
         consumers, returned = self.consumers(), frozenset[int]()
         try:
-            unseen = frozenset([number for consumer in consumers for number in consumer.withdraw(epoch)])
+            unseen = frozenset([number for consumer in consumers for number in consumer.withdraw(physical)])
             if unseen:
                 ids = delivery_ids(sorted(unseen))
-                epoch.ask(verbs.GiveBack(session=self.name, ids=ids, unseen=True).write())
+                physical.request(verbs.GiveBack(session=self.name, ids=ids, unseen=True).write())
                 returned = unseen
-            epoch.ask(verb.write())
+            physical.request(verb.write())
         except ConnectionLostInCallError:
             _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)  # all is the broker's again
         finally:
@@ -474,19 +483,19 @@ class NativeSession(ProviderSession):
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         self._check_open()
-        epoch, live = self._live([delivery])
-        if epoch is not None:
-            self._tell(epoch, verbs.Reject(session=self.name, ids=_ids(live), reason=reason))
+        physical, live = self._live([delivery])
+        if physical is not None:
+            self._tell(physical, verbs.Reject(session=self.name, ids=_ids(live), reason=reason))
 
     def adopt(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
-        epoch, live = self._live(deliveries)
-        if epoch is None:
+        physical, live = self._live(deliveries)
+        if physical is None:
             return
-        if self.epoch is not epoch:
+        if self.physical is not physical:
             self.connection.link.current()  # until the broker knows this session, too
         try:
-            epoch.ask(verbs.Adopt(session=self.name, ids=_ids(live)).write())
+            physical.request(verbs.Adopt(session=self.name, ids=_ids(live)).write())
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; the messages come again") from error
 
@@ -495,15 +504,18 @@ class NativeSession(ProviderSession):
 
         What is said of them is said in that physical connection or not at all: in the next one their numbers name other messages.
         """
-        epoch = self.connection.link.newest
-        tags = [delivery.tag for delivery in deliveries]
-        live = [tag for tag in tags if isinstance(tag, ReceivedMessage) and tag.epoch is epoch and not epoch.has_ended]
-        if len(live) < len(tags):
+        physical = self.connection.link.newest
+        live = []
+        for delivery in deliveries:
+            tag = delivery.tag
+            if isinstance(tag, ReceivedMessage) and tag.physical is physical and not physical.has_ended:
+                live.append(tag)
+        if len(live) < len(deliveries):
             _log.warning(
                 "PYJMS-EPOCH %d messages were settled after the connection that they came by was lost; they come again",
-                len(tags) - len(live),
+                len(deliveries) - len(live),
             )
-        return (epoch if live else None), live
+        return (physical if live else None), live
 
     # Distributed transactions
 
@@ -512,21 +524,21 @@ class NativeSession(ProviderSession):
             raise BranchError("a session joins a branch or resumes it, not both", BranchFailure.INVALID)
         mode = verbs.BeginMode.JOIN if join else verbs.BeginMode.RESUME if resume else verbs.BeginMode.NEW
         self._check_open()
-        epoch = self.connection.link.current()
+        physical = self.connection.link.current()
         verb = verbs.BeginBranch(session=self.name, xid=xid, mode=mode, timeout_s=self._timeout_s)
         self._questions.forget(xid)
         try:
-            epoch.ask(verb.write(), late=lambda _: self._started_late(epoch, verb))
+            physical.request(verb.write(), late=lambda _: self._started_late(physical, verb))
         except (ConnectionLostInCallError, UnansweredError) as error:
             raise unreachable(error) from error
-        self._unit, self._is_doomed = epoch, False
+        self._unit, self._is_doomed = physical, False
 
-    def _started_late(self, epoch: PhysicalConnection, verb: verbs.BeginBranch) -> None:
+    def _started_late(self, physical: PhysicalConnection, verb: verbs.BeginBranch) -> None:
         """Leave a branch that nobody here believes to work in; a new one ends, any other is as it was. Any thread."""
         mode = _LEFT_AS[verb.mode]
-        epoch.take_back(verbs.EndBranch(session=self.name, xid=verb.xid, mode=mode).write())
+        physical.take_back(verbs.EndBranch(session=self.name, xid=verb.xid, mode=mode).write())
         if verb.mode is verbs.BeginMode.NEW:
-            epoch.take_back(verbs.RollbackBranch(session=self.name, xid=verb.xid).write())
+            physical.take_back(verbs.RollbackBranch(session=self.name, xid=verb.xid).write())
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         if suspend and fail:
@@ -560,7 +572,7 @@ class NativeSession(ProviderSession):
     def xa_recover(self) -> Sequence[Xid]:
         self._check_open()
         try:
-            answer = self.connection.link.current().ask(verbs.RecoverBranches(session=self.name).write())
+            answer = self.connection.link.current().request(verbs.RecoverBranches(session=self.name).write())
         except (ConnectionLostInCallError, UnansweredError) as error:
             raise unreachable(error) from error
         return Recovered.read(answer.headers).xids
@@ -576,30 +588,30 @@ class NativeSession(ProviderSession):
         return self._timeout_s or self.connection.transaction_timeout_s
 
     def _branch(self, verb: BranchVerb, read: Callable[[Frame], bool] = lambda _: True) -> bool:
-        """Ask what changes a branch, as `BranchRequests.ask`."""
+        """Ask what changes a branch, as `BranchRequests.request`."""
         self._check_open()
-        return self._questions.ask(self.connection.link.current(), verb, read)
+        return self._questions.request(self.connection.link.current(), verb, read)
 
     # Asking
 
     def _ask(self, verb: verbs.Verb) -> Frame:
         self._check_open()
         try:
-            return self.connection.link.current().ask(verb.write())
+            return self.connection.link.current().request(verb.write())
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
-    def _tell(self, epoch: PhysicalConnection, verb: verbs.Verb) -> None:
+    def _tell(self, physical: PhysicalConnection, verb: verbs.Verb) -> None:
         """Ask, and do not mind if the connection is lost: then all is the broker's again."""
         try:
-            epoch.ask(verb.write())
+            physical.request(verb.write())
         except ConnectionLostInCallError:
             _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)
 
-    def _post(self, epoch: PhysicalConnection, verb: verbs.Verb) -> None:
+    def _post(self, physical: PhysicalConnection, verb: verbs.Verb) -> None:
         """Say it without waiting; as `_tell`."""
         try:
-            epoch.post_soon(verb.write(), waits=True)
+            physical.post_soon(verb.write(), waits=True)
         except ConnectionLostInCallError:
             _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)
 
@@ -608,15 +620,15 @@ class NativeSession(ProviderSession):
     def interrupted(self) -> None:
         """Hear that the physical connection has ended."""
         with self._lock:
-            self.epoch = None
+            self.physical = None
         self._good.clear()
         self._questions.clear()
 
-    def enter(self, epoch: PhysicalConnection) -> None:
+    def enter(self, physical: PhysicalConnection) -> None:
         """Hear that the broker knows the session in this physical connection, perhaps after who makes all anew has said so of a later one."""
         with self._lock:
-            if self.epoch is None or self.epoch.number < epoch.number:
-                self.epoch = epoch
+            if self.physical is None or self.physical.number < physical.number:
+                self.physical = physical
 
     def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
         return self.connection.link.wait
@@ -656,4 +668,4 @@ def _were_said(deliveries: Sequence[Delivery]) -> bool:
 
 
 def _ids(received: Sequence[ReceivedMessage]) -> DeliveryIds:
-    return delivery_ids(each.number for each in received)
+    return delivery_ids([each.number for each in received])

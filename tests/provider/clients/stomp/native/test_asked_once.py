@@ -120,7 +120,7 @@ def test_a_branch_that_has_acknowledged_what_comes_again_fails_also_when_its_end
     with Peer(unanswered={"END"}) as peer, linked(peer, options=NO_BEATS) as connection:
         session = connection.open_session(transacted=True)
         session.xa_start(XID)
-        lost = ReceivedMessage(1, object(), True)  # type: ignore[arg-type]  # of no epoch of this connection
+        lost = ReceivedMessage(1, object(), True)  # type: ignore[arg-type]  # of no physical of this connection
         session.acknowledge([Delivery(make_envelope("a"), 1, False, lost)])
         hasten(connection.link, timeout_ms=1)
         for _ in range(2):

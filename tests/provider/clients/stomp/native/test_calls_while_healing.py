@@ -42,9 +42,9 @@ def healing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Peer, NativeConne
 
 
 def lose(peer: Peer, connection: NativeConnection) -> None:
-    epoch = connection.link.newest
+    physical = connection.link.newest
     peer.cut()
-    epoch.wire.join(PATIENCE_S)
+    physical.join(PATIENCE_S)
     assert connection.state == "reconnecting"
 
 

@@ -143,7 +143,7 @@ def test_credit_is_said_in_the_order_in_which_it_was_decided() -> None:
     answers: list[Callable[[], None]] = []
     entered, go_on = Event(), Event()
 
-    class SlowEpoch:
+    class SlowPhysical:
         def expect(self, receipt: str, done: Callable[[], None]) -> None:
             answers.append(done)
 
@@ -162,8 +162,8 @@ def test_credit_is_said_in_the_order_in_which_it_was_decided() -> None:
             lambda: None,
             10,
         )
-        epoch: Any = SlowEpoch()
-        consumer.begin(epoch)
+        physical: Any = SlowPhysical()
+        consumer.begin(physical)
         slow = Thread(target=consumer.set_interested, args=(True,))
         slow.start()
         assert entered.wait(PATIENCE_S)
@@ -242,13 +242,13 @@ def test_a_browser_shows_a_message_that_comes_between_two_looks_and_right_before
             found = super().__len__()
             if self.is_late and not found:
                 self.is_late = False
-                browser.arrived(epoch, Frame("MESSAGE", {"subscription": "b"}))
-                browser.arrived(epoch, Frame("MESSAGE", {"subscription": "b", "browser": "end"}))
+                browser.arrived(physical, Frame("MESSAGE", {"subscription": "b"}))
+                browser.arrived(physical, Frame("MESSAGE", {"subscription": "b", "browser": "end"}))
             return found
 
     with Peer() as peer, linked(peer) as connection:
         browser = NativeBrowser(connection.open_session(transacted=False), "b", ORDERS, None)
-        epoch = connection.link.current()
+        physical = connection.link.current()
         browser._arrived = LateDeque()
         assert len(list(browser._frames())) == 1
 
@@ -295,9 +295,9 @@ def test_credit_that_comes_due_while_much_waits_to_be_sent_is_said(monkeypatch: 
     heard = Event()
     revoked = NativeConsumer._revoked
 
-    def hear(consumer: NativeConsumer, epoch: PhysicalConnection) -> None:
+    def hear(consumer: NativeConsumer, physical: PhysicalConnection) -> None:
         try:
-            revoked(consumer, epoch)
+            revoked(consumer, physical)
         finally:
             heard.set()
 

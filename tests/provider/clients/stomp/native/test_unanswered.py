@@ -113,7 +113,7 @@ def test_what_is_given_up_while_all_is_made_anew_is_not_left_behind(
     monkeypatch.undo()
     given_up.set()
     lost = peer.of(make)[1].headers[header]
-    connection.ask_again(Start())  # after all that was said before
+    connection.request_until_answered(Start())  # after all that was said before
     said = [frame.command for at, frame in peer.frames if at == 1 and frame.headers.get(header) == lost]
     assert make in said
     assert said[-1] == end

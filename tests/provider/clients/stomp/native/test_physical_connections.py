@@ -325,11 +325,11 @@ def test_a_message_whose_receipt_does_not_come_in_time_is_in_doubt() -> None:
 
 
 class PausingLock:
-    """A lock of an epoch in which one call waits: it holds up any other thread that lets go of it when what is waited for has come."""
+    """A lock of an physical in which one call waits: it holds up any other thread that lets go of it when what is waited for has come."""
 
-    def __init__(self, epoch: PhysicalConnection) -> None:
+    def __init__(self, physical: PhysicalConnection) -> None:
         self.found, self.go_on = Event(), Event()
-        self._epoch = epoch
+        self._physical = physical
         self._asker = current_thread()
         self._real = Lock()
 
@@ -337,7 +337,7 @@ class PausingLock:
         self._real.acquire()
 
     def __exit__(self, *_: object) -> None:
-        is_found = all(answer.is_there for answer in self._epoch._answers.values())
+        is_found = all(answer.is_there for answer in self._physical._answers.values())
         self._real.release()
         if is_found and current_thread() is not self._asker:
             self.found.set()
@@ -357,19 +357,19 @@ def test_what_comes_as_the_wait_is_given_up_is_what_the_call_is_told(
     monkeypatch: pytest.MonkeyPatch, come: Callable[[Peer, str], None], heard: str
 ) -> None:
     with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
-        epoch = connection.link.current()
-        lock = PausingLock(epoch)
+        physical = connection.link.current()
+        lock = PausingLock(physical)
 
         def give_up(*_: object) -> bool:
             monkeypatch.undo()
-            monkeypatch.setattr(epoch, "_lock", lock)
+            monkeypatch.setattr(physical, "_lock", lock)
             come(peer, peer.wait_for("IDENTIFY").headers["receipt"])
             return not lock.found.wait(PATIENCE_S)
 
         peer.unanswered.add("IDENTIFY")
-        monkeypatch.setattr(epoch.wire, "wait", give_up)
+        monkeypatch.setattr(physical, "wait", give_up)
         try:
-            told = epoch.ask(Frame("IDENTIFY", {})).headers["x"]
+            told = physical.request(Frame("IDENTIFY", {})).headers["x"]
         except (ProviderError, ConnectionLostInCallError) as error:
             told = str(error)
         finally:
@@ -412,7 +412,7 @@ def test_a_session_that_is_closed_twice_says_nothing_more_to_the_broker() -> Non
 
 def count_waits(monkeypatch: pytest.MonkeyPatch, connection: NativeConnection) -> list[object]:
     """Note each wait for an answer from now on."""
-    waits, wire = list[object](), connection.link.newest.wire
+    waits, wire = list[object](), connection.link.newest
     wait = wire.wait
 
     def noted(*arguments: Any) -> bool:
@@ -470,7 +470,7 @@ def test_waits_end_though_the_broker_does_not_read_and_much_waits_to_be_sent() -
             with pytest.raises(ResourceError, match="has not read"):
                 for _ in range(100):
                     session.send(envelope)
-            connection.link.newest.wire._outbox.put(b"\n" * 1_000_000, needs_room=False)  # so there is none for a byte
+            connection.link.newest._buffer.put(b"\n" * 1_000_000, needs_room=False)  # so there is none for a byte
             session.end_waits()
         finally:
             release.set()
