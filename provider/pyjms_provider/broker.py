@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.errors import ClosedError, ConnectionLostError, ProgramEndsError, ProviderError, ResourceError, UrlError
-from pyjms_provider.core.host.message_trace import TracedHost, TracedPagingStore
 from pyjms_provider.core.host.restoring import restore_host
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.journal.storage_manager import StorageManager
@@ -204,10 +203,8 @@ class EmbeddedBroker:
         recovery = journal.recover(self._tell_progress())
         chosen = settings.store
         memory = {} if chosen is None else {"memory_bytes": chosen.memory_bytes}
-        kind = PagingMessageStore if self.stories is None else TracedPagingStore
-        store = kind(store_id, journal, last_id=recovery.last_id, **memory)
-        if isinstance(store, TracedPagingStore) and self.stories is not None:
-            store.stories = self.stories.buffer
+        stories = None if self.stories is None else self.stories.buffer
+        store = PagingMessageStore(store_id, journal, last_id=recovery.last_id, stories=stories, **memory)
         forced = chosen is not None and chosen.acknowledge is Acknowledge.FORCED
         storage = StorageManager(
             journal, store, self.clock, force_acknowledgements=forced, on_due=self._scheduled_tasks.schedule
@@ -242,12 +239,15 @@ class EmbeddedBroker:
             raise lost
 
     def _make_host(self, store: MessageStore, storage: StorageManager | None) -> VirtualHost:
-        policy, on_due = self.settings.policy, self._scheduled_tasks.schedule
-        if self.stories is None:
-            host = VirtualHost(self.name, store, self.clock, policy=policy, on_due=on_due, storage=storage)
-        else:
-            told = self.stories.buffer
-            host = TracedHost(self.name, store, self.clock, told, policy=policy, on_due=on_due, storage=storage)
+        host = VirtualHost(
+            self.name,
+            store,
+            self.clock,
+            policy=self.settings.policy,
+            on_due=self._scheduled_tasks.schedule,
+            storage=storage,
+            stories=None if self.stories is None else self.stories.buffer,
+        )
         if self._first_watch is not None:
             host.expiries.add_first(self._first_watch)
         return host

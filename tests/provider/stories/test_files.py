@@ -141,7 +141,7 @@ def make_log(folder: Path, clock: VirtualClock, *, days: int = 7, total_bytes: i
 
 def tell(log: StoryLog, number: int) -> None:
     facts = (f"ID:{number}", None, True, True, 0, "shop-1", None, None)
-    log.buffer.tell(Happening.ACCEPTED, number, "queue://orders", facts)
+    log.buffer.emit(Happening.ACCEPTED, number, "queue://orders", facts)
 
 
 def test_the_oldest_files_go_when_there_are_too_many_bytes(tmp_path: Path) -> None:
@@ -190,13 +190,13 @@ def test_what_cannot_be_written_is_told_of_and_noted_as_missing(
 def test_memory_is_bounded_and_what_did_not_fit_is_counted() -> None:
     woken: list[int] = []
     buffer = StoryBuffer(VirtualClock(), everything=True, properties=(), most=10, on_some=woken.append)
-    buffer.tell(Happening.COMMITTED, 1, "")  # before it begins, nothing is told
+    buffer.emit(Happening.COMMITTED, 1, "")  # before it begins, nothing is told
     buffer.begin()
     for number in range(15):
-        buffer.tell(Happening.COMMITTED, number, "")
+        buffer.emit(Happening.COMMITTED, number, "")
     assert (len(buffer.fetch()), buffer.lost, woken) == (10, 5, [1, 6])
     buffer.end()
-    buffer.tell(Happening.COMMITTED, 1, "")
+    buffer.emit(Happening.COMMITTED, 1, "")
     assert (buffer.fetch(), buffer.lost) == ([], 5)
 
 

@@ -27,6 +27,7 @@ from pyjms_provider.core.store.paging import approximate_size
 if TYPE_CHECKING:
     from pyjms_provider.core.journal.journal import DuplicateMark, QueueNumber
     from pyjms_provider.core.message.reference import MessageReference
+    from pyjms_provider.core.queue.message_trace import MessageTrace
     from pyjms_provider.core.topic.topic import Topic
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
@@ -178,8 +179,10 @@ class SendPermit:
 class AdmissionController:
     """Lets messages into the destinations of one virtual host."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, trace: MessageTrace | None = None) -> None:
+        """`trace` hears of messages that do not come in."""
         self._clock = clock
+        self._trace = trace
         self._lock = Lock()
         self._windows: dict[Address, DuplicateIdCache] = {}
         self._restored: dict[Address, list[DuplicateMark]] = {}
@@ -208,10 +211,16 @@ class AdmissionController:
         is_admitted = False
         try:
             if admission.duplicate is not None and not self._claim(admission.duplicate, marks=transaction is None):
+                if self._trace is not None:
+                    self._trace.refused(channel.name, envelope)
                 return None
             if isinstance(channel, Queue):
                 self._claim_room(channel, admission, patience, transaction)
             is_admitted = True
+        except QueueFullError as error:
+            if self._trace is not None:
+                self._trace.refused(channel.name, envelope, error.reason)
+            raise
         finally:
             if not is_admitted:  # also when a signal's handler has ended the wait for room
                 admission.end(None)

@@ -59,7 +59,7 @@ class ExpiryWatch:
             wanted[self._first] = None
         self._tells = tuple(wanted)
 
-    def tell(self, dead: DeadEntry, envelope: Envelope) -> None:
+    def notify(self, dead: DeadEntry, envelope: Envelope) -> None:
         """Tell of a message that has expired. No lock may be held."""
         named = dead.subscription  # such as topic://prices#client/name
         expired = ExpiredMessage(

@@ -89,7 +89,7 @@ class MessageMover:
             _log_failure(queue, error)
             return
         if expired:
-            self._host.expiries.tell(dead, envelope)
+            self._host.expiries.notify(dead, envelope)
 
     def _put_back(self, entry: QueueEntry) -> None:
         """Have a message in its queue again that did not go elsewhere."""
@@ -106,7 +106,7 @@ class MessageMover:
             envelope = queue.message_of(dead.entry.reference)
         queue.let_go_of_expired(dead.entry)
         if envelope is not None:
-            self._host.expiries.tell(dead, envelope)
+            self._host.expiries.notify(dead, envelope)
 
     def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
         """Put a message into the queue of dead letters. Raises as `relocate`: it is in its own queue again then."""
@@ -115,6 +115,9 @@ class MessageMover:
         except Exception:
             self._put_back(dead.entry)
             raise
+        if self._host.trace is not None:
+            facts = (dead.reason, dead.delivery_count, dead.consumer)
+            self._host.trace.dead_lettered(dead.entry, envelope, target, *facts)
         self.relocate(dead.entry, letter, target)
         _log.warning(
             "PYJMS-BROKER-21 message %r of %r is in queue %r: %r",  # clients' texts, which a log may not be able to write
@@ -177,7 +180,7 @@ class MessageMover:
     ) -> None:
         """Put `envelope` into a queue in place of the message of `entry`, which was taken out of another one.
 
-        `cause`: why, for an mover that tells of it; None: it has been told. `deliver_at_ms`: the time that it still
+        `cause`: why, for the trace, which knows it already if None. `deliver_at_ms`: the time that it still
         waits for; 0: it is for whoever looks after the queue, at once.
         Raises `ResourceError`, and `ChannelClosedError` if it is a subscription's queue that has ended: the message is in its queue again, flagged
         as redelivered if it was delivered. `InDoubtError`: it is in one of the two when the store has answered.
@@ -189,8 +192,8 @@ class MessageMover:
         kept: QueueJournal | None = None
         try:
             queue = host.queue(target) if isinstance(target, str) else target
-            if cause is not None:
-                self._tell_move(entry, envelope, queue.name, cause)
+            if cause is not None and host.trace is not None:
+                host.trace.moved(entry, envelope, queue.name, cause)
             if storage is not None:
                 queue, kept = self._place(queue, reference, envelope.destination)
                 storage.replace(entry, reference, envelope, queue, kept)
@@ -265,9 +268,6 @@ class MessageMover:
         except ProviderError:
             self._host.store.release(reference)
             raise
-
-    def _tell_move(self, entry: QueueEntry, envelope: Envelope, target: str, cause: Happening) -> None:
-        """Tell the message's story, where stories are told."""
 
 
 def _log_failure(queue: EntryQueue, error: ProviderError) -> None:

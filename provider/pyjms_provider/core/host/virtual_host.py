@@ -29,6 +29,7 @@ from pyjms_provider.core.journal.durable_ddl import alter_when_written, end_when
 from pyjms_provider.core.queue.capacity import check_disk
 from pyjms_provider.core.queue.channel_state import ChannelState
 from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
+from pyjms_provider.core.queue.message_trace import MessageTrace
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.turn import WritingTurns
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.journal.journal import JoinedTransaction
     from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.journal.storage_manager import RunsWork, StorageManager
+    from pyjms_provider.core.message.trace_events import StoryBuffer
     from pyjms_provider.core.queue.consumer import ConsumerSession
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.store.store import MessageStore
@@ -66,8 +68,9 @@ class VirtualHost:
         policy: HostPolicy | None = None,
         on_due: Callable[[HasTimes, int], None] | None = None,
         storage: StorageManager | None = None,
+        stories: StoryBuffer | None = None,
     ) -> None:
-        """Make an empty host. `on_due` as in `Queue`; `storage`: how it survives, None: not at all.
+        """Make an empty host. `on_due` as in `Queue`; `storage`: how it survives, None: not at all; `stories`: where it traces its messages.
 
         Raises `PolicyError` for a policy that asks for a disk where there is none.
         """
@@ -82,9 +85,10 @@ class VirtualHost:
         self.storage = storage
         self.work: Final[RunsWork] = _at_once if storage is None else storage.work
         """Returns what the act returns, which may write; the end of the host waits for it. Raises `ClosedError` once the end has begun."""
+        self.trace = None if stories is None else MessageTrace(stories, store)
         self.mover = MessageMover(self)
         self.expiries = ExpiryWatch()
-        self.admission = AdmissionController(clock)
+        self.admission = AdmissionController(clock, self.trace)
         self._on_due = on_due
         self.branches = Branches(
             store,
@@ -332,7 +336,7 @@ class VirtualHost:
                 if topic is None:
                     self.temporaries.check_free(name)
                     policy = self.policy.queues.for_subscription(name)
-                    topic = self._topics[name] = Topic(f"topic://{name}", self.store, policy)
+                    topic = self._topics[name] = Topic(f"topic://{name}", self.store, policy, self.trace)
         return topic
 
     def readable_queue(self, address: Address, reader: ConnectionId) -> Queue:
@@ -370,7 +374,7 @@ class VirtualHost:
 
     def _make_state(self) -> ChannelState:
         persistence = None if self.storage is None else self.storage.journal
-        return ChannelState(self.store, persistence=persistence, reliability=self.policy.reliability)
+        return ChannelState(self.store, persistence=persistence, reliability=self.policy.reliability, trace=self.trace)
 
     # Client ids
 

@@ -153,8 +153,8 @@ class StoryBuffer:
         self._is_ended = True
         self._room = 0
 
-    def tell(self, happening: Happening, number: int, where: str, facts: tuple[Any, ...] = ()) -> None:
-        """Tell what happened to the message with that number. Never waits; may be called with a lock held."""
+    def emit(self, happening: Happening, number: int, where: str, facts: tuple[Any, ...] = ()) -> None:
+        """Emit what happened to the message with that number. Never waits; may be called with a lock held."""
         told = self._told
         waiting = len(told)
         if waiting >= self._room:
@@ -165,7 +165,7 @@ class StoryBuffer:
         if not waiting or waiting == self._half:
             self._on_some(waiting + 1)
 
-    def tell_early(self, happening: Happening, number: int, where: str, facts: tuple[Any, ...]) -> None:
+    def emit_early(self, happening: Happening, number: int, where: str, facts: tuple[Any, ...]) -> None:
         """Do the same, if need be before `begin`: for what happens to messages while they are brought back."""
         if not self._is_ended and len(self._told) < self._all:
             self._told.append((number, self._time_ms(), happening, where, facts))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.trace_events import Happening
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.queue.entry import EntryQueue
+    from pyjms_provider.core.queue.message_trace import MessageTrace
     from pyjms_provider.core.queue.queue_types import QueueEntryList
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
@@ -80,7 +81,9 @@ class ChannelState:
         "_persistence",
         "_pushed",
         "_reliability",
+        "_steps",
         "_store",
+        "_trace",
         "_uncommitted",
         "accepted",
         "delays",
@@ -94,8 +97,13 @@ class ChannelState:
         *,
         persistence: PersistenceManager | None = None,
         reliability: Reliability = Reliability.STRICT,
+        trace: MessageTrace | None = None,
     ) -> None:
+        """`trace` hears of messages that leave without having been consumed, or of each step if it is to."""
         self._store = store
+        self._trace = trace
+        # Two attributes, so that what is consumed costs nothing where only the other ends are traced.
+        self._steps = trace if trace is not None and trace.every_step else None
         self._persistence = persistence
         self._reliability = reliability
         self.ordering: QueueEntryList = PriorityQueueEntryList()
@@ -202,6 +210,8 @@ class ChannelState:
     def add(self, queue: EntryQueue, reference: MessageReference) -> QueueEntry:
         """Accept a message: it is NEW and available."""
         self.accepted += 1
+        if self._steps is not None:
+            self._steps.accepted(queue, reference)
         entry = QueueEntry(queue, reference, _ACCEPTED)
         self.ordering.append(entry)
         return entry
@@ -209,6 +219,8 @@ class ChannelState:
     def make(self, queue: EntryQueue, reference: MessageReference) -> QueueEntry:
         """Accept a message: it is NEW, and has no place in the order yet; see `place` and `delays`."""
         self.accepted += 1
+        if self._steps is not None:
+            self._steps.accepted(queue, reference)
         return QueueEntry(queue, reference, _ACCEPTED)
 
     def restore_run(self, queue: EntryQueue, run: RecoveredRun) -> bool:
@@ -242,6 +254,8 @@ class ChannelState:
     def add_in_transaction(self, queue: EntryQueue, reference: MessageReference, unit: UnitOfWork) -> QueueEntry:
         """Accept a message in a transaction: it is NOT_COMMITTED, and has no place in the order yet (§5.1)."""
         self.accepted += 1
+        if self._steps is not None:
+            self._steps.accepted(queue, reference, unit.unit_id)
         entry = QueueEntry(queue, reference, _UNCOMMITTED)
         entry.transaction = unit
         self._uncommitted[entry] = None
@@ -252,13 +266,15 @@ class ChannelState:
         entry.state = _COMMITTED if entry.state is _UNCOMMITTED else TRANSITIONS[entry.state, MessageEvent.COMMIT]
         entry.transaction = None
         del self._uncommitted[entry]
+        if self._steps is not None:
+            self._steps.committed(entry)
 
     def remove(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None = None) -> None:
         """Take a message out, whatever its state, because of `event`: rolled back, settled, expired, removed.
 
-        `cause`: why it was removed, for a state that tells of it.
+        `cause`: why it was removed, for the trace.
         """
-        before = entry.state
+        before, holder = entry.state, entry.holder
         after = TRANSITIONS[before, event]
         assert after is MessageState.ABSENT
         if before is MessageState.DELIVERED:
@@ -274,12 +290,16 @@ class ChannelState:
         entry.state = after
         entry.holder = None
         entry.transaction = None
+        if self._trace is not None:
+            self._trace.removed(entry, event, cause, holder)
 
     def clear_available(self) -> list[QueueEntry]:
         """Remove all available messages at once and return them."""
         entries = self.ordering.clear()
         for entry in entries:
             entry.state = TRANSITIONS[entry.state, MessageEvent.REMOVE]
+        if self._trace is not None:
+            self._trace.closed(entries)
         return entries
 
     # Pulled messages
@@ -287,7 +307,7 @@ class ChannelState:
     def deliver(self, entry: QueueEntry, session: ConsumerSession, consumer: Consumer | None = None) -> int:
         """Hand a message, just taken from the ordering, to `session`; return its delivery count.
 
-        `consumer`: which of the session's, for a state that tells of it.
+        `consumer`: which of the session's, for the trace.
 
         Pulling is a delivery with a negative acknowledgement: the positive one is to come (§5.3).
         """
@@ -299,6 +319,8 @@ class ChannelState:
         entry.holder = session
         self.delivered += 1
         entry.delivery_count = count = entry.delivery_count + 1
+        if self._steps is not None:
+            self._steps.delivered(entry, session, consumer)
         return count
 
     def add_delivered(
@@ -307,6 +329,8 @@ class ChannelState:
         """Accept a message and hand it to `session` in one step: nothing is before it, and `consumer` waits for it."""
         self.accepted += 1
         self.delivered += 1
+        if self._steps is not None:
+            self._steps.accepted(queue, reference)
         entry = QueueEntry(queue, reference, _PULLED)
         self.ordering.assign_sequence(entry)
         entry.holder = session
@@ -314,6 +338,8 @@ class ChannelState:
         self._delivered[entry] = None
         if self._by_holder is not None:
             self._by_holder[session][entry] = None
+        if self._steps is not None:
+            self._steps.delivered(entry, session, consumer)
         return entry
 
     def settle(self, entry: QueueEntry) -> None:
@@ -321,6 +347,8 @@ class ChannelState:
         assert entry.state is _PULLED
         if self._by_holder is not None:
             self._forget_holder(entry)
+        if self._steps is not None:
+            self._steps.acknowledged(entry, entry.holder)
         entry.state = _SETTLED
         entry.holder = None
         del self._delivered[entry]
@@ -343,16 +371,23 @@ class ChannelState:
     def reinstate(self, entry: QueueEntry) -> None:
         """Take back a settled message, as its settling could not be made durable: it is NEW; see `place` and `delays`."""
         entry.state = TRANSITIONS[entry.state, MessageEvent.ACCEPT]
+        if self._trace is not None:
+            self._trace.reinstated(entry)
 
     def record_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
         """Note that `unit` will acknowledge the message when it commits (§5.3.1)."""
         if entry.state is not _TO_SETTLE:
             entry.state = TRANSITIONS[entry.state, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION]
         entry.transaction = unit
+        if self._steps is not None:
+            self._steps.acknowledged(entry, entry.holder, unit.unit_id)
 
     def drop_acknowledgement(self, entry: QueueEntry) -> None:
         """Forget the acknowledgement of a unit that rolled back (§6.2.1)."""
         entry.state = TRANSITIONS[entry.state, MessageEvent.ROLLBACK_ACKNOWLEDGEMENT]
+        if self._steps is not None:
+            unit = entry.transaction
+            self._steps.acknowledgement_dropped(entry, None if unit is None else unit.unit_id)
         entry.transaction = None
 
     def cancel(self, entries: Sequence[QueueEntry], due_ms: Callable[[QueueEntry], int] | None = None) -> None:
@@ -374,6 +409,8 @@ class ChannelState:
         """Make a message that was given back NEW again, without a place in the order."""
         after = TRANSITIONS[entry.state, MessageEvent.CANCEL]
         self._forget_holder(entry)
+        if self._steps is not None:
+            self._steps.returned(entry, entry.holder)
         entry.state = after
         entry.holder = None
         entry.transaction = None
@@ -389,6 +426,8 @@ class ChannelState:
         acknowledgements.under_way += 1
         entry.delivery_count += 1
         self._pushed[entry.reference.id] = entry
+        if self._steps is not None:
+            self._steps.delivered(entry)
         return acknowledgements
 
     def begin_push_again(self, entry: QueueEntry, receiver_id: ReceiverId) -> bool:

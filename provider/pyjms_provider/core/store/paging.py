@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import ConnectionId, Envelope, content_size
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
+from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.store.store import MessageStore, NotInMemoryError
 
 if TYPE_CHECKING:
     from pyjms_provider.core.journal.journal import Journal
+    from pyjms_provider.core.message.trace_events import StoryBuffer
 
 _PERSISTENT: Final = 2
 _BATCH: Final = 256  # messages that are paged out in one go
@@ -37,10 +39,19 @@ def approximate_size(envelope: Envelope) -> int:
 class PagingMessageStore(MessageStore):
     """The message store of a broker with a journal: reliable, and bounded in memory (§3.1)."""
 
-    def __init__(self, store_id: str, journal: Journal, *, last_id: ReferenceId, memory_bytes: int) -> None:
-        """`last_id`: the highest id in use; `memory_bytes`: how much the messages in memory may take."""
+    def __init__(
+        self,
+        store_id: str,
+        journal: Journal,
+        *,
+        last_id: ReferenceId,
+        memory_bytes: int,
+        stories: StoryBuffer | None = None,
+    ) -> None:
+        """`last_id`: the highest id in use; `memory_bytes`: how much the messages in memory may take; `stories`: where paging is traced."""
         self._store_id = store_id
         self._journal = journal
+        self._stories = stories
         self._memory_bytes = memory_bytes
         self._numbers = count(last_id + 1)
         self._lock = Lock()
@@ -177,7 +188,7 @@ class PagingMessageStore(MessageStore):
                 for each in wanted.values()
                 if each.holders and each.id not in found and each.id not in self._messages
             ]
-        self._came_back(back)
+        self._emit(Happening.PAGED_IN, back)
         return unreadable
 
     def _wanted(self, references: Sequence[MessageReference]) -> dict[ReferenceId, MessageReference]:
@@ -202,7 +213,7 @@ class PagingMessageStore(MessageStore):
                         continue
                 if self._send_away(reference):
                     left.append(reference)
-        self._left(left)
+        self._emit(Happening.PAGED_OUT, left)
 
     def _send_away(self, reference: MessageReference) -> bool:
         """Let a message leave memory now, and return True, or later if it is nowhere else. The lock is held."""
@@ -292,13 +303,12 @@ class PagingMessageStore(MessageStore):
                     self._bytes -= reference.size
         if gone:
             self._journal.drop_paged(gone)
-        self._left([reference for reference, _ in leaving])
+        self._emit(Happening.PAGED_OUT, [reference for reference, _ in leaving])
 
-    def _left(self, references: Sequence[MessageReference]) -> None:
-        """Hear of messages that have left memory."""
-
-    def _came_back(self, references: Sequence[MessageReference]) -> None:
-        """Hear of messages that have come back into memory."""
+    def _emit(self, happening: Happening, references: Sequence[MessageReference]) -> None:
+        if self._stories is not None:
+            for reference in references:
+                self._stories.emit(happening, reference.id, "")
 
     def _stay(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
         """Keep messages in memory that could not leave it."""

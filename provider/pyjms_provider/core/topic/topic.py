@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.message.reference import MessageReference, ReferenceId
     from pyjms_provider.core.queue.entry import ReceiverId
+    from pyjms_provider.core.queue.message_trace import MessageTrace
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
 _NO_POLICY: Final = QueuePolicy()
@@ -39,8 +40,10 @@ class Topic(Channel):
     however many subscriptions share it, and found by the values that selectors ask for.
     """
 
-    def __init__(self, name: str, store: MessageStore, policy: QueuePolicy = _NO_POLICY) -> None:
-        """`policy`: of the topic's subscriptions; its overrides and its duplicate window are the topic's."""
+    def __init__(
+        self, name: str, store: MessageStore, policy: QueuePolicy = _NO_POLICY, trace: MessageTrace | None = None
+    ) -> None:
+        """`policy`: of the topic's subscriptions; its overrides and its duplicate window are the topic's. `trace` hears of messages without receivers."""
         super().__init__(name, store)
         self.policy = policy
         self.needs_admission = policy.changes_messages
@@ -49,6 +52,7 @@ class Topic(Channel):
         """Nothing is kept for the topic itself; its durable subscriptions are."""
         self._lock = Lock()
         self._closed = False
+        self._trace = trace if trace is not None and trace.every_step else None
         self._members: dict[str | None, dict[Subscription, None]] = {}
         """The subscriptions by selector text: to find one among thousands, in the order in which they came."""
         self._addressees: Addressees | None = Addressees()
@@ -156,6 +160,8 @@ class Topic(Channel):
             for _ in wanting[passed:]:
                 store.release(reference)
             raise
+        if not wanting and self._trace is not None:
+            self._trace.unwanted(self._name, reference)
         store.release(reference)
         return acknowledged
 

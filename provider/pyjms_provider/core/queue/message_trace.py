@@ -1,0 +1,161 @@
+"""The listener to what becomes of messages, for their life stories: channels have one where somebody listens, and None elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyjms_provider.core.message.message_state import MessageEvent
+from pyjms_provider.core.message.trace_events import ACTING, Happening
+from pyjms_provider.core.store.store import NotInMemoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyjms.spi.envelope import Envelope
+    from pyjms_provider.core.message.reference import MessageReference
+    from pyjms_provider.core.message.trace_events import StoryBuffer
+    from pyjms_provider.core.store.store import MessageStore
+
+
+class TracedQueue(Protocol):
+    """What the trace looks at of a queue."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kept(self) -> object | None: ...
+
+
+class TracedEntry(Protocol):
+    """What the trace looks at of a message in a queue."""
+
+    reference: MessageReference
+    delivery_count: int
+
+    @property
+    def queue(self) -> TracedQueue: ...
+    @property
+    def holder(self) -> object | None: ...
+
+
+class MessageTrace:
+    """Emits the events of one host's messages. Its methods are called with a queue's lock held, so they wait for nothing."""
+
+    __slots__ = ("_buffer", "_store", "every_step")
+
+    def __init__(self, buffer: StoryBuffer, store: MessageStore) -> None:
+        self._buffer = buffer
+        self._store = store
+        self.every_step = buffer.everything
+        """Whether it is to hear of each step of each message; else of those that leave without having been consumed."""
+
+    # Each step
+
+    def accepted(self, queue: TracedQueue, reference: MessageReference, unit_id: str | None = None) -> None:
+        """Emit that a queue has taken a message over, in a transaction if it has a `unit_id`."""
+        try:
+            envelope: Envelope = self._store.retrieve(reference)
+        except (NotInMemoryError, KeyError):
+            return  # it is recovered from the store, which is no beginning
+        facts = (
+            envelope.message_id,
+            envelope.correlation_id,
+            reference.reliable,
+            reference.reliable and queue.kept is not None,
+            reference.expiration_ms,
+            reference.origin,
+            unit_id,
+            self._buffer.chosen(envelope),
+        )
+        happening = Happening.ACCEPTED if unit_id is None else Happening.SENT
+        self._buffer.emit(happening, reference.id, queue.name, facts)
+
+    def committed(self, entry: TracedEntry) -> None:
+        """Emit that the sender's transaction has committed."""
+        self._emit(Happening.COMMITTED, entry)
+
+    def delivered(self, entry: TracedEntry, session: object | None = None, consumer: object | None = None) -> None:
+        """Emit a delivery to `consumer` of `session`; None: to a receiver that messages are pushed to."""
+        # The log's thread looks up names: that takes longer than all of this.
+        self._emit(Happening.DELIVERED, entry, entry.delivery_count, session, consumer)
+
+    def acknowledged(self, entry: TracedEntry, holder: object | None, unit_id: str | None = None) -> None:
+        """Emit an acknowledgement of what `holder` had; `unit_id`: of the transaction with whose commit it takes effect."""
+        if unit_id is None:
+            self._emit(Happening.ACKNOWLEDGED, entry, holder)
+        else:
+            self._emit(Happening.ACKNOWLEDGED_IN_TRANSACTION, entry, holder, unit_id)
+
+    def acknowledgement_dropped(self, entry: TracedEntry, unit_id: str | None) -> None:
+        """Emit that the transaction that was to acknowledge a message has rolled back."""
+        self._emit(Happening.ACKNOWLEDGEMENT_ROLLED_BACK, entry, entry.holder, unit_id)
+
+    def returned(self, entry: TracedEntry, holder: object | None) -> None:
+        """Emit that `holder` has given a message back."""
+        self._emit(Happening.RETURNED, entry, holder, entry.delivery_count)
+
+    def unwanted(self, where: str, reference: MessageReference) -> None:
+        """Emit that a topic has passed a message on to nobody."""
+        facts = (*self._ids_of(reference), reference.origin)
+        self._buffer.emit(Happening.UNWANTED, 0, where, facts)
+
+    # The ends
+
+    def removed(self, entry: TracedEntry, event: MessageEvent, cause: Happening | None, holder: object | None) -> None:
+        """Emit that a message has left its queue because of `event`; `cause`: why it was removed, if not for one that `event` tells."""
+        if event is MessageEvent.EXPIRE:
+            cause = Happening.EXPIRED
+        elif self.every_step and event is MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT:
+            self.acknowledged(entry, holder)
+        elif self.every_step and event is MessageEvent.ROLLBACK:
+            cause = Happening.ROLLED_BACK
+        if cause is not None:
+            acting = (ACTING.get() or None,) if cause is Happening.DELETED else ()
+            self._emit(cause, entry, *self._ids_of(entry.reference), *acting)
+
+    def closed(self, entries: Iterable[TracedEntry]) -> None:
+        """Emit that messages are gone with their queue."""
+        for entry in entries:
+            self._emit(Happening.CLOSED, entry, *self._ids_of(entry.reference))
+
+    def reinstated(self, entry: TracedEntry) -> None:
+        """Emit that a message is in its queue again, as its leaving could not be written."""
+        self._emit(Happening.REINSTATED, entry)
+
+    def dead_lettered(
+        self,
+        entry: TracedEntry,
+        envelope: Envelope,
+        target: str,
+        reason: str,
+        delivery_count: int,
+        consumer: str | None,
+    ) -> None:
+        """Emit that a message goes to a queue of dead letters after so many deliveries, the last one to `consumer`."""
+        ids = (envelope.message_id, envelope.correlation_id)
+        facts = (*ids, reason, target, delivery_count, consumer)
+        # Also during recovery: a message that may have ended the last broker is dead-lettered before anything else.
+        self._buffer.emit_early(Happening.DEAD, entry.reference.id, entry.queue.name, facts)
+
+    def moved(self, entry: TracedEntry, envelope: Envelope, target: str, cause: Happening) -> None:
+        """Emit that an operator has a message moved, or sent back."""
+        self._emit(cause, entry, envelope.message_id, envelope.correlation_id, target, ACTING.get() or None)
+
+    def refused(self, where: str, envelope: Envelope, reason: str | None = None) -> None:
+        """Emit that a message was not taken over, for that reason; None: it is a duplicate."""
+        facts = (envelope.message_id, envelope.correlation_id)
+        if reason is None:
+            self._buffer.emit(Happening.DUPLICATE, 0, where, facts)
+        else:
+            self._buffer.emit(Happening.REFUSED, 0, where, (*facts, reason))
+
+    def _emit(self, happening: Happening, entry: TracedEntry, *facts: Any) -> None:
+        self._buffer.emit(happening, entry.reference.id, entry.queue.name, facts)
+
+    def _ids_of(self, reference: MessageReference) -> tuple[str | None, str | bytes | None]:
+        """Return the message's ids if it is in memory: nobody waits for a disk to trace a message."""
+        try:
+            envelope = self._store.retrieve(reference)
+        except (NotInMemoryError, KeyError):
+            return None, None
+        return envelope.message_id, envelope.correlation_id
