@@ -33,7 +33,7 @@ from pyjms_provider.stories.settings import StoryLevel
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from pyjms_provider.core.host.expiry_watch import OnExpired
+    from pyjms_provider.core.host.message_mover import OnExpired
     from pyjms_provider.core.journal.journal import Journal
     from pyjms_provider.core.store.store import MessageStore
     from pyjms_provider.core.timed import HasTimes

@@ -79,9 +79,7 @@ COMPOSITES = frozenset(
     f"{CORE}{name}.py"
     for name in (
         "host/admission",
-        "host/expiry_watch",
-        "host/host_subscriptions",
-        "host/temporaries",
+        "host/message_mover",
         "host/virtual_host",
         "journal/in_doubt_writes",
         "queue/consumer",
@@ -95,7 +93,6 @@ COMPOSITES = frozenset(
         "transaction/branches",
         "transaction/reader_groups",
         "transaction/stages",
-        "transaction/time_limit",
         "transaction/unit_of_work",
     )
 )

@@ -36,7 +36,7 @@ from pyjms.spi.version import installed_version
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
 from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.host.expiry_watch import OnExpired
+from pyjms_provider.core.host.message_mover import OnExpired
 from pyjms_provider.core.transaction.branches import NEEDS_STORE
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.settings import read_url

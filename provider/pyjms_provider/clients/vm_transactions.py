@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.host.virtual_host import VirtualHost
     from pyjms_provider.core.journal.journal import JoinedTransaction
     from pyjms_provider.core.transaction.branches import Branch, Branches
-    from pyjms_provider.core.transaction.time_limit import OpenTransaction
+    from pyjms_provider.core.transaction.unit_of_work import OpenTransaction
 
 
 class VmTransactions(ProviderSession):

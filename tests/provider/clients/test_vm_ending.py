@@ -15,7 +15,7 @@ from pyjms.spi.errors import (
 )
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_session import VmConsumer, VmSession
-from pyjms_provider.core.host.expiry_watch import OnExpired
+from pyjms_provider.core.host.message_mover import OnExpired
 from pyjms_provider.core.message.message_state import MessageState
 from tests.provider.clients.world import World, consume, drain, news, poll
 from tests.provider.helpers import NEWS, ORDERS, RecordedEvents, make_envelope, text_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.provider import ExpiredMessage
-from pyjms_provider.core.host.expiry_watch import ExpiryWatch
+from pyjms_provider.core.host.message_mover import ExpiryWatch
 from pyjms_provider.core.message.message_state import MessageState
 from tests.provider.policy_world import PolicyWorld, address, pulled
 

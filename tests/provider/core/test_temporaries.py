@@ -9,7 +9,7 @@ import pytest
 
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import DestinationError
-from pyjms_provider.core.host.temporaries import TemporaryDestinations
+from pyjms_provider.core.host.virtual_host import TemporaryDestinations
 from tests.provider.helpers import QueueWorld
 
 ONE, OTHER = ConnectionId("one"), ConnectionId("other")

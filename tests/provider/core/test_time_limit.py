@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms_provider.core.transaction.time_limit import OpenTransaction, TimeLimit
+from pyjms_provider.core.transaction.unit_of_work import OpenTransaction, TimeLimit
 from tests.provider.helpers import HandClock
 
 

@@ -10,8 +10,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, SubscriptionInUseError
 from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.host.host_policy import HostPolicy
-from pyjms_provider.core.host.temporaries import TemporaryEndedError
-from pyjms_provider.core.host.virtual_host import VirtualHost
+from pyjms_provider.core.host.virtual_host import TemporaryEndedError, VirtualHost
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.channel_state import Reliability
 from pyjms_provider.stores.memory import MemoryMessageStore

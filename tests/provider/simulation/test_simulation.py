@@ -25,8 +25,7 @@ from pyjms_provider.core.queue import recovery
 from pyjms_provider.core.queue.capacity import Capacity
 from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
 from pyjms_provider.core.transaction.branches import Branches
-from pyjms_provider.core.transaction.time_limit import TimeLimit
-from pyjms_provider.core.transaction.unit_of_work import UnitChanges, UnitOfWork
+from pyjms_provider.core.transaction.unit_of_work import TimeLimit, UnitChanges, UnitOfWork
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.simulation.oracle import Rules, ViolationError
 from tests.provider.simulation.power import PoweredJournal

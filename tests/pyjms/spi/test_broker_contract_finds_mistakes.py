@@ -10,8 +10,7 @@ import pytest
 
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_session import VmConsumer, VmSession
-from pyjms_provider.core.host.host_subscriptions import HostSubscriptions
-from pyjms_provider.core.host.virtual_host import VirtualHost
+from pyjms_provider.core.host.virtual_host import HostSubscriptions, VirtualHost
 from pyjms_provider.core.queue.consumer import ConsumerList, ConsumerManager, ConsumerSession
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_tck.spi import closing_suite, environment, notifying_suite, refusing_suite, suite

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from threading import Lock
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.provider import ExpiredMessage
 from pyjms_provider.core.channel.channel import ChannelClosedError
 from pyjms_provider.core.host.admission import SendPermit
 from pyjms_provider.core.journal.in_doubt_writes import is_outcome_unknown
@@ -22,14 +24,18 @@ from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.queue.dead_letters import DeadEntry, DeadKind, dead_letter
 
 if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
-    from pyjms_provider.core.host.virtual_host import VirtualHost
     from pyjms_provider.core.journal.queue_journal import QueueJournal
+    from pyjms_provider.core.journal.storage_manager import StorageManager
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.consumer import ConsumerSession
     from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry
+    from pyjms_provider.core.queue.message_trace import MessageTrace
     from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.store.store import MessageStore
+
 
 _log = logging.getLogger(__name__)
 _PERSISTENT: Final = 2
@@ -38,8 +44,22 @@ _PERSISTENT: Final = 2
 class MessageMover:
     """Of one virtual host."""
 
-    def __init__(self, host: VirtualHost) -> None:
-        self._host = host
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        storage: StorageManager | None,
+        queue: Callable[[str], Queue],
+        expiries: ExpiryWatch,
+        trace: MessageTrace | None,
+    ) -> None:
+        """`queue` returns the queue of a name, made now if there is none."""
+        self._store = store
+        self._clock = clock
+        self._storage = storage
+        self._queue = queue
+        self._expiries = expiries
+        self._trace = trace
 
     def reject(self, delivery: Delivery, entry: QueueEntry, session: ConsumerSession, reason: str) -> None:
         """Settle a delivery and keep its message in its queue's queue of dead letters. Raises `ResourceError`.
@@ -58,7 +78,7 @@ class MessageMover:
             delivery_count=delivery.count,
             consumer=session.receiver_id,
             subscription=queue.subscription_name,
-            at_ms=self._host.clock.time_ms(),
+            at_ms=self._clock.time_ms(),
         )
         self._bury(dead, envelope, queue.policy.dead_letter)
 
@@ -81,7 +101,7 @@ class MessageMover:
             self._put_back(dead.entry)
             return
         if envelope is None:
-            self._host.store.release(dead.entry.reference)
+            self._store.release(dead.entry.reference)
             return
         try:
             self._bury(dead, envelope, target)
@@ -89,11 +109,11 @@ class MessageMover:
             _log_failure(queue, error)
             return
         if expired:
-            self._host.expiries.notify(dead, envelope)
+            self._expiries.notify(dead, envelope)
 
     def _put_back(self, entry: QueueEntry) -> None:
         """Have a message in its queue again that did not go elsewhere."""
-        storage = self._host.storage
+        storage = self._storage
         if storage is None:
             entry.queue.reinstate(entry)
         else:
@@ -106,18 +126,18 @@ class MessageMover:
             envelope = queue.message_of(dead.entry.reference)
         queue.let_go_of_expired(dead.entry)
         if envelope is not None:
-            self._host.expiries.notify(dead, envelope)
+            self._expiries.notify(dead, envelope)
 
     def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
         """Put a message into the queue of dead letters. Raises as `relocate`: it is in its own queue again then."""
         try:
-            letter = dead_letter(envelope, dead, target, self._host.clock.time_ms())
+            letter = dead_letter(envelope, dead, target, self._clock.time_ms())
         except Exception:
             self._put_back(dead.entry)
             raise
-        if self._host.trace is not None:
+        if self._trace is not None:
             facts = (dead.reason, dead.delivery_count, dead.consumer)
-            self._host.trace.dead_lettered(dead.entry, envelope, target, *facts)
+            self._trace.dead_lettered(dead.entry, envelope, target, *facts)
         self.relocate(dead.entry, letter, target)
         _log.warning(
             "PYJMS-BROKER-21 message %r of %r is in queue %r: %r",  # clients' texts, which a log may not be able to write
@@ -129,19 +149,18 @@ class MessageMover:
 
     def put(self, envelope: Envelope, origin: ConnectionId | None, deliver_at_ms: int) -> None:
         """Put another message into the queue that is its destination, where it waits for its time. Raises `ResourceError`."""
-        host = self._host
-        host.store.relieve()
-        queue = host.queue(envelope.destination.name)
-        if host.storage is not None and envelope.delivery_mode == _PERSISTENT:
-            host.storage.send(queue, envelope, origin, SendPermit(envelope, deliver_at_ms, None, None))
+        self._store.relieve()
+        queue = self._queue(envelope.destination.name)
+        if self._storage is not None and envelope.delivery_mode == _PERSISTENT:
+            self._storage.send(queue, envelope, origin, SendPermit(envelope, deliver_at_ms, None, None))
             return
-        reference = host.store.refer(envelope, origin)
+        reference = self._store.refer(envelope, origin)
         reference.deliver_at_ms = deliver_at_ms
         try:
-            host.store.keep(reference, envelope)
+            self._store.keep(reference, envelope)
             queue.enqueue(reference)
         except ProviderError:
-            host.store.take_back(reference)
+            self._store.take_back(reference)
             raise
 
     def delete(self, entries: Iterable[QueueEntry]) -> int:
@@ -149,7 +168,7 @@ class MessageMover:
 
         Raises `ResourceError`: they are where they were; `InDoubtError`: they are there again, or gone, when the store has answered.
         """
-        store, storage = self._host.store, self._host.storage
+        store, storage = self._store, self._storage
         deleted: list[QueueEntry] = []
         for entry in entries:
             entry.queue.take_out(entry, deleted, Happening.DELETED)
@@ -185,23 +204,23 @@ class MessageMover:
         Raises `ResourceError`, and `ChannelClosedError` if it is a subscription's queue that has ended: the message is in its queue again, flagged
         as redelivered if it was delivered. `InDoubtError`: it is in one of the two when the store has answered.
         """
-        host, storage = self._host, self._host.storage
-        reference = host.store.refer(envelope, entry.reference.origin)
+        storage = self._storage
+        reference = self._store.refer(envelope, entry.reference.origin)
         reference.deliver_at_ms = deliver_at_ms
-        host.store.keep(reference, envelope)
+        self._store.keep(reference, envelope)
         kept: QueueJournal | None = None
         try:
-            queue = host.queue(target) if isinstance(target, str) else target
-            if cause is not None and host.trace is not None:
-                host.trace.moved(entry, envelope, queue.name, cause)
+            queue = self._queue(target) if isinstance(target, str) else target
+            if cause is not None and self._trace is not None:
+                self._trace.moved(entry, envelope, queue.name, cause)
             if storage is not None:
                 queue, kept = self._place(queue, reference, envelope.destination)
                 storage.replace(entry, reference, envelope, queue, kept)
         except Exception as error:
             if is_outcome_unknown(error):
-                host.store.release(reference)  # the table of writes in doubt knows it, and adopts it if it was written
+                self._store.release(reference)  # the table of writes in doubt knows it, and adopts it if it was written
             else:
-                host.store.take_back(reference)
+                self._store.take_back(reference)
                 self._put_back(entry)
             raise
         try:
@@ -210,11 +229,11 @@ class MessageMover:
             if storage is None:
                 self._put_back(entry)
             else:
-                host.store.release(entry.reference)
+                self._store.release(entry.reference)
             raise
-        host.store.release(entry.reference)
+        self._store.release(entry.reference)
         with suppress(ProviderError):  # the message is elsewhere; who sends next is told that there is no room
-            host.store.relieve()
+            self._store.relieve()
 
     def _place(self, queue: Queue, reference: MessageReference, address: Address) -> tuple[Queue, QueueJournal | None]:
         """Return where a message is to be written for: `queue`, or the next one of its name if that has ended.
@@ -222,7 +241,7 @@ class MessageMover:
         Raises `ChannelClosedError`.
         """
         kept = queue.kept
-        while kept is None and reference.reliable and self._host.storage is not None:
+        while kept is None and reference.reliable and self._storage is not None:
             queue = self._successor(queue, address)
             kept = queue.kept
         return queue, kept
@@ -230,7 +249,7 @@ class MessageMover:
     def _successor(self, ended: Queue, address: Address) -> Queue:
         """Return the next queue of its name, made now if there is none. Raises `ChannelClosedError`."""
         is_queue = address.kind is AddressKind.QUEUE and not address.temporary
-        queue = self._host.queue(address.name) if is_queue else ended
+        queue = self._queue(address.name) if is_queue else ended
         if queue is ended:  # it was a subscription, which nobody makes but its subscriber; or the broker ends
             raise ChannelClosedError(f"{ended.name} no longer exists")
         return queue
@@ -243,7 +262,7 @@ class MessageMover:
         Who gave the message away does not hear of it any more, so it does not go with a queue that ends at this moment. It does
         with a subscription: there will be no other one for it.
         """
-        store, storage = self._host.store, self._host.storage
+        store, storage = self._store, self._storage
         while not self._takes(queue, reference):
             lost, lost_kept = reference, kept
             try:
@@ -266,7 +285,7 @@ class MessageMover:
         except ChannelClosedError:
             return False
         except ProviderError:
-            self._host.store.release(reference)
+            self._store.release(reference)
             raise
 
 
@@ -279,3 +298,64 @@ def _log_failure(queue: EntryQueue, error: ProviderError) -> None:
 def _printable(text: str) -> str:
     """Return what clients wrote as a log can take it: half of a surrogate pair is no text anywhere else."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+OnExpired: TypeAlias = Callable[[ExpiredMessage], None]
+"""What a connection asks to be called, as `ConnectRequest` has it."""
+
+
+class ExpiryWatch:
+    """Safe to use from any thread. The lock is innermost; nobody is told under it."""
+
+    __slots__ = ("_first", "_lock", "_tells", "_wanted")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._first: OnExpired | None = None
+        self._wanted: dict[ConnectionId, OnExpired] = {}
+        self._tells: tuple[OnExpired, ...] = ()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody is told. May be read at any time, with a lock held."""
+        return bool(self._tells)
+
+    def add_first(self, tell: OnExpired) -> None:
+        """Have the connection told for which the broker is started: what expired before is found before it is there."""
+        with self._lock:
+            self._first = tell
+            self._arrange()
+
+    def add(self, connection_id: ConnectionId, tell: OnExpired) -> None:
+        """Have a connection told from now on."""
+        with self._lock:
+            self._wanted[connection_id] = tell
+            if tell == self._first:
+                self._first = None
+            self._arrange()
+
+    def remove(self, connection_id: ConnectionId) -> None:
+        """Tell a connection no longer. May be repeated."""
+        with self._lock:
+            if self._wanted.pop(connection_id, None) is not None:
+                self._arrange()
+
+    def _arrange(self) -> None:
+        """Have each callable called once, whoever asked for it. The lock is held."""
+        wanted = dict.fromkeys(self._wanted.values())
+        if self._first is not None:
+            wanted[self._first] = None
+        self._tells = tuple(wanted)
+
+    def notify(self, dead: DeadEntry, envelope: Envelope) -> None:
+        """Tell of a message that has expired. No lock may be held."""
+        named = dead.subscription  # such as topic://prices#client/name
+        expired = ExpiredMessage(
+            message_id=envelope.message_id,
+            destination=envelope.destination,
+            subscription=None if named is None else named.removeprefix(f"{envelope.destination}#"),
+            expiration_ms=envelope.expiration_ms,
+            at_ms=dead.at_ms,
+        )
+        for tell in self._tells:
+            tell(expired)

@@ -1,13 +1,17 @@
 """One name space of destinations, subscriptions and client ids, and the way of a message into it.
 
-Locks: the host's lock guards its tables, and comes first in the lock order. A message on its way takes none of it.
+Locks: the host's lock guards its tables, those of subscriptions and temporary destinations among them, and comes first in the lock
+order. It is not held while anything is written. A message on its way takes none of it.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,17 +19,27 @@ from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
     CapabilityError,
     DestinationError,
+    DestinationInUseError,
     DuplicateClientIdError,
     ProviderError,
+    SubscriptionInUseError,
+    UnknownSubscriptionError,
 )
+from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.words import counted
 from pyjms_provider.core.channel.channel import Channel, ChannelClosedError
 from pyjms_provider.core.host.admission import DELIVER_AT, AdmissionController, SendPermit, SendTimeout
-from pyjms_provider.core.host.expiry_watch import ExpiryWatch
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
-from pyjms_provider.core.host.host_subscriptions import HostSubscriptions
-from pyjms_provider.core.host.message_mover import MessageMover
-from pyjms_provider.core.host.temporaries import TemporaryDestinations, TemporaryEndedError, check_name
-from pyjms_provider.core.journal.durable_ddl import alter_when_written, end_when_written, make_when_written
+from pyjms_provider.core.host.message_mover import ExpiryWatch, MessageMover
+from pyjms_provider.core.journal.journal import SubscriptionKey
+from pyjms_provider.core.journal.storage_manager import (
+    alter_when_written,
+    end_at_once,
+    end_when_written,
+    make_when_written,
+    succeed_when_written,
+)
+from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.capacity import check_disk
 from pyjms_provider.core.queue.channel_state import ChannelState
 from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
@@ -33,15 +47,17 @@ from pyjms_provider.core.queue.message_trace import MessageTrace
 from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.turn import WritingTurns
+from pyjms_provider.core.topic.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.topic.topic import Topic
 from pyjms_provider.core.transaction.branches import Branches
 from pyjms_provider.core.transaction.stages import Pipelines
-from pyjms_provider.core.transaction.time_limit import TimeLimit
+from pyjms_provider.core.transaction.unit_of_work import TimeLimit
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.delivery import Delivery
-    from pyjms_provider.core.journal.journal import JoinedTransaction
+    from pyjms.spi.selector import Selector
+    from pyjms_provider.core.journal.journal import JoinedTransaction, QueueRecord
     from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.journal.storage_manager import RunsWork, StorageManager
     from pyjms_provider.core.message.trace_events import StoryBuffer
@@ -50,6 +66,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.store.store import MessageStore
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
+
 
 _T = TypeVar("_T")
 _PERSISTENT = 2
@@ -86,8 +103,8 @@ class VirtualHost:
         self.work: Final[RunsWork] = _at_once if storage is None else storage.work
         """Returns what the act returns, which may write; the end of the host waits for it. Raises `ClosedError` once the end has begun."""
         self.trace = None if stories is None else MessageTrace(stories, store)
-        self.mover = MessageMover(self)
         self.expiries = ExpiryWatch()
+        self.mover = MessageMover(store, clock, storage, self.queue, self.expiries, self.trace)
         self.admission = AdmissionController(clock, self.trace)
         self._on_due = on_due
         self.branches = Branches(
@@ -409,3 +426,378 @@ class VirtualHost:
 
 def _at_once(act: Callable[[], _T], /) -> _T:
     return act()
+
+
+class HostSubscriptions:
+    """Safe to use from any thread. Its tables are guarded by the host's lock, which is not held while anything is written."""
+
+    def __init__(
+        self,
+        host: VirtualHost,
+        lock: Lock,
+        make_state: Callable[[], ChannelState],
+        on_due: Callable[[HasTimes, int], None] | None,
+    ) -> None:
+        """`lock`: the host's; `make_state`: of each subscription; `on_due` as in `Queue`."""
+        self._host = host
+        self._lock = lock
+        self._make_state = make_state
+        self._on_due = on_due
+        self._durable: dict[SubscriptionKey, Subscription] = {}
+        self._changing: set[SubscriptionKey] = set()
+        self._numbers = count(1)
+
+    # Looking
+
+    def durable(self) -> dict[SubscriptionKey, Subscription]:
+        """Return the durable subscriptions, with a subscriber or without."""
+        with self._lock:
+            return dict(self._durable)
+
+    def find(self, name: str) -> Subscription | None:
+        """Return the durable subscription whose channel has that name, as dead letters show it; None: there is none, or there are two."""
+        with self._lock:
+            found = [each for each in self._durable.values() if each.name == name]
+        return found[0] if len(found) == 1 else None
+
+    # Beginning and ending
+
+    def subscribe(
+        self, request: SubscribeRequest, subscriber: ConnectionId, client_id: str | None, user: object
+    ) -> Subscription:
+        """Return the subscription that a new consumer of a topic shall read; `user` has it until it says so to `end`.
+
+        Raises `DestinationError`; `SubscriptionInUseError` when a durable one has a subscriber.
+        """
+        address = request.address
+        topic = self._readable_topic(address, subscriber)
+        if request.durable_name is None:
+            subscription = self._make_subscription(f"{address}#{next(self._numbers)}", request, subscriber, user)
+            try:
+                topic.add_subscription(subscription)
+            except ProviderError:
+                self.end(subscription, user)
+                raise
+            return subscription
+        if address.temporary:
+            raise DestinationError(f"{address} is temporary, so it can have no durable subscription")
+        if client_id is None:
+            raise ProviderError(f"durable subscription {request.durable_name!r} needs a connection with a client id")
+        check_name(request.durable_name, "the name of the subscription", ProviderError)
+        return self._subscribe_durably(SubscriptionKey(client_id, request.durable_name), request, subscriber, user)
+
+    def _readable_topic(self, address: Address, subscriber: ConnectionId) -> Topic:
+        """Return the topic that connection `subscriber` wants to consume from. Raises `DestinationError`."""
+        if not address.temporary:
+            own = self._host.temporaries.named(address, subscriber)
+            return own if isinstance(own, Topic) else self._host.topic(address.name)
+        channel = self._host.temporaries.owned(address, subscriber)
+        if not isinstance(channel, Topic):
+            raise DestinationError(f"{address} is no topic")
+        return channel
+
+    def _subscribe_durably(
+        self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId, user: object
+    ) -> Subscription:
+        terms = SubscriptionTerms.of(request)
+        with self._lock:
+            subscription = self._durable.get(key)
+            if key in self._changing or (subscription is not None and subscription.is_active):
+                raise SubscriptionInUseError(
+                    f"durable subscription {key.name!r} has a subscriber; close that one first"
+                )
+            if subscription is not None and subscription.terms.is_same(terms):
+                subscription.subscriber = subscriber
+                subscription.user = user
+                return subscription
+            self._changing.add(key)
+        try:
+            if subscription is None:
+                return self._make_durable(key, request, subscriber, user)
+            # §6.11.1: other terms make another subscription
+            made = self._make_successor(key, subscription, request, subscriber)
+            with self._lock:
+                made.user = user
+            return made
+        finally:
+            with self._lock:
+                self._changing.discard(key)
+
+    def _make_durable(
+        self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId, user: object
+    ) -> Subscription:
+        """Make a durable subscription, or none if that fails; the caller keeps others away from it."""
+        storage = self._host.storage
+        kept = None if storage is None else storage.define_subscription(key, SubscriptionTerms.of(request))
+        made = self._make_subscription(_durable_name(key, request.address), request, subscriber, user, kept)
+        with self._lock:
+            self._durable[key] = made
+        try:
+            self._host.topic(request.address.name).add_subscription(made)
+        except ProviderError:
+            end_at_once(made, storage, kept, partial(self._forget_subscription, key, made))
+            raise
+        return made
+
+    def _make_successor(
+        self, key: SubscriptionKey, old: Subscription, request: SubscribeRequest, subscriber: ConnectionId
+    ) -> Subscription:
+        """Make a durable subscription, which nobody has yet, in place of one without a subscriber; the caller keeps others away from both.
+
+        Raises `ResourceError`: then the old one is as it was; after any other error the new one is there nevertheless.
+        """
+        storage = self._host.storage
+        if storage is None or old.kept is None:
+            self._drop_durable(key, old)
+            return self._make_durable(key, request, subscriber, None)
+        _check_settled(key, old)
+        terms = SubscriptionTerms.of(request)
+        kept = storage.succeed_later(key, terms)
+        made = self._make_subscription(_durable_name(key, request.address), request, subscriber, None, kept)
+
+        def exchange() -> None:
+            self._host.topic(old.terms.topic.name).remove_subscription(old)
+            self._host.topic(terms.topic.name).add_subscription(made)
+            with self._lock:
+                self._durable[key] = made
+
+        succeed_when_written(old, kept, storage, exchange)
+        return made
+
+    def restore(
+        self, key: SubscriptionKey, record: QueueRecord, selector: Selector | None, kept: QueueJournal
+    ) -> Subscription:
+        """Make a durable subscription again that the journal has kept; it has no subscriber."""
+        request = SubscribeRequest(
+            address=record.address, selector=selector, no_local=record.no_local, durable_name=key.name
+        )
+        made = self._make_subscription(_durable_name(key, record.address), request, ConnectionId(""), None, kept)
+        with self._lock:
+            self._durable[key] = made
+        self._host.topic(record.address.name).add_subscription(made)
+        return made
+
+    def unsubscribe(self, client_id: str | None, name: str) -> None:
+        """Delete a durable subscription, which gets what is published until that is written.
+
+        Raises `UnknownSubscriptionError`, `SubscriptionInUseError`, `ResourceError`; `InDoubtError`: it is gone nevertheless.
+        """
+        if client_id is None:
+            raise UnknownSubscriptionError(f"without a client id there is no durable subscription {name!r}")
+        key = SubscriptionKey(client_id, name)
+        with self._lock:
+            subscription = self._durable.get(key)
+            if subscription is None:
+                raise UnknownSubscriptionError(f"client {client_id!r} has no durable subscription {name!r}")
+            if key in self._changing or subscription.is_active:
+                raise SubscriptionInUseError(f"durable subscription {name!r} has a subscriber; close that one first")
+            self._changing.add(key)
+        try:
+            self._drop_durable(key, subscription)
+        finally:
+            with self._lock:
+                self._changing.discard(key)
+
+    def _drop_durable(self, key: SubscriptionKey, subscription: Subscription) -> None:
+        """Delete a durable subscription without a subscriber; the caller keeps others away from it."""
+        _check_settled(key, subscription)
+        end_when_written(subscription, self._host.storage, partial(self._forget_subscription, key, subscription))
+
+    def _forget_subscription(self, key: SubscriptionKey, subscription: Subscription) -> None:
+        self._host.topic(subscription.terms.topic.name).remove_subscription(subscription)
+        with self._lock:
+            self._durable.pop(key, None)
+
+    def end(self, subscription: Subscription, user: object) -> None:
+        """Let a subscription go whose consumer has closed: a durable one stays, any other ends. May be repeated, also when another `user` has it."""
+        with self._lock:
+            if subscription.user is user:
+                subscription.user = None
+            if subscription.is_durable:
+                return
+        terms = subscription.terms
+        host = self._host
+        find = host.temporaries.find if terms.topic.temporary else host.find_topic
+        topic = find(terms.topic.name)
+        if isinstance(topic, Topic):
+            topic.remove_subscription(subscription)
+        subscription.close()
+
+    def end_all(self) -> list[Subscription]:
+        """Let go of all durable ones, as the host closes, and return them. The lock is held."""
+        found = list(self._durable.values())
+        self._durable.clear()
+        return found
+
+    def _make_subscription(
+        self,
+        name: str,
+        request: SubscribeRequest,
+        subscriber: ConnectionId,
+        user: object,
+        kept: QueueJournal | None = None,
+    ) -> Subscription:
+        host, terms = self._host, SubscriptionTerms.of(request)
+        made = Subscription(
+            name,
+            host.store,
+            self._make_state(),
+            host.clock,
+            terms=terms,
+            selector=request.selector,
+            subscriber=subscriber,
+            is_durable=request.durable_name is not None,
+            on_due=self._on_due,
+            kept=kept,
+            policy=host.policy.queues.for_subscription(terms.topic.name),
+            on_dead=host.mover.set_aside,
+        )
+        made.user = user
+        made.watch, made.back_off_ms = host.expiries, host.policy.back_off_ms
+        return made
+
+
+def _check_settled(key: SubscriptionKey, subscription: Subscription) -> None:
+    """Raise `SubscriptionInUseError` while somebody has messages of a subscription that is to end."""
+    unsettled = subscription.count(MessageState.DELIVERED)
+    if unsettled:
+        raise SubscriptionInUseError(
+            f"durable subscription {key.name!r} has {counted(unsettled, 'message')}, received and neither acknowledged "
+            f"nor rolled back; settle that, or close the session"
+        )
+
+
+def _durable_name(key: SubscriptionKey, topic: Address) -> str:
+    """Return what the channel of a durable subscription is called, in dead letters too."""
+    return f"{topic}#{key.client_id}/{key.name}"
+
+
+def check_name(name: str, what: str, error: type[ProviderError]) -> None:
+    """Raise `error` for a name with half of a surrogate pair, which Java's strings may have.
+
+    UTF-8 has no such thing, so no list, measurement or page that is to show the name could be written: one queue would hide all others.
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError as found:
+        raise error(
+            f"{what} {name!r} has half of a surrogate pair at {found.start}, which cannot be written: choose another name"
+        ) from None
+
+
+class TemporaryEndedError(DestinationError):
+    """A message goes to a temporary destination that has ended, so nobody will ever receive it."""
+
+
+@dataclass(slots=True)
+class _Temporary:
+    """A temporary destination and the connection that may consume from it."""
+
+    channel: Queue | Topic
+    address: Address
+    owner: ConnectionId
+
+
+class TemporaryDestinations:
+    """Safe to use from any thread. Its table is guarded by the host's lock; looking up takes none."""
+
+    def __init__(
+        self, lock: Lock, make: Callable[[Address], Queue | Topic], on_ended: Callable[[Address], None]
+    ) -> None:
+        """`lock`: the host's. `make` is called with it held; `on_ended` without, for each that has ended."""
+        self._lock = lock
+        self._make = make
+        self._on_ended = on_ended
+        self._numbers = count(1)
+        self._by_name: dict[str, _Temporary] = {}
+        self._by_owner: defaultdict[ConnectionId, dict[str, _Temporary]] = defaultdict(dict)
+        """The same for each connection that has some."""
+
+    def create(self, kind: AddressKind, owner: ConnectionId) -> Address:
+        """Make a destination that only connection `owner` may consume from."""
+        with self._lock:
+            address = Address(kind, f"{owner}-{next(self._numbers)}", temporary=True)
+            made = _Temporary(self._make(address), address, owner)
+            self._by_owner[owner][address.name] = made
+            self._by_name[address.name] = made
+        return address
+
+    def owner_of(self, address: Address) -> ConnectionId | None:
+        """Return the connection that made a destination; None: there is no such destination."""
+        found = self._by_name.get(address.name)
+        return None if found is None or found.address != address else found.owner
+
+    def named(self, address: Address, owner: ConnectionId) -> Queue | Topic | None:
+        """Return the destination of connection `owner` that has the name and kind of `address`; None: there is none."""
+        found = self._by_name.get(address.name)
+        is_own = found is not None and found.owner == owner and found.address.kind is address.kind
+        return found.channel if found is not None and is_own else None
+
+    def check_free(self, name: str) -> None:
+        """Raise `DestinationError` if a temporary destination has that name, which others would take for another one's."""
+        found = self._by_name.get(name)
+        if found is not None:
+            raise DestinationError(
+                f"{found.address} belongs to a connection, which alone may consume from it (JMS 1.1 §4.4.3), and nothing else has "
+                "its name: send to the JMSReplyTo of a message that names it, or use a queue that all may read"
+            )
+
+    def find(self, name: str) -> Queue | Topic | None:
+        """Return the destination `name`; None: it has ended."""
+        found = self._by_name.get(name)
+        return None if found is None else found.channel
+
+    def channel_of(self, address: Address) -> Queue | Topic:
+        """Return where a message to `address` goes. Raises `TemporaryEndedError`."""
+        found = self._by_name.get(address.name)
+        if found is None or found.address.kind is not address.kind:
+            raise TemporaryEndedError(_ended(address))
+        return found.channel
+
+    def owned(self, address: Address, owner: ConnectionId) -> Queue | Topic:
+        """Return the destination that connection `owner` wants to consume from. Raises `DestinationError`."""
+        if not address.temporary:
+            raise DestinationError(f"{address} is no temporary destination")
+        found = self._by_name.get(address.name)
+        if found is None or found.address.kind is not address.kind:
+            raise DestinationError(_ended(address))
+        if found.owner != owner:
+            raise DestinationError(f"{address} belongs to another connection, which alone may consume from it")
+        return found.channel
+
+    def delete(self, address: Address, owner: ConnectionId) -> None:
+        """Delete it with its messages. Raises `DestinationInUseError`, `DestinationError`."""
+        channel = self.owned(address, owner)
+        users = channel.consumer_count if isinstance(channel, Queue) else len(channel.subscriptions)
+        if users:
+            raise DestinationInUseError(
+                f"{address} has {counted(users, 'consumer')}; close what receives there, then delete it"
+            )
+        with self._lock:
+            self._by_name.pop(address.name, None)
+            others = self._by_owner.get(owner, {})
+            others.pop(address.name, None)
+            if not others:
+                self._by_owner.pop(owner, None)
+        self._on_ended(address)
+        channel.close()
+
+    def end_connection(self, owner: ConnectionId) -> None:
+        """Delete those of a connection that has closed, with their messages. May be repeated."""
+        with self._lock:
+            ended = list(self._by_owner.get(owner, {}).values())
+        for each in ended:
+            each.channel.close()
+            self._on_ended(each.address)
+        with self._lock:
+            for each in ended:
+                self._by_name.pop(each.address.name, None)
+            self._by_owner.pop(owner, None)
+
+    def channels(self) -> list[Queue | Topic]:
+        """Return all of them. The lock is held."""
+        return [each.channel for each in self._by_name.values()]
+
+
+def _ended(address: Address) -> str:
+    return f"{address} no longer exists: it was deleted, or its connection was closed"

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import AddressKind, ConnectionId
@@ -54,8 +54,9 @@ from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import Address, Envelope
-    from pyjms_provider.core.host.virtual_host import VirtualHost
+    from pyjms_provider.core.journal.storage_manager import RunsWork, StorageManager
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
@@ -413,10 +414,34 @@ _WAIT_MAX_MS: Final = 1000
 _IN_MEMORY: Final = QueueNumber(0)
 
 
+class SubscriptionTable(Protocol):
+    """What reader groups use of the table of subscriptions."""
+
+    def durable(self) -> dict[SubscriptionKey, Subscription]: ...
+    def subscribe(
+        self, request: SubscribeRequest, subscriber: ConnectionId, client_id: str | None, user: object
+    ) -> Subscription: ...
+    def end(self, subscription: Subscription, user: object) -> None: ...
+
+
+class PipelineHost(Protocol):
+    """What reader groups and staged units use of their virtual host."""
+
+    store: MessageStore
+    clock: Clock
+    storage: StorageManager | None
+
+    @property
+    def work(self) -> RunsWork: ...
+    @property
+    def subscriptions(self) -> SubscriptionTable: ...
+    def queue(self, name: str) -> Queue: ...
+
+
 class GroupTable:
     """All groups of one host. Safe to use from any thread."""
 
-    def __init__(self, host: VirtualHost) -> None:
+    def __init__(self, host: PipelineHost) -> None:
         self._host = host
         self._lock = Lock()
         self._opening = WritingTurn()

@@ -29,10 +29,10 @@ from pyjms_provider.core.transaction.reader_groups import GroupTable
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.host.virtual_host import VirtualHost
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.timed import HasTimes
+    from pyjms_provider.core.transaction.reader_groups import PipelineHost
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class _Sink:
 class StageTable:
     """All staged units and markers of one host. Safe to use from any thread."""
 
-    def __init__(self, host: VirtualHost, on_due: Callable[[HasTimes, int], None] | None) -> None:
+    def __init__(self, host: PipelineHost, on_due: Callable[[HasTimes, int], None] | None) -> None:
         """`on_due` asks for a call of `do_what_is_due`, as in `Queue`."""
         self._host = host
         self._on_due = on_due
@@ -353,7 +353,7 @@ class StageTable:
 class Pipelines:
     """What a virtual host has for data pipelines: reader groups and staged units."""
 
-    def __init__(self, host: VirtualHost, on_due: Callable[[HasTimes, int], None] | None) -> None:
+    def __init__(self, host: PipelineHost, on_due: Callable[[HasTimes, int], None] | None) -> None:
         self.groups = GroupTable(host)
         self.stages = StageTable(host, on_due)
 

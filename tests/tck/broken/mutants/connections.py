@@ -69,7 +69,7 @@ MUTANTS = (
         "4.3.2-e",
         "durable subscriptions of one name are shared",
         edit(
-            "pyjms_provider.core.host.host_subscriptions:HostSubscriptions.subscribe",
+            "pyjms_provider.core.host.virtual_host:HostSubscriptions.subscribe",
             "SubscriptionKey(client_id, request.durable_name)",
             "SubscriptionKey('all', request.durable_name)",
         ),

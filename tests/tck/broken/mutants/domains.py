@@ -8,8 +8,8 @@ __all__ = ["MUTANTS"]
 
 _S = "pyjms.runtime.session:JmsSession."
 _HOST = "pyjms_provider.core.host.virtual_host:VirtualHost."
-_SUBSCRIPTIONS = "pyjms_provider.core.host.host_subscriptions:HostSubscriptions."
-_TEMPORARIES = "pyjms_provider.core.host.temporaries:TemporaryDestinations."
+_SUBSCRIPTIONS = "pyjms_provider.core.host.virtual_host:HostSubscriptions."
+_TEMPORARIES = "pyjms_provider.core.host.virtual_host:TemporaryDestinations."
 _BROWSER = "pyjms.runtime.browser:JmsQueueBrowser."
 _TOPIC = "pyjms_provider.core.topic.topic:Topic."
 _QUEUE = "pyjms_provider.core.queue.queue:Queue."
@@ -325,7 +325,7 @@ MUTANTS = (
             "if key in self._changing or (subscription is not None and subscription.is_active):",
             "if False:",
         ),
-        edit("pyjms_provider.core.host.host_subscriptions:_check_settled", "if unsettled:", "if False:"),
+        edit("pyjms_provider.core.host.virtual_host:_check_settled", "if unsettled:", "if False:"),
     ),
     mutant(
         "6.11.1-b",

@@ -22,7 +22,7 @@ MUTANTS = (
         "6.11.1-b",
         "a durable subscription stays when its topic changes",
         edit(
-            "pyjms_provider.core.host.host_subscriptions:HostSubscriptions._subscribe_durably",
+            "pyjms_provider.core.host.virtual_host:HostSubscriptions._subscribe_durably",
             "subscription.terms.is_same(terms)",
             "(subscription.terms.selector_text, subscription.terms.no_local) == (terms.selector_text, terms.no_local)",
         ),

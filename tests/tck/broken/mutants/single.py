@@ -178,7 +178,7 @@ MUTANTS = (
         "6.11.1-b",
         "each subscriber with a selector replaces its durable subscription",
         edit(
-            "pyjms_provider.core.host.host_subscriptions:HostSubscriptions._subscribe_durably",
+            "pyjms_provider.core.host.virtual_host:HostSubscriptions._subscribe_durably",
             "subscription.terms.is_same(terms)",
             "subscription.terms.is_same(terms) and terms.selector_text is None",
         ),

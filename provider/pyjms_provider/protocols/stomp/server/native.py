@@ -20,7 +20,7 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.replay import StageName
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.xid import BranchFailure
-from pyjms_provider.core.host.temporaries import TemporaryEndedError
+from pyjms_provider.core.host.virtual_host import TemporaryEndedError
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import (
     Counted,
