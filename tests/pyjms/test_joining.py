@@ -26,7 +26,7 @@ from pyjms import (
 )
 from pyjms.joining import joined
 from pyjms_provider.broker import stop_broker
-from pyjms_provider.stores.sql import tables as t
+from pyjms_provider.stores.sql import schema as t
 from tests.needs.declaring import needing
 from tests.provider.postgresql import PostgresqlServer
 

@@ -43,7 +43,7 @@ _context.set_forkserver_preload(
         "pyjms_provider.serving.served_broker",
         "pyjms_provider.stores.sql",
         "pyjms_provider.stores.sql.migrations",
-        "pyjms_provider.stores.sql.sqlite_opening",
+        "pyjms_provider.stores.sql.sqlite",
         "uvloop",
     ]
 )

@@ -15,9 +15,8 @@ from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
 from pyjms_provider.model.operations import EVERYTHING, Permissions, operation
 from pyjms_provider.security.contracts import Operation, TargetKind
-from pyjms_provider.stories.reading import Found, Story, Wanted, find_stories
+from pyjms_provider.stories.reading import Found, Story, Wanted, find_stories, in_words
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
-from pyjms_provider.stories.words import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
+from io import FileIO
+from json.encoder import encode_basestring_ascii as quoted
+from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.clock import Signal
-from pyjms_provider.core.message.trace_events import StoryBuffer
-from pyjms_provider.stories.records import LineWriter, line_of
-from pyjms_provider.stories.segments import SegmentWriter
-from pyjms_provider.stories.settings import StoryLevel
+from pyjms_provider.core.message.trace_events import FACTS, Happening, StoryBuffer
+from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
+from pyjms_provider.stories.settings import DAY_MS, StoryLevel
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.core.message.trace_events import Told
     from pyjms_provider.stories.settings import StorySettings
+
 
 _log = logging.getLogger(__name__)
 _MOST: Final = 50_000
@@ -169,3 +176,198 @@ class StoryLog:
             self._is_failing = False
             _log.warning("PYJMS-STORY-2 broker %s writes the stories of messages again", self._name)
         return True
+
+
+_WORDS: Final = {happening: f'"{happening.value}"' for happening in Happening}
+_FACTS: Final = {happening: tuple((name, f'"{name}":') for name in names) for happening, names in FACTS.items()}
+_DELIVERED: Final = Happening.DELIVERED
+_ACKNOWLEDGED: Final = Happening.ACKNOWLEDGED
+_NUMBERS: Final = frozenset({"expiration_ms", "delivery"})
+
+
+class LineWriter:
+    """Makes lines of what was told together. Belongs to one thread."""
+
+    def __init__(self) -> None:
+        self.connections: set[str] = set()
+        """The connections that the lines name."""
+        self._known: dict[object, str] = {}
+        """What sessions, consumers, connections and places are in a line: there are few of them for many lines."""
+
+    def line(self, told: Told) -> str:
+        """Return the line, with its end."""
+        number, at_ms, happening, where, facts = told
+        known = self._known
+        if happening is _DELIVERED or happening is _ACKNOWLEDGED:
+            # most lines are these, so they are made without a loop
+            place = known.get(where) or self._word("where", where)
+            holder = facts[0] if happening is _ACKNOWLEDGED else facts[1]
+            if holder is not None:
+                session = known.get(holder) or self._word("session", holder)
+                if happening is _ACKNOWLEDGED:
+                    return f'[{number},{at_ms},"acknowledged",{place},{{"session":{session}}}]\n'
+                if facts[2] is not None:
+                    consumer = known.get(facts[2]) or self._word("consumer", facts[2])
+                    said = f'"delivery":{facts[0]},"session":{session},"consumer":{consumer}'
+                    return f'[{number},{at_ms},"delivered",{place},{{{said}}}]\n'
+        parts: list[str] = []
+        for (name, label), value in zip(_FACTS[happening], facts, strict=False):
+            if not value:
+                continue
+            if name == "message_id":
+                parts.append(label + quoted(value))
+            elif name in _NUMBERS:
+                parts.append(f"{label}{value}")
+            elif value is True:
+                parts.append(label + "true")
+            elif name == "properties":
+                parts.append(label + json.dumps(dict(value), default=str))
+            elif name == "correlation_id":
+                parts.append(label + quoted(correlation_text(value)))
+            else:
+                parts.append(label + (known.get(value) or self._word(name, value)))
+        place = known.get(where) or self._word("where", where)
+        return f"[{number},{at_ms},{_WORDS[happening]},{place},{{{','.join(parts)}}}]\n"
+
+    def _word(self, name: str, value: Any) -> str:
+        """Return how a name stands in a line, and take note of the connection that it means."""
+        if isinstance(value, Consumer):
+            word = str(value.number)
+        else:
+            text = value.receiver_id if isinstance(value, ConsumerSession) else value
+            word = quoted(text)
+            if name == "connection":
+                self.connections.add(text)
+            elif name == "session":
+                self.connections.add(text.rpartition("/")[0])
+        if name not in {"reason", "transaction"}:  # of these there are many
+            self._known[value] = word
+        return word
+
+
+def line_of(facts: Mapping[str, Any]) -> str:
+    """Return a line that holds for many messages, with its end."""
+    return json.dumps(facts, separators=(",", ":"), default=str) + "\n"
+
+
+def correlation_text(value: str | bytes) -> str:
+    """Return a correlation id as stories show it: a native one as hexadecimal digits."""
+    return value if isinstance(value, str) else value.hex()
+
+
+def read_line(line: bytes) -> list[Any] | dict[str, Any] | None:
+    """Return what a line holds; None: it is torn, or damaged."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    if isinstance(found, dict):
+        return found
+    is_whole = isinstance(found, list) and len(found) == 5 and isinstance(found[4], dict)
+    return found if is_whole else None
+
+
+def searched(text: str) -> bytes:
+    """Return how a text stands in a line."""
+    return quoted(text).encode("ascii")
+
+
+_NAME: Final = re.compile(r"([0-9]{13})-([0-9a-f]{1,32})-([0-9]{6})\.story")
+_PARTS: Final = 8
+"""The total is divided into so many files, as a whole file goes at a time."""
+_SMALLEST: Final = 16_384
+_LONGEST_MS: Final = DAY_MS
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Segment:
+    """One file."""
+
+    begun_ms: int
+    run_id: str
+    number: int
+    path: Path
+
+
+def segments_in(directory: Path) -> list[Segment]:
+    """Return the files of a story log, oldest first; none if there is no such directory. Raises `OSError`."""
+    try:
+        paths = list(directory.iterdir())
+    except FileNotFoundError:
+        return []
+    return sorted(
+        Segment(begun_ms=int(match[1]), run_id=match[2], number=int(match[3]), path=path)
+        for path in paths
+        if (match := _NAME.fullmatch(path.name))
+    )
+
+
+class SegmentWriter:
+    """Writes the files of one run of a broker. Belongs to one thread; every call may raise `OSError`."""
+
+    def __init__(self, name: str, run_id: str, settings: StorySettings) -> None:
+        self._name = name
+        self._run_id = run_id
+        self._settings = settings
+        self._limit = max(_SMALLEST, settings.total_bytes // _PARTS)
+        self._file: FileIO | None = None
+        self._size = 0
+        self._begun_ms = 0
+        self._number = 0
+
+    def begin(self, now_ms: int, more: int) -> bool:
+        """Make sure that a file is open that takes so many bytes more; return whether it is a new one."""
+        is_open = self._file is not None
+        if is_open and self._size + more <= self._limit and now_ms - self._begun_ms < _LONGEST_MS:
+            return False
+        self.close()
+        directory = self._settings.directory
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        there = segments_in(directory)
+        # Also when the clock was set back, the order of the names is the order of the files.
+        self._begun_ms = max(now_ms, there[-1].begun_ms + 1) if there else now_ms
+        self._prune(there, now_ms)
+        self._number += 1
+        path = directory / f"{self._begun_ms:013d}-{self._run_id}-{self._number:06d}.story"
+        self._file = FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600), "a")
+        self._size = 0
+        try:
+            self.write([line_of({"pyjms_story": FORMAT, "broker": self._name, "run": self._run_id, "at_ms": now_ms})])
+        except OSError:
+            path.unlink()  # else a full disk would be filled with names
+            raise
+        return True
+
+    def write(self, lines: Iterable[str]) -> None:
+        """Add lines to the open file, in one call to the system."""
+        assert self._file is not None
+        data = "".join(lines).encode("ascii")
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) or 0 :]
+        self._size += len(data)
+
+    def close(self) -> None:
+        """Let go of the open file. May be repeated."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def end(self, facts: dict[str, Any]) -> None:
+        """Write the last line of a run that ends in an orderly way."""
+        if self._file is not None:
+            self.write([line_of(facts)])
+        self.close()
+
+    def _prune(self, there: list[Segment], now_ms: int) -> None:
+        """Remove files that are too old, or too many."""
+        oldest_ms = now_ms - self._settings.days * DAY_MS
+        sizes = [each.path.stat().st_size if each.path.exists() else 0 for each in there]
+        total = sum(sizes) + self._limit
+        for number, each in enumerate(there):
+            ended_ms = there[number + 1].begun_ms if number + 1 < len(there) else now_ms
+            if total <= self._settings.total_bytes and ended_ms >= oldest_ms:
+                break
+            total -= sizes[number]
+            each.path.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.errors import HeldStoreError, LostStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import postgresql as postgresql_store
-from pyjms_provider.stores.sql.lease import BETWEEN_LOOKS_MS, LEASE_S, LeaseMonitor
+from pyjms_provider.stores.sql.database import BETWEEN_LOOKS_MS, LEASE_S, LeaseMonitor
 from tests.provider.postgresql import PostgresqlServer
 
 LONG_S = 30

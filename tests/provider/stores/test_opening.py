@@ -26,10 +26,10 @@ from pyjms_provider.stores.errors import (
     UnsupportedStoreError,
     UnusableStoreError,
 )
-from pyjms_provider.stores.sql import SqlJournal, open_journal, sqlite_opening
+from pyjms_provider.stores.sql import SqlJournal, open_journal, sqlite
 from pyjms_provider.stores.sql import schema as schema_module
 from pyjms_provider.stores.sql import sqlite_files as log_index
-from pyjms_provider.stores.sql.tables import VERSION
+from pyjms_provider.stores.sql.schema import VERSION
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 from tests.needs.declaring import needing
@@ -426,7 +426,7 @@ def test_rows_that_break_the_rules_of_an_application_are_its_own_affair(tmp_path
 def test_an_application_may_write_while_its_file_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "shop.db"
     opened(f"sqlite:///{path}").close(clean=True)
-    check, checks = sqlite_opening._check, []
+    check, checks = sqlite._check, []
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as application:
         application.execute("CREATE TABLE customer (name)")
 
@@ -435,7 +435,7 @@ def test_an_application_may_write_while_its_file_is_checked(tmp_path: Path, monk
             application.execute("INSERT INTO customer VALUES ('Meier')")
             return checks[-1]
 
-        monkeypatch.setattr(sqlite_opening, "_check", check_beside)
+        monkeypatch.setattr(sqlite, "_check", check_beside)
         opened(f"sqlite:///{path}?pyjms_shared=true").close(clean=True)
     assert checks == [None]
 

@@ -16,7 +16,7 @@ import pytest
 from pyjms import ConnectionFactory, Session, TextMessage
 from pyjms.spi.clock import SystemClock
 from pyjms_provider.broker import stop_broker
-from pyjms_provider.stores.sql.lease import LEASE_S
+from pyjms_provider.stores.sql.database import LEASE_S
 from tests.provider.postgresql import PostgresqlServer
 from tests.provider.stores.paused_holder import EACH, QUEUES
 from tests.system.network.raw import Raw

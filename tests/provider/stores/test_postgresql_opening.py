@@ -13,10 +13,9 @@ from sqlalchemy import make_url
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import UnavailableStoreError, UnusableStoreError
-from pyjms_provider.stores.sql import SqlJournal, open_journal, postgresql_opening
+from pyjms_provider.stores.sql import SqlJournal, open_journal, postgresql
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
-from pyjms_provider.stores.sql.postgresql import AnswerTimeout
-from pyjms_provider.stores.sql.postgresql_opening import make_engine
+from pyjms_provider.stores.sql.postgresql import AnswerTimeout, make_engine
 from pyjms_provider.stores.sql.schema import prepare_schema
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, queue_record
@@ -60,12 +59,12 @@ def test_who_loses_the_lock_while_it_opens_has_not_opened(
     lost, seconds = list[ProviderError](), list[World]()
 
     def prepare_late(*arguments: Any, **options: Any) -> bool:
-        monkeypatch.setattr(postgresql_opening, "prepare_schema", prepare_schema)
+        monkeypatch.setattr(postgresql, "prepare_schema", prepare_schema)
         cut_holder(administrator)
         seconds.append(World(JournalHome(lambda _: opened(url, "second", lost))))
         return prepare_schema(*arguments, **options)
 
-    monkeypatch.setattr(postgresql_opening, "prepare_schema", prepare_late)
+    monkeypatch.setattr(postgresql, "prepare_schema", prepare_late)
     with pytest.raises(UnavailableStoreError):
         opened(url, "first")
     (second,) = seconds

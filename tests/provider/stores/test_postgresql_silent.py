@@ -243,7 +243,7 @@ def test_who_frees_the_lock_does_not_wait_as_long_as_for_other_answers(
         assert is_still.wait(LONG_S)
         return real(*arguments, **options)
 
-    monkeypatch.setattr("pyjms_provider.stores.sql.postgresql_opening.prepare_schema", prepare)
+    monkeypatch.setattr("pyjms_provider.stores.sql.postgresql.prepare_schema", prepare)
     errors: list[BaseException] = []
 
     def start() -> None:

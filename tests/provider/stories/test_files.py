@@ -13,11 +13,9 @@ import pytest
 
 from pyjms.testing import VirtualClock
 from pyjms_provider.core.message.trace_events import Happening, StoryBuffer
-from pyjms_provider.stories.log import StoryLog
-from pyjms_provider.stories.reading import LOST, RESTARTED, Wanted, find_stories
-from pyjms_provider.stories.segments import segments_in
+from pyjms_provider.stories.log import StoryLog, segments_in
+from pyjms_provider.stories.reading import LOST, RESTARTED, Wanted, find_stories, in_words
 from pyjms_provider.stories.settings import DAY_MS, StoryLevel, StorySettings
-from pyjms_provider.stories.words import in_words
 from tests.provider.stories.teller import Teller, send
 
 KILLED = """

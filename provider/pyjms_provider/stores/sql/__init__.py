@@ -4,7 +4,6 @@ SQLAlchemy gives engines, pools, dialects, the schema and the text of every stat
 executed on the driver's own cursor, as SQLAlchemy's share would be a quarter of a forced write (decision 0111).
 """
 
-from pyjms_provider.stores.sql.journal import SqlJournal
-from pyjms_provider.stores.sql.opening import open_journal
+from pyjms_provider.stores.sql.journal import SqlJournal, open_journal
 
 __all__ = ["SqlJournal", "open_journal"]

@@ -24,7 +24,8 @@ from pyjms_provider.stores.errors import StoreError
 
 if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference
-    from pyjms_provider.stores.sql.statements import Statements
+    from pyjms_provider.stores.sql.schema import Statements
+
 
 # The rows of messages. Of some the bodies are on the disk, and are read while the rows are written, a few at a time.
 # What an open transaction has sent is paged out as anything else, and may be larger than memory.

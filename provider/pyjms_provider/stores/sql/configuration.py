@@ -162,7 +162,7 @@ class SqlConfigurationStore(ConfigurationStore):
         return engine, lock.release
 
     def _hold_postgresql(self) -> tuple[Engine, Callable[[], None]]:
-        from pyjms_provider.stores.sql.postgresql_opening import make_engine, timeout_of
+        from pyjms_provider.stores.sql.postgresql import make_engine, timeout_of
 
         timeout = timeout_of(self._url, self._clock)
         engine = make_engine(self._url, timeout).execution_options(isolation_level="READ COMMITTED")
@@ -323,9 +323,9 @@ class _Change:
 
 def _refuse_messages(path: str) -> None:
     """Raise `ForeignStoreError` if a file has the messages of a broker, and `sqlite3.Error`. It is made if there is none."""
+    from pyjms_provider.stores.sql.schema import META
     from pyjms_provider.stores.sql.sqlite import BUSY_MS
     from pyjms_provider.stores.sql.sqlite_files import connect, table_names
-    from pyjms_provider.stores.sql.tables import META
 
     with closing(connect(path, may_create=True, timeout=BUSY_MS / 1000)) as first:
         if META.name in table_names(first):

@@ -1,27 +1,32 @@
-"""What the journal needs of a database, beside its statements: one writer's connection, readers, a holder, its errors."""
+"""What the journal needs of a database, beside its statements: one writer's connection, readers, a lock owner, paging, its errors."""
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from threading import Lock
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from weakref import WeakSet
 
-from pyjms.spi.clock import Signal
-from pyjms_provider.stores.errors import UnavailableStoreError
+from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.errors import InDoubtError
+from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
+from pyjms_provider.stores.group_commit import CommitRequest, GroupCommit
 from pyjms_provider.stores.sql.batch import Batch, Row, batch_of
-from pyjms_provider.stores.sql.statements import compile_statements
+from pyjms_provider.stores.sql.schema import compile_statements
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, PoolProxiedConnection
     from sqlalchemy.engine.interfaces import DBAPICursor
 
+    from pyjms.spi.clock import Clock
     from pyjms_provider.core.message.reference import ReferenceId
-    from pyjms_provider.stores.errors import StoreError
-    from pyjms_provider.stores.sql.lease import Lease
+
 
 # The connections by which threads read from a database: few, however many threads there are.
 
@@ -341,3 +346,168 @@ class Database(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close all connections, and let go of the database. May be repeated; raises nothing."""
+
+
+# Messages that need not survive, on the disk for as long as memory is short.
+
+_PURGE: Final = 512
+"""How many forgotten messages are deleted at once."""
+
+
+class Paging:
+    """A table of payloads, made empty by whoever opens it."""
+
+    def __init__(self, database: Database, remove: Callable[[], None]) -> None:
+        """`remove` removes what is left of the table after it was closed."""
+        self._database = database
+        self._remove = remove
+        self._group: GroupCommit[Batch] = GroupCommit(self._commit)
+        self._lock = Lock()
+        self._count = 0
+        self._dropped: dict[ReferenceId, None] = {}
+
+    def add(self, rows: Sequence[tuple[ReferenceId, bytes]]) -> None:
+        """Keep payloads. Raises `StoreError`."""
+        self._purge_many()  # first, as it makes room
+        try:
+            self._add(rows)
+        except StoreError:
+            if not self._dropped:
+                raise
+            self._purge()  # it may be for want of room
+            self._add(rows)
+
+    def _add(self, rows: Sequence[tuple[ReferenceId, bytes]]) -> None:
+        batch = Batch()
+        batch.others.append((self._database.statements.add_paged, rows))
+        self._group.submit(batch, force=False)
+        with self._lock:
+            self._count += len(rows)
+
+    def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
+        """Return the payloads of those that are there. Raises `StoreError`."""
+        if not self._count:
+            return {}
+        found = self._database.fetch_from(self._database.statements.read_paged, ids)
+        self._purge_many()
+        return found
+
+    def drop(self, ids: Sequence[ReferenceId]) -> None:
+        """Forget payloads, sooner or later. Does not wait. May be repeated."""
+        with self._lock:
+            self._dropped.update(dict.fromkeys(ids))
+
+    def _purge_many(self) -> None:
+        """Delete what was forgotten, if it is much. It is done by who waits for the disk anyway."""
+        if len(self._dropped) >= _PURGE:
+            self._purge()
+
+    def _purge(self) -> None:
+        with self._lock:
+            dropped, self._dropped = self._dropped, {}
+            self._count -= len(dropped)
+        batch = Batch()
+        batch.others.append((self._database.statements.drop_paged, [(each,) for each in dropped]))
+        try:
+            self._group.submit(batch, force=False)
+        except (StoreError, InDoubtError):
+            with self._lock:  # it was only tidying up: another time, as what has gone may be forgotten once more
+                self._dropped.update(dropped)
+                self._count += len(dropped)
+
+    def _commit(self, requests: Sequence[CommitRequest[Batch]]) -> None:
+        for request in requests:
+            try:
+                self._database.commit(request.work, force=False)
+            except (StoreError, InDoubtError) as error:
+                request.error = error
+            else:
+                request.error = None
+
+    def interrupt(self) -> None:
+        """Have nobody wait who reads for others, from now on. Any thread."""
+        self._database.interrupt()
+
+    def close(self) -> None:
+        """Let go of the disk."""
+        self._database.close()
+        with suppress(OSError):  # a disk that is read-only now: who opens the table next makes it empty
+            self._remove()
+
+
+# Looking whether a store is still held while nobody writes: a broker that is idle would else not hear that it has lost its store.
+
+BETWEEN_LOOKS_MS: Final = 1000
+"""How long a broker may serve that has lost its store."""
+
+
+class LeaseMonitor:
+    """The thread of one store, from `start` to `stop`. It calls `look` with no lock held."""
+
+    def __init__(self, look: Callable[[], None], clock: Clock, *, name: str | None) -> None:
+        """`look` may wait for the network, for some seconds."""
+        self._look = look
+        self._clock = clock
+        self._signal = Signal()
+        self._is_stopped = False
+        self._thread = Thread(target=self._run, name=f"pyjms holder {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin. Once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and wait for it, unless this is it. May be repeated."""
+        self._is_stopped = True
+        self._signal.set()
+        if self._thread is not current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_stopped:
+            self._clock.wait(self._signal, self._clock.monotonic_ms() + BETWEEN_LOOKS_MS)
+            if not self._is_stopped:
+                self._look()
+
+
+LEASE_S: Final = 2 * BETWEEN_LOOKS_MS / 1000
+"""From the beginning of a look, or of a commit. Twice the time between two looks, as the thread that looks may come late."""
+
+
+class Lease:
+    """Who has the right to write renews it, and ends it; any thread may ask."""
+
+    __slots__ = ("is_ended", "now_s", "until_s")
+
+    def __init__(self, clock: Clock) -> None:
+        self.now_s: Final = _seconds_since_boot(clock)
+        self.until_s = -math.inf
+        self.is_ended = False
+        """Whether the lock is not known to be held, whatever the time."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the lock was held a moment ago."""
+        return not self.is_ended and self.now_s() < self.until_s
+
+    def renew(self, since_s: float) -> None:
+        """Hear that the lock was held at this time, which `now_s` told before that was found out."""
+        self.until_s = since_s + LEASE_S
+        self.is_ended = False
+
+    def end(self) -> None:
+        """Hear that nobody knows whether the lock is held."""
+        self.is_ended = True
+
+    def extend(self, since_s: float) -> None:
+        """Have it last if it has not run out: a commit is under way, whose thread ends it as soon as the connection is lost. Any thread."""
+        if self.is_valid:  # else that thread stood still as well
+            self.until_s = since_s + LEASE_S
+
+
+def _seconds_since_boot(clock: Clock) -> Callable[[], float]:
+    """Return what tells seconds that go on while the machine is suspended, where the system counts that; those of an injected clock are its own."""
+    since_boot = getattr(time, "CLOCK_BOOTTIME", None)
+    if since_boot is None or not isinstance(clock, SystemClock):
+        return lambda: clock.monotonic_ms() / 1000
+    return partial(time.clock_gettime, since_boot)

@@ -1,24 +1,36 @@
-"""The journal in an SQL database: writes in groups, reads by id, pages out, and finds everything again."""
+"""The journal in an SQL database: how one is opened, writes in groups, reads by id, pages out, and finds everything again."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
-from pyjms_provider.core.journal.journal import Changes, Journal, QueueNumber, QueueRecord, Recovery
+from sqlalchemy import Connection, Transaction, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from pyjms.spi.clock import Signal
+from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError, ResourceError, UrlError
+from pyjms_provider.core.journal.journal import Changes, JoinedTransaction, Journal, QueueNumber, QueueRecord, Recovery
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.forks import forget_in_children
+from pyjms_provider.settings import URL_OPTIONS, Acknowledge, StandBy
 from pyjms_provider.stores.codec import decode, encode
-from pyjms_provider.stores.errors import CodecError, LostStoreError, StoreError, UnavailableStoreError
+from pyjms_provider.stores.errors import (
+    CodecError,
+    LostStoreError,
+    StoreError,
+    UnavailableStoreError,
+    UnsupportedStoreError,
+)
 from pyjms_provider.stores.group_commit import CommitRequest, GroupCommit
 from pyjms_provider.stores.sql.batch import (
     Batch,
+    PagedRows,
     Row,
     add_branches,
     add_dropped,
@@ -33,18 +45,86 @@ from pyjms_provider.stores.sql.batch import (
     queue_row,
     text_to_column,
 )
-from pyjms_provider.stores.sql.joining import JoinedWriter
-from pyjms_provider.stores.sql.lease import LeaseMonitor
+from pyjms_provider.stores.sql.database import Lease, LeaseMonitor
 from pyjms_provider.stores.sql.recovery import read_entries, read_places, read_records
+from pyjms_provider.stores.sql.schema import OpenRequest
 
 if TYPE_CHECKING:
+    from sqlalchemy import URL
+
     from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import Address, Envelope
     from pyjms_provider.core.journal.journal import SubscriptionKey
-    from pyjms_provider.stores.sql.database import Database
-    from pyjms_provider.stores.sql.lease import Lease
-    from pyjms_provider.stores.sql.paging import Paging
+    from pyjms_provider.settings import StoreSettings
+    from pyjms_provider.stores.sql.database import Database, Paging
     from pyjms_provider.stores.sql.schema import Meta
+
+
+_SHARED: Final = "pyjms_shared"
+
+
+def open_journal(
+    settings: StoreSettings,
+    holder: str,
+    clock: Clock,
+    *,
+    on_lost: Callable[[ProviderError], None] = lambda _: None,
+    cancelled: Signal | None = None,
+) -> SqlJournal:
+    """Open the database that `settings` names, for a broker called `holder`, and make its schema if it is empty.
+
+    `on_lost` hears, once and from any thread, that another broker holds the database now, or may. With
+    `StandBy.WAIT` this waits, without end or until `cancelled`, while another broker holds it.
+
+    Raises `UrlError`, and `StoreError`: `UnsupportedStoreError`, `UnusableStoreError`, `HeldStoreError`,
+    `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`; each tells what to do.
+    """
+    url, is_shared = _read_url(settings.url)
+    request = OpenRequest(
+        url=url,
+        holder=holder,
+        clock=clock,
+        synchronous=settings.synchronous,
+        waits=settings.stand_by is StandBy.WAIT,
+        cancelled=cancelled,
+        is_shared=is_shared,
+        keep_free_bytes=settings.keep_free_bytes,
+    )
+    database, paging, meta = _opener(url)(request)
+    force_all = settings.acknowledge is Acknowledge.FORCED
+    kind = SqlJournal if database.lease is None else LeasedJournal
+    return kind(database, paging, clock, meta, force_all=force_all, on_lost=on_lost)
+
+
+def _opener(url: URL) -> Callable[[OpenRequest], tuple[Database, Paging, Meta]]:
+    if url.drivername in {"sqlite", "sqlite+pysqlite"}:
+        from pyjms_provider.stores.sql.sqlite import open_sqlite
+
+        return open_sqlite
+    if url.drivername == "postgresql+psycopg":
+        from pyjms_provider.stores.sql.postgresql import open_postgresql
+
+        return open_postgresql
+    raise UnsupportedStoreError(
+        f"{url.drivername} was not tested as a store; write sqlite:///FILE, or postgresql+psycopg://USER@HOST/DATABASE"
+    )
+
+
+def _read_url(text: str) -> tuple[URL, bool]:
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError) as error:
+        raise UrlError("the store is not an SQLAlchemy URL; write for instance sqlite:///shop.db") from error
+    for name in sorted(URL_OPTIONS & url.query.keys()):
+        raise UrlError(
+            f"{name}= says what the broker does, and stands in the URL of its store; write it into the broker's own, as in "
+            f"vm://shop?store=sqlite:///shop.db&{name}=…, or, where it is served, give it to its virtual host as an attribute"
+        )
+    shared = url.query.get(_SHARED, "false")
+    if shared not in {"true", "false"}:
+        raise UrlError(f"{shared!r} is no value of {_SHARED}; write true or false")
+    return url.difference_update_query([_SHARED]), shared == "true"
+
 
 # What a journal was told to write before, or with, whatever is written next.
 
@@ -595,3 +675,152 @@ def _work_of(request: CommitRequest[Batch | Row]) -> Batch:
 
 def _closed() -> ClosedError:
     return ClosedError("the broker's store is closed; start the broker again")
+
+
+# Writing through the application's own transaction, so that its tables and the broker's change in one step.
+
+_IN_TRANSACTION: Final = 2
+"""PostgreSQL's PQTRANS_INTRANS: the transaction is open, and no statement is on its way."""
+
+
+def transaction_of(connection: object) -> tuple[Connection, Transaction]:
+    """Return an SQLAlchemy connection and its open transaction. Raises `ResourceError` that says what is wrong."""
+    if not isinstance(connection, Connection):
+        raise ResourceError(
+            f"{type(connection).__name__} is no sqlalchemy.Connection; with an ORM session pass session.connection()"
+        )
+    transaction = connection.get_transaction()
+    if transaction is None or not transaction.is_active:
+        raise ResourceError("the SQLAlchemy connection has no open transaction; begin one: with connection.begin(): …")
+    return connection, transaction
+
+
+class JoinedWriter(JoinedTransaction):
+    """Takes a journal's place for one commit: writes changes on the application's connection, and commits that.
+
+    What is written becomes true with the application's commit, and with nothing else: if the process dies before, neither
+    has happened, and if it dies after, both have.
+    """
+
+    def __init__(
+        self, connection: object, opening: tuple[object, ...], database: Database, deferring: SqlJournal
+    ) -> None:
+        """`opening`: what tells this opening of the store `database` from all others; the application's connection must see the same.
+
+        `deferring`: the journal of that store, which may have deferred what is to be written first.
+
+        Raises `ResourceError` when the connection has no transaction, or one that has failed, or leads to another store.
+        """
+        self._connection, self._transaction = transaction_of(connection)
+        self._opening = opening
+        self._database = database
+        self._deferring = deferring
+        try:
+            found = database.opening_of(self._connection)
+        except SQLAlchemyError as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            raise ResourceError(
+                "the SQLAlchemy connection does not lead to the broker's store, or its transaction has failed: "
+                f"{cause}; name the same database in store=, with ?pyjms_shared=true at the end of its URL"
+            ) from error
+        if found != opening:
+            raise ResourceError(
+                "the SQLAlchemy connection leads to another store than the broker's; name the same database in store="
+            )
+
+    def write(self, changes: Changes, *, force: bool) -> None:
+        """Write `changes`, and commit. Raises `ResourceError` when nothing of it is true, and `InDoubtError` when nobody knows.
+
+        What a hook of the application's engine raises passes through: then `may_be_committed` says whether nobody knows. `force` changes nothing here: how safe the commit is was chosen with the application's connection.
+        """
+        try:
+            self._write_and_commit(changes)
+        except Exception:  # also what a hook of the application's engine raises
+            if not self.may_be_committed:
+                self._roll_back()
+            raise
+
+    def _write_and_commit(self, changes: Changes) -> None:
+        with self._deferred_first() as deferred:
+            try:
+                for batch in (*deferred, make_batch(changes)):
+                    steps = batch.steps(self._database)
+                    self._database.check_space(self._connection, steps)
+                    for statement, rows in steps:
+                        for some in rows.portions() if isinstance(rows, PagedRows) else (list(rows),):
+                            if some:
+                                self._connection.exec_driver_sql(statement, some)
+                # Last, so that a broker that takes the store over waits for the commit alone, and then finds it done.
+                is_ours = self._database.lock_opening(self._connection) == self._opening
+            except (SQLAlchemyError, ProviderError) as error:
+                raise _not_written(error) from error
+            if not is_ours:
+                raise ResourceError("another broker has taken the store over; neither messages nor tables were changed")
+            self.commit()
+
+    @contextmanager
+    def _deferred_first(self) -> Iterator[Sequence[Batch]]:
+        """Have the journal write what it has deferred to be written before anything else; or yield it, to be written first in this transaction.
+
+        Of a queue whose end was in doubt, for example, the store must know that before it has a message of the next one of its name.
+        It is yielded where one transaction at a time can write: from here on that is the application's, so the journal cannot.
+        """
+        with ExitStack() as lent:
+            deferred: list[Batch] = []
+            try:
+                if self._database.has_one_writer:
+                    # It changes nothing, but from now on nobody else writes.
+                    self._connection.exec_driver_sql(self._database.statements.raise_next_queue, (0, 0))
+                    self._database.detect_failed_checkpoint()
+                    self._database.repair_log()
+                    deferred += lent.enter_context(self._deferring.lend_deferred())
+                else:
+                    self._deferring.flush_deferred()
+            except (SQLAlchemyError, ProviderError) as error:
+                raise _not_written(error) from error
+            yield deferred
+
+    def commit(self) -> None:
+        """Commit the application's transaction. Raises as `write`."""
+        self.may_be_committed = True
+        try:
+            self._transaction.commit()
+            self._database.detect_failed_checkpoint()  # SQLite may have carried its log over within the commit
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise InDoubtError(
+                    "the connection to the database broke while the transaction was committed"
+                ) from error
+            self._roll_back()
+            if self._database.leaves_doubt(error.orig):
+                raise InDoubtError(f"the disk failed while the transaction was committed: {error}") from error
+            raise ResourceError(f"the application's transaction could not be committed: {error}") from error
+        except SQLAlchemyError as error:
+            self._roll_back()
+            raise ResourceError(f"the application's transaction could not be committed: {error}") from error
+        except Exception:  # a hook of the engine: before the database commits, or later
+            self.may_be_committed = not self._is_open()
+            self._roll_back()
+            raise
+
+    def _is_open(self) -> bool:
+        """Whether the database certainly has the transaction open, so that it has not been committed."""
+        with suppress(SQLAlchemyError):
+            driver = self._connection.connection.driver_connection
+            if self._database.has_one_writer:
+                return getattr(driver, "in_transaction", False) is True
+            return getattr(getattr(driver, "info", None), "transaction_status", None) == _IN_TRANSACTION
+        return False
+
+    def _roll_back(self) -> None:
+        """Have nothing open on the application's connection. May be repeated."""
+        if self._connection.get_transaction() is self._transaction:
+            self._transaction.rollback()  # also when it has failed: it must be ended before another one can begin
+        with suppress(SQLAlchemyError, self._connection.dialect.loaded_dbapi.Error):
+            # A commit that failed before it reached the database leaves there what SQLAlchemy holds to be ended.
+            self._connection.connection.rollback()
+
+
+def _not_written(error: Exception) -> ResourceError:
+    cause = error.reason if isinstance(error, ProviderError) else error
+    return ResourceError(f"the messages could not be written in the application's transaction: {cause}")

@@ -30,7 +30,7 @@ from pyjms_provider.core.journal.journal import (
     SubscriptionKey,
 )
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
-from pyjms_provider.stores.sql import tables as t
+from pyjms_provider.stores.sql import schema as t
 from pyjms_provider.stores.sql.batch import text_from_column
 
 if TYPE_CHECKING:

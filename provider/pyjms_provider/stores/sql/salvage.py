@@ -27,7 +27,7 @@ from pyjms_provider.stores.errors import (
     UnusableStoreError,
 )
 from pyjms_provider.stores.file_lock import FileLock, describe_holder
-from pyjms_provider.stores.sql import tables as t
+from pyjms_provider.stores.sql import schema as t
 from pyjms_provider.stores.sql.schema import BROUGHT, FIRST, PRODUCT, make_lost, prepare_schema
 from pyjms_provider.stores.sql.sqlite import make_engine, understand
 
