@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test distribution test-without check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-kills soak-closings soak-backlog soak-network soak-work soak-conformance java postgresql brokers browser unshare stomp-clients maven needs history-soak soak-spark clean
+.PHONY: help demo test distribution test-without check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-whole soak-kills soak-closings soak-backlog soak-network soak-work soak-conformance java postgresql brokers browser unshare stomp-clients maven needs history-soak soak-spark clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -128,6 +128,9 @@ soak: soak-kills soak-closings soak-backlog soak-conformance history-soak soak-s
 soak20: $(VENV)/.dev ## the test suite 20 times, each time in another order
 	@for run in $$(seq 20); do echo "run $$run of 20"; $(SUITE); done
 
+soak-whole: $(VENV)/.dev ## the test suite with all cases of which it otherwise draws a sample
+	@PYJMS_WHOLE=1 PYJMS_CONFORMANCE=whole $(SUITE) --timeout 3600
+
 soak-network: $(VENV)/.dev ## cuts connections 2,000 times, kills and stops the broker 50 times, cancels tasks through 50 restarts, and serves a million messages
 	@PYJMS_CUTS=2000 PYJMS_NETWORK_KILLS=50 PYJMS_CANCELLED=50 PYJMS_LOAD=full $(PYTEST) -n 0 -q --log-cli-level=INFO --timeout 7200 tests/system/network
 
@@ -135,11 +138,12 @@ soak-work: $(VENV)/.dev ## 500 kills: forwarders and the brokers at both ends, a
 	@PYJMS_FORWARD_KILLS=250 $(PYTEST) -n 0 -q --timeout 14400 tests/system/forwarding
 	@PYJMS_WORK_KILLS=250 $(PYTEST) -n 0 -q --timeout 14400 tests/system/work
 
-soak-kills: $(VENV)/.dev ## kills a working broker, and a coordinator, 200 times on each store, and judges what clients were told; 5,000 seeds of pipelines, 20,000 of the broker
+soak-kills: $(VENV)/.dev ## kills a working broker, and a coordinator, 200 times on each store, and judges what clients were told; 5,000 seeds of pipelines, 20,000 of the broker, 1,000 of queues with turns
 	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/kill
 	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/xa/test_coordinator.py
 	@PYJMS_PIPELINE_SEEDS=5000 $(PYTEST) -n 0 -q tests/provider/simulation/test_pipelines.py
 	@PYJMS_SIMULATION_SEEDS=20000 $(PYTEST) -n 2 -q --timeout 7200 tests/provider/simulation/test_simulation.py
+	@PYJMS_TURNS_SEEDS=1000 $(PYTEST) -n 2 -q --timeout 7200 tests/provider/core/test_queue_turns_model.py
 
 soak-conformance: $(VENV)/.dev ## the published conformance reports of all providers, made again whole and compared
 	@PYJMS_CONFORMANCE=whole $(PYTEST) -n 2 -q --timeout 3600 tests/tck/test_golden.py tests/pyjms/aio/test_conformance.py

@@ -1,6 +1,7 @@
 """What the whole suite shares."""
 
 import gc
+import os
 import signal
 from collections.abc import Generator, Iterator
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.provider.postgresql import PostgresqlServer
+from tests.sampling import SEED_NAME, draw_seed
 
 # How long an example takes is the machine's matter, and other tests use it, too.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -20,9 +22,13 @@ pytest_plugins = [
     "tests.brokers.plugin",
     "tests.needs.plugin",
     "tests.pyjms.forwarding.two_sites",
+    "tests.scheduling",
     "tests.traceability.plugin",
 ]
 
+draw_seed()
+
+_LONG_NAME = 200
 _LONG_S = 500
 """Who may take so long takes a minute or more."""
 
@@ -44,6 +50,13 @@ def postgresql() -> Iterator[PostgresqlServer]:
     server = PostgresqlServer()
     yield server
     server.remove()
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a test with a long text after its beginning: every worker tells the names of all tests, and each report has one."""
+    if isinstance(val, str | bytes) and len(val) > _LONG_NAME:
+        return f"{val[:20]!a} and {len(val) - 20} more"
+    return None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -71,3 +84,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _takes_long(item: pytest.Item) -> bool:
     limit = item.get_closest_marker("timeout")
     return limit is not None and limit.args[0] >= _LONG_S
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell how to draw the same samples, where something failed that may depend on them."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(f"{SEED_NAME}={os.environ[SEED_NAME]} draws the same samples again")

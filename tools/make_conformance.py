@@ -10,9 +10,11 @@ import argparse
 import asyncio
 import shutil
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from string import Formatter
 from urllib.parse import quote
 
 from rich.console import Console
@@ -96,6 +98,7 @@ PROVIDERS = (
 LIMIT_S = 180.0
 """How long one test may take: what takes 6 s by itself has taken more than the 30 s of the profiles beside the rest of our own test suite."""
 SERVED = {"pyjms": (), "stored": ("--store", "sqlite:///conformance.db")}
+NO_PLACES: Mapping[str, object] = {}
 FAULTY = Judged(
     name="faulty",
     about="the example with a fault",
@@ -104,31 +107,44 @@ FAULTY = Judged(
 )
 
 
-def judge(judged: Judged, select: tuple[str, ...] = ()) -> Report:
-    """Run the suite, or the selected part of it, on a provider."""
+def judge(judged: Judged, select: tuple[str, ...] = (), places: Mapping[str, object] = NO_PLACES) -> Report:
+    """Run the suite, or the selected part of it, on a provider, beside which runs what its URL asks for.
+
+    Args:
+        judged: The provider.
+        select: The sections; none are all.
+        places: What runs already, by the names in the URL: a port of a broker, the store in PostgreSQL.
+    """
     with ExitStack() as made, LiveProgress(Console(stderr=True)) as progress:
-        store = ""
-        if "{postgresql}" in judged.url:
-            server = PostgresqlServer()
-            made.callback(server.remove)
-            store = quote(server.make_store(), safe="")
         folder = made.enter_context(tempfile.TemporaryDirectory())
-        ports = dict.fromkeys(KINDS, 0)
-        for kind in KINDS:
-            if f"{{{kind}}}" in judged.url:
-                ports[kind] = made.enter_context(shared_broker(kind, Path(folder)))["stomp"]
-        for served, options in SERVED.items():
-            ports[served] = 0
-            if f"{{{served}}}" in judged.url:
-                ports[served] = made.enter_context(served_broker(Path(folder), *options))
+        found: dict[str, object] = {"folder": folder, **places}
+        for _, name, _, _ in Formatter().parse(judged.url):
+            if name is not None and name not in found:
+                found[name] = _start(name, Path(folder), made)
         task = Task(
-            url=judged.url.format(folder=folder, postgresql=store, **ports),
+            url=judged.url.format(**found),
             profile=str(judged.profile),
             select=select,
             target=SUITE_TARGET,
             limit_s=LIMIT_S,
         )
         return asyncio.run(judge_provider(task, progress))
+
+
+def _start(name: str, folder: Path, made: ExitStack) -> object:
+    """Start what a URL names, until `made` ends; return what stands in the URL for it."""
+    if name in SERVED:
+        return made.enter_context(served_broker(folder, *SERVED[name]))
+    if name in KINDS:
+        return made.enter_context(shared_broker(name, folder))["stomp"]
+    server = PostgresqlServer()
+    made.callback(server.remove)
+    return store_in(server)
+
+
+def store_in(server: PostgresqlServer) -> str:
+    """Make an empty store, and return its URL as it stands in the URL of a broker."""
+    return quote(server.make_store(), safe="")
 
 
 HEAD = """# Conformance reports

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,9 +11,12 @@ import pytest
 from tests.brokers.sharing import shared_broker
 
 
-def _share(kind: str, factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
-    with shared_broker(kind, _common_directory(factory) / kind) as ports:
-        yield ports
+def _share(kind: str, request: pytest.FixtureRequest, factory: pytest.TempPathFactory) -> dict[str, int]:
+    # A process that started the broker waits for its end, which comes with the last process that uses it. In the teardown of a fixture
+    # that would count as time of the last test that runs here, minutes when the others are still busy.
+    held = ExitStack()
+    request.config.add_cleanup(held.close)
+    return held.enter_context(shared_broker(kind, _common_directory(factory) / kind))
 
 
 def _common_directory(factory: pytest.TempPathFactory) -> Path:
@@ -22,12 +25,12 @@ def _common_directory(factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def activemq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+def activemq(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     """The ports of a real ActiveMQ Classic."""
-    yield from _share("activemq", tmp_path_factory)
+    return _share("activemq", request, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+def rabbitmq(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     """The ports of a real RabbitMQ, whose user and password are ``guest``."""
-    yield from _share("rabbitmq", tmp_path_factory)
+    return _share("rabbitmq", request, tmp_path_factory)

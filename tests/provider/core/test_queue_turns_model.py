@@ -2,11 +2,12 @@
 
 The rule of wake-ups is checked after each step, as for plain queues: whenever a message is available that an interested
 consumer would take and may take, one of those has been woken and has not pulled in vain since. Steps are drawn by seed,
-not by hypothesis, whose runs are mostly too short for consumers to become owners.
+not by hypothesis, whose runs are mostly too short for consumers to become owners; ``PYJMS_TURNS_SEEDS=1000`` says how many of them.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
@@ -23,6 +24,7 @@ from tests.provider.helpers import Reader, entry_of
 from tests.provider.policy_world import PolicyWorld
 
 STEPS = 150
+SEEDS = int(os.environ.get("PYJMS_TURNS_SEEDS", "20"))
 POLICIES: dict[str, dict[str, Any]] = {
     "groups": {"groups": True},
     "groups and priorities": {"groups": True},
@@ -350,7 +352,7 @@ def is_interested(client: Client) -> bool:
 def test_nobody_sleeps_on_a_message_that_is_his(name: str, evaluations: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor gets another one than the first that he may have; also where he lets go of the lock after each message that he looks at, or an index says which those are."""
     monkeypatch.setattr("pyjms_provider.core.queue.search.EVALUATIONS", evaluations)
-    for seed in range(100):
+    for seed in range(SEEDS):
         monkeypatch.setattr("pyjms_provider.core.queue.cursor._FROM", 1 if seed % 2 else 1_000)
         turns = Turns(name, seed)
         try:
@@ -361,7 +363,7 @@ def test_nobody_sleeps_on_a_message_that_is_his(name: str, evaluations: int, mon
 
 def test_a_group_whose_owner_is_forgotten_has_one_owner_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyjms_provider.core.queue.message_groups._IDLE_MAX", 0)
-    for seed in range(60):
+    for seed in range(SEEDS):
         turns = Turns("groups", seed, is_forgetful=True)
         try:
             turns.run()

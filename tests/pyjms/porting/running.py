@@ -33,8 +33,11 @@ def imported(folder: Path, name: str, python: str) -> ModuleType:
         return import_module(name)
 
 
-def await_threads() -> None:
-    """Wait for the threads that a program has started, as the end of a process does."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
+@contextmanager
+def threads_awaited() -> Iterator[None]:
+    """Wait for the threads that a program has started, as the end of a process does; not for those of tests before this one."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        if not thread.daemon:
             thread.join(20)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.porting.program import port
-from tests.pyjms.porting.running import await_threads, imported
+from tests.pyjms.porting.running import imported, threads_awaited
 
 CORPUS = Path(__file__).parent / "corpus"
 TO_LOOK_AT = {"Everyday": {"interrupt()", "the name of a class"}}
@@ -21,6 +21,6 @@ def test_a_program_prints_what_it_prints_in_java(name: str, tmp_path: Path, caps
     assert {(each.kind, each.what) for each in made.findings} == {("check", each) for each in TO_LOOK_AT.get(name, ())}
     assert made.translated == made.statements > 20
     program = getattr(imported(tmp_path, name, made.python), name)
-    program.main([])
-    await_threads()
+    with threads_awaited():
+        program.main([])
     assert capsys.readouterr().out == (CORPUS / f"{name}.out").read_text(encoding="utf-8")

@@ -40,12 +40,15 @@ def look(url: str, queue: str) -> list[str]:
         return [text_of(message) for message in browser]
 
 
-def take(url: str, queue: str, count: int, *, wait_ms: int = 5000) -> list[str]:
-    """Receive messages, as a competing consumer does."""
+def take(url: str, queue: str, count: int, *, wait_ms: int | None = None) -> list[str]:
+    """Receive messages, as a competing consumer does: those that are there, or come within `wait_ms`."""
     found: list[str] = []
     with session_of(url) as session:
         consumer = session.create_consumer(session.create_queue(queue))
-        while len(found) < count and (message := consumer.receive(wait_ms)) is not None:
+        while len(found) < count:
+            message = consumer.receive_no_wait() if wait_ms is None else consumer.receive(wait_ms)
+            if message is None:
+                break
             found.append(text_of(message))
     return found
 

@@ -12,8 +12,6 @@ from tests.pyjms.spark.messages_of import session_of
 __all__ = ["facts_of", "fill", "order", "take_all"]
 
 _TOGETHER = 1_000
-_PATIENCE_MS = 5_000
-"""A broker on a busy machine that sends nothing for so long has nothing."""
 Facts = tuple[str, str | None, str | None, int, tuple[tuple[str, str, object], ...]]
 
 
@@ -33,11 +31,11 @@ def order(number: int) -> Facts:
     return text, ("order", "express")[number % 10 == 0], f"c-{number}", 3 + number % 3, _typed(properties)
 
 
-def fill(url: str, queue: str, count: int) -> None:
-    """Send the first orders, in transactions of a thousand."""
+def fill(url: str, queue: str, count: int, *, first: int = 0) -> None:
+    """Send orders, the first ones or those from `first` on, in transactions of a thousand."""
     with session_of(url, transacted=True) as session:
         producer = session.create_producer(session.create_queue(queue))
-        for number in range(count):
+        for number in range(first, first + count):
             producer.send(_message(session, order(number)), 2, order(number)[3], 0)
             if number % _TOGETHER == _TOGETHER - 1:
                 session.commit()
@@ -45,11 +43,11 @@ def fill(url: str, queue: str, count: int) -> None:
 
 
 def take_all(url: str, queue: str) -> Iterator[Facts]:
-    """Receive what is in a queue until nothing comes any more."""
+    """Receive what is in a queue; our broker says when that is nothing."""
     with session_of(url, transacted=True) as session:
         consumer = session.create_consumer(session.create_queue(queue))
         count = 0
-        while (message := consumer.receive(_PATIENCE_MS)) is not None:
+        while (message := consumer.receive_no_wait()) is not None:
             yield facts_of(message)
             count += 1
             if count % _TOGETHER == 0:

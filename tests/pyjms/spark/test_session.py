@@ -46,35 +46,44 @@ print(*said, session.conf.get("spark.driver.host"), "PYSPARK_PYTHON" in os.envir
 
 
 @pytest.mark.requires("spark")
-@pytest.mark.parametrize(
-    ("asked", "made"),
-    [
-        ("", f"{LOCAL}|600m|{os.cpu_count()}|127.0.0.1|True"),
-        ("--master local[3,2]", "local[3,2]|600m|3|127.0.0.1|True"),
-    ],
-)
-def test_a_program_that_names_no_master_gets_that_of_its_environment_or_one_on_which_tasks_are_tried_again(
-    asked: str, made: str
-) -> None:
+def test_a_program_that_names_no_master_gets_that_of_its_environment() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "PYJMS_SPARK"))}
-    environment["PYSPARK_SUBMIT_ARGS"] = f"{asked} --driver-java-options '{QUICK}' pyspark-shell"
+    environment["PYSPARK_SUBMIT_ARGS"] = f"--master local[3,2] --driver-java-options '{QUICK}' pyspark-shell"
     run = subprocess.run([sys.executable, "-c", SESSION], env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == made, run.stderr
+    assert run.stdout.strip() == "local[3,2]|600m|3|127.0.0.1|True", run.stderr
+
+
+@pytest.mark.requires("spark")
+@pytest.mark.parametrize("found", [None, "local[*]"])
+def test_where_the_environment_names_no_master_tasks_are_tried_again(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, found: str | None
+) -> None:
+    asked = asked_of_spark(spark, monkeypatch, found)
+    assert asked["spark.master"] == LOCAL
+    assert asked["spark.sql.shuffle.partitions"] == str(os.cpu_count())
+    assert asked["spark.driver.host"] == "127.0.0.1"
+
+
+def asked_of_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, master: str | None) -> dict[str, str]:
+    """Make a session where the environment names a master, and return what Spark was asked for."""
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession as Session
+
+    asked: dict[str, str] = {}
+    monkeypatch.setattr(SparkConf, "get", lambda *_: master)
+    monkeypatch.setattr(Session.Builder, "getOrCreate", lambda builder: asked.update(builder._options) or spark)
+    for name in ("PYSPARK_PYTHON", "PYJMS_SPARK_PYTHON"):
+        monkeypatch.setenv(name, "")  # so that what is named here ends with the test
+        monkeypatch.delenv(name)
+    make_session("a program")
+    return asked
 
 
 @pytest.mark.requires("spark")
 def test_a_program_on_a_cluster_is_not_bound_to_its_own_machine(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyspark import SparkConf
-    from pyspark.sql import SparkSession as Session
-
-    asked: dict[str, str] = {}
-    monkeypatch.setattr(SparkConf, "get", lambda *_: "spark://somewhere:7077")
-    monkeypatch.setattr(Session.Builder, "getOrCreate", lambda builder: asked.update(builder._options) or spark)
-    for name in ("PYSPARK_PYTHON", "PYJMS_SPARK_PYTHON"):
-        monkeypatch.delenv(name, raising=False)
-    make_session("a program")
+    asked = asked_of_spark(spark, monkeypatch, "spark://somewhere:7077")
     assert asked["spark.master"] == "spark://somewhere:7077"
     assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.sql.shuffle.partitions"} & set(asked)
     assert "PYSPARK_PYTHON" not in os.environ, "workers have none at our path"

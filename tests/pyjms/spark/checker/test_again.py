@@ -15,6 +15,7 @@ from pyjms.spark.checker.audit import audit
 from pyjms.spark.checker.reading import read_history, table_of
 from tests.pyjms.spark.checker.comparing import differences
 from tests.pyjms.spark.checker.streams import NS
+from tests.sampling import sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +101,7 @@ def all_but_usual() -> dict[str, tuple[Event, ...]]:
 
 
 @pytest.mark.timeout(500)  # starting Spark takes long on a busy machine
-@pytest.mark.parametrize("has_one_clock", [True, False])
+@pytest.mark.parametrize("has_one_clock", sample([True, False], 1, "clocks of messages that came twice"))
 def test_whatever_happens_to_messages_that_came_twice_is_judged_as_the_reference_does(
     plain_spark: SparkSession, tmp_path: Path, *, has_one_clock: bool
 ) -> None:

@@ -15,6 +15,7 @@ from tests.pyjms.history.model import random_history
 from tests.pyjms.history.plants import PLANTS
 from tests.pyjms.spark.checker.comparing import differences, histories
 from tests.pyjms.spark.checker.streams import one_stream
+from tests.sampling import sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,17 +24,19 @@ if TYPE_CHECKING:
 
 SEEDS = range(40, 48)  # among them, each fault finds a place
 OF_TWO_NODES = (52, 56)
+WAYS: dict[str, tuple[int, int, tuple[int, ...]]] = {
+    "judged here": (FEW, 16, OF_TWO_NODES),
+    "judged on the executors": (0, 16, OF_TWO_NODES),
+    "one clock, and consumers in one block": (FEW, BLOCK, ()),
+}
 
 
 @pytest.mark.timeout(500)  # starting Python's workers takes long on a busy machine
-@pytest.mark.parametrize(
-    ("few", "block", "more"),
-    [(FEW, 16, OF_TWO_NODES), (0, 16, OF_TWO_NODES), (FEW, BLOCK, ())],
-    ids=["judged here", "judged on the executors", "one clock, and consumers in one block"],
-)
+@pytest.mark.parametrize("way", sample(list(WAYS), 1, "ways of the checker"))
 def test_both_checkers_find_the_same_in_correct_and_in_faulty_histories(
-    plain_spark: SparkSession, tmp_path: Path, few: int, block: int, more: tuple[int, ...]
+    plain_spark: SparkSession, tmp_path: Path, way: str
 ) -> None:
+    few, block, more = WAYS[way]
     found = histories(SEEDS)
     assert {event.node for events in histories(more).values() for event in events} == ({"a", "b"} if more else set())
     if few == 0:
