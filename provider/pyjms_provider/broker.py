@@ -19,7 +19,7 @@ from pyjms.spi.errors import ClosedError, ConnectionLostError, ProgramEndsError,
 from pyjms_provider.core.host.restoring import restore_host
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.journal.storage_manager import StorageManager
-from pyjms_provider.core.store.paging import PagingMessageStore
+from pyjms_provider.core.store import PagingMessageStore
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.housekeeping import ScheduledTasks
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyjms_provider.core.host.message_mover import OnExpired
     from pyjms_provider.core.journal.journal import Journal
-    from pyjms_provider.core.store.store import MessageStore
+    from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 

@@ -19,20 +19,20 @@ from pyjms.spi.selector import selector_or_none
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.words import counted
 from pyjms_provider.broker import find_broker, inherited_broker, running_broker
-from pyjms_provider.core.channel.channel import ChannelClosedError
+from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.trace_events import Happening
-from pyjms_provider.core.queue.browsing import waiting_entries
+from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.dead_letters import origin_of, revived
-from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.scheduled_messages import is_expired
+from pyjms_provider.core.queue.search import waiting_entries
 from pyjms_provider.core.queue.statistics import counts_of
 from pyjms_provider.settings import BrokerSettings, read_url
 
 if TYPE_CHECKING:
     from pyjms_provider.core.host.virtual_host import VirtualHost
-    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.message.entry import QueueEntry
 
 __all__ = ["AT_ONCE", "GoOn", "QueueExistsError", "QueueManager", "QueueReport", "Replay", "UnknownQueueError"]
 

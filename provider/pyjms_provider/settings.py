@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from pyjms.spi.errors import UrlError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
-from pyjms_provider.core.queue.policy import PolicyError, QueuePolicies, QueuePolicy, read_bytes
+from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy, read_bytes
 from pyjms_provider.core.transaction.branches import DEFAULT_TIMEOUT_MS
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
 

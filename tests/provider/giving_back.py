@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.queue.queue import Queue
 
 __all__ = ["counted_steps"]

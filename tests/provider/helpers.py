@@ -12,13 +12,13 @@ from pyjms.spi.envelope import Address, AddressKind, BodyKind, ConnectionId, Env
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.selector import Selector, compile_selector
 from pyjms.types import Stored
-from pyjms_provider.core.channel.channel import NotAcceptedError, Receiver
+from pyjms_provider.core.channel import NotAcceptedError, Receiver
+from pyjms_provider.core.message.entry import QueueEntry, ReceiverId, Transaction
 from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
-from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.queue.queue import Queue
-from pyjms_provider.core.store.store import MessageStore
+from pyjms_provider.core.store import MessageStore
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 from pyjms_provider.stores.memory import MemoryMessageStore
 
@@ -230,7 +230,7 @@ class ScriptedReceiver(Receiver):
         return self.accepts if isinstance(self.accepts, bool) else self.accepts(reference)
 
     def handle(
-        self, reference: MessageReference, transaction: UnitOfWork | None = None, redelivered: bool = False
+        self, reference: MessageReference, transaction: Transaction | None = None, redelivered: bool = False
     ) -> bool:
         self.handled.append(reference)
         self.redelivered.append(redelivered)

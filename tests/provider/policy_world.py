@@ -10,12 +10,12 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.host.admission import SendTimeout
 from pyjms_provider.core.host.host_policy import HostPolicy
 from pyjms_provider.core.host.virtual_host import VirtualHost
+from pyjms_provider.core.message.entry import ReceiverId
+from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.consumer import ConsumerSession
-from pyjms_provider.core.queue.entry import ReceiverId
-from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.timed import HasTimes
-from pyjms_provider.core.topic.subscription import Subscription
+from pyjms_provider.core.topic import Subscription
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.memory import MemoryMessageStore

@@ -11,9 +11,9 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError, DestinationInUseError, InvalidSelectorError, ResourceError
 from pyjms.types import Long
 from pyjms_provider.core.host.admission import DELIVER_AT
-from pyjms_provider.core.queue.browsing import waiting_entries
+from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.consumer import Consumer
-from pyjms_provider.core.queue.policy import PolicyError, QueuePolicies, QueuePolicy
+from pyjms_provider.core.queue.search import waiting_entries
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, Replay, UnknownQueueError
 from tests.provider.clients.world import World
 from tests.provider.helpers import HookedLock, make_envelope, text_of

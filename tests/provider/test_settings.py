@@ -11,7 +11,7 @@ from pyjms.spi.errors import UrlError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.core.host.host_policy import HostPolicy
-from pyjms_provider.core.queue.policy import Overflow, QueuePolicies, QueuePolicy, QueueType
+from pyjms_provider.core.policy import Overflow, QueuePolicies, QueuePolicy, QueueType
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.settings import BrokerSettings, read_url
 

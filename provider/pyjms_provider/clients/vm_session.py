@@ -16,19 +16,19 @@ from pyjms.spi.selector import Selector
 from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.vm_transactions import VmTransactions
 from pyjms_provider.core.host.admission import SendTimeout
+from pyjms_provider.core.message.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
-from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
-from pyjms_provider.core.queue.stored_delivery import is_there
-from pyjms_provider.core.store.store import NotAtOnceError
+from pyjms_provider.core.queue.pager import is_there
+from pyjms_provider.core.store import NotAtOnceError
 
 if TYPE_CHECKING:
     from pyjms.spi.errors import ProviderError
     from pyjms_provider.clients.vm import VmConnection
-    from pyjms_provider.core.queue.browsing import QueueBrowser
+    from pyjms_provider.core.message.entry import EntryQueue
     from pyjms_provider.core.queue.consumer import ConsumerTarget, DirectConsumer
-    from pyjms_provider.core.queue.entry import EntryQueue
-    from pyjms_provider.core.topic.subscription import Subscription
+    from pyjms_provider.core.queue.search import QueueBrowser
+    from pyjms_provider.core.topic import Subscription
 
 # What a session of ``vm://NAME`` has received, as its queues know it.
 

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from pyjms.spi.words import plain_words
-from pyjms_provider.core.queue.policy import read_bytes
+from pyjms_provider.core.policy import read_bytes
 from pyjms_provider.model.context import Effort, interpolate, interpolate_all
 from pyjms_provider.model.errors import (
     BadVariableError,

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from pyjms_provider.broker import Client
     from pyjms_provider.core.host.virtual_host import VirtualHost as RunningHost
     from pyjms_provider.core.journal.journal import SubscriptionKey
-    from pyjms_provider.core.topic.subscription import Subscription
-    from pyjms_provider.core.topic.topic import Topic
+    from pyjms_provider.core.topic import Subscription, Topic
     from pyjms_provider.core.transaction.branches import BranchReport
     from pyjms_provider.core.transaction.reader_groups import Group
     from pyjms_provider.model.contracts import ManagedHost

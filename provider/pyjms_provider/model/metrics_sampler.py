@@ -26,8 +26,8 @@ from pyjms_provider.model.time_series import STEP_MS, History, TimeSeries
 
 if TYPE_CHECKING:
     from pyjms_provider.broker import EmbeddedBroker
+    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.queue.channel_state import Counts
-    from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
 
 ALERTS: Final = "$alerts"

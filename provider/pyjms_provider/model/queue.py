@@ -25,7 +25,7 @@ from pydantic import BaseModel, Field
 from pyjms.spi.errors import DestinationInUseError, InDoubtError, ProviderError
 from pyjms.spi.selector import compile_selector, quote
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue.policy import QueuePolicy
+from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.queue.statistics import counts_of, most_deliveries, oldest_timestamp_ms, traffic_of
 from pyjms_provider.model.alerts import AlertLimits
 from pyjms_provider.model.attributes import mask, plain, resolve

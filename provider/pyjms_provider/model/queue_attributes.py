@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from pyjms_provider.core.queue.capacity import check_disk
-from pyjms_provider.core.queue.policy import (
+from pyjms_provider.core.policy import (
     MAXIMUM_DELIVERIES,
     MAXIMUM_FAILURES,
     Overflow,
@@ -18,6 +17,7 @@ from pyjms_provider.core.queue.policy import (
     QueuePolicy,
     QueueType,
 )
+from pyjms_provider.core.queue.queue_rules import check_disk
 from pyjms_provider.model.alerts import AlertLimits
 from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, attribute
 from pyjms_provider.model.errors import InvalidAttributesError, Problem

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field
 
 from pyjms_provider.core.journal.journal import SubscriptionKey
-from pyjms_provider.core.message.location import channel_named, whereabouts
+from pyjms_provider.core.queue.statistics import whereabouts
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
 from pyjms_provider.model.operations import EVERYTHING, Permissions, operation
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyjms_provider.broker import EmbeddedBroker
+    from pyjms_provider.core.host.virtual_host import VirtualHost
+    from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.stories.reading import StoryEvent
 
 _HIDDEN: Final = "where you may not look"
@@ -239,7 +241,7 @@ def _now(broker: EmbeddedBroker, stories: list[Story]) -> dict[str, list[StoryPl
     is_exact = broker.stories is not None and broker.stories.settings.level is StoryLevel.ALL
     if is_exact and all(each.events for each in stories):
         names = {where for each in stories for where in each.places}
-        channels = [found for name in names if (found := channel_named(host, name)) is not None]
+        channels = [found for name in names if (found := _channel_named(host, name)) is not None]
     else:
         queues = [found for name in host.queue_names() if (found := host.find_queue(name)) is not None]
         channels = [*queues, *host.subscriptions.durable().values()]
@@ -248,7 +250,7 @@ def _now(broker: EmbeddedBroker, stories: list[Story]) -> dict[str, list[StoryPl
         for each in stories
         if each.message_id and each.run_id == broker.run_id and each.number
     }
-    there = whereabouts(host, [each.message_id for each in stories if each.message_id], numbers, channels)
+    there = whereabouts([each.message_id for each in stories if each.message_id], numbers, channels)
     return {
         message_id: [
             StoryPlace(
@@ -288,3 +290,9 @@ def _view(story: Story, now: list[StoryPlace], visibility: VisibilityFilter) -> 
         ],
         now=places,
     )
+
+
+def _channel_named(host: VirtualHost, name: str) -> Queue | None:
+    """Return the queue or durable subscription whose channel has that name."""
+    scheme, _, rest = name.partition("://")
+    return host.find_queue(rest) if scheme == "queue" else host.subscriptions.find(name)

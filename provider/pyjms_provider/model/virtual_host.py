@@ -19,7 +19,7 @@ from pyjms.spi.errors import ClosedError
 from pyjms.spi.words import counted
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
-from pyjms_provider.core.queue.policy import PolicyError, QueuePolicies
+from pyjms_provider.core.policy import PolicyError, QueuePolicies
 from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, Secret, attribute
 from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.configured import Stoppable

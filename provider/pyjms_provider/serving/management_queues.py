@@ -21,7 +21,7 @@ from pyjms.spi.errors import AccessDeniedError, ClosedError, ProviderError
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.terminal import printable
 from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.management.describing import describe_model
 from pyjms_provider.management.errors import BadRequestError
 from pyjms_provider.management.listing import ListRequest

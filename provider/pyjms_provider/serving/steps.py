@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Final
 
-from pyjms_provider.core.message.trace import STEPS, Step, Traced, tracing
+from pyjms_provider.core.queue.statistics import STEPS, Step, Traced, tracing
 from pyjms_provider.protocols.stomp.server.native_consumers import ServedConsumer
 from pyjms_provider.protocols.stomp.server.scheduling import DeliveryScheduler
 from pyjms_provider.protocols.stomp.server.standard import StandardSubscription

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from pyjms.spi.envelope import ConnectionId, Envelope
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.store.store import MessageStore
+from pyjms_provider.core.store import MessageStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,7 +11,7 @@ from pyjms import Connection, ConnectionFactory, Message, Session, TextMessage
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import find_broker, stop_broker
 from pyjms_provider.core.host.host_policy import HostPolicy
-from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.scheduled_messages import redelivery_delay_ms
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_provider.settings import BrokerSettings

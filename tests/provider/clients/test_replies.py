@@ -28,7 +28,7 @@ from pyjms import (
     XAResource,
 )
 from pyjms_provider.broker import stop_broker
-from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
+from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.provider.xa.coordinator import BranchId

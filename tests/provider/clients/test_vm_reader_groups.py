@@ -19,8 +19,8 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroups, ReservedMessage
 from pyjms.spi.selector import compile_selector
-from pyjms_provider.core.queue.browsing import waiting_entries
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
+from pyjms_provider.core.queue.search import waiting_entries
 from pyjms_provider.core.transaction.reader_groups import Group
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.clients.world import World, consume, drain, news, poll

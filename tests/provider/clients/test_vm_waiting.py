@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms_provider.core.queue.policy import Overflow
+from pyjms_provider.core.policy import Overflow
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.clients.world import World
 from tests.provider.helpers import ORDERS, make_envelope

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms_provider.core.message.trace import Step
+from pyjms_provider.core.queue.statistics import Step
 from pyjms_provider.serving.steps import NetworkStep
 from tests.provider.commands.served import BrokerProcess
 

@@ -7,10 +7,10 @@ from typing import Generic, TypeVar
 
 import pytest
 
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue.cursor import Cursor
-from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.queue.queue_rules import QueueRules
 from pyjms_provider.core.queue.sorted_entry_list import SortedQueueEntryList

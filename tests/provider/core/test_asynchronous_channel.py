@@ -7,11 +7,10 @@ from threading import Event, Thread
 import pytest
 
 from pyjms.spi.selector import compile_selector
-from pyjms_provider.core.channel.channel import Filter, Receiver, SelectorFilter, UnknownDeliveryError
-from pyjms_provider.core.channel.pushing import PushTo
+from pyjms_provider.core.channel import Filter, PushTo, Receiver, SelectorFilter, UnknownDeliveryError
+from pyjms_provider.core.message.entry import ReceiverId
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.queue.entry import ReceiverId
 from pyjms_provider.core.queue.queue import Queue
 from tests.provider.helpers import QueueWorld, ScriptedReceiver, break_down, holders, refuse
 

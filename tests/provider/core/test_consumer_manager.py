@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.queue import consumer as consumer_manager
 from pyjms_provider.core.queue import cursor as value_index
 from pyjms_provider.core.queue.consumer import (
@@ -20,8 +21,7 @@ from pyjms_provider.core.queue.consumer import (
     ForbiddenMoveError,
     next_list,
 )
-from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.store.store import NotInMemoryError
+from pyjms_provider.core.store import NotInMemoryError
 from tests.provider.helpers import QueueWorld, Reader
 
 ALL = sorted(product(ConsumerList, ConsumerEvent), key=str)

@@ -8,10 +8,10 @@ import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.types import Long
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue.dead_letters import DeadEntry, DeadKind, dead_letter, origin_of, revived
-from pyjms_provider.core.queue.entry import QueueEntry
 from tests.provider.helpers import NEWS, make_envelope
 
 

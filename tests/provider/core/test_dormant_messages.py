@@ -17,14 +17,13 @@ from pyjms_provider.core.journal.journal import (
     in_runs,
     plain_reference,
 )
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
+from pyjms_provider.core.queue import cursor as lane_module
 from pyjms_provider.core.queue import entry_list as ordering_module
-from pyjms_provider.core.queue import priority_level as lane_module
 from pyjms_provider.core.queue.cursor import UNFINISHED
-from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
-from pyjms_provider.core.queue.queue_types import priority_levels
+from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList, priority_levels
 
 IDS = range(1, 41)
 

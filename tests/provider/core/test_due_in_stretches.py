@@ -7,8 +7,8 @@ from threading import Lock
 
 import pytest
 
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
-from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.schedule import AT_ONCE

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms_provider.core.host.admission import DuplicateClaim
 from pyjms_provider.core.queue import duplicates
-from pyjms_provider.core.queue.capacity import QueueFullError
+from pyjms_provider.core.queue.queue_rules import QueueFullError
 from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from tests.provider.policy_world import PolicyWorld
 
@@ -126,6 +127,7 @@ def test_who_sent_to_a_queue_that_was_destroyed_says_nothing_of_what_a_journal_m
     controller, unit = world.host.admission, world.unit()
     send(world, "a", unit=unit)
     [claim] = unit._duplicates
+    assert isinstance(claim, DuplicateClaim)
     assert controller.mark(claim, None).forgets_below > 0
     controller.forget(claim.address)
     send(world, "b")
@@ -138,6 +140,7 @@ def test_an_id_is_marked_once_more_until_it_has_arrived() -> None:
     controller, unit = world.host.admission, world.unit()
     send(world, "a", unit=unit)
     [claim] = unit._duplicates
+    assert isinstance(claim, DuplicateClaim)
     first, second = controller.mark(claim, None), controller.mark(claim, None)
     assert first.serial < second.serial
     claim.end(arrived=True)

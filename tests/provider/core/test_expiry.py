@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.scheduled_messages import ExpiryIndex, is_expired
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pyjms.spi.delivery import Delivery
 from pyjms_provider.core.journal.journal import QueueNumber
 from pyjms_provider.core.journal.queue_journal import QueueJournal
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.message.trace import Step, tracing
+from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.queue.consumer import Consumer
-from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.policy import QueuePolicy
+from pyjms_provider.core.queue.statistics import Step, tracing
 from pyjms_provider.stores.volatile import Medium, VolatileJournal
 from tests.provider.helpers import QueueWorld, Reader, make_envelope, text_of
 

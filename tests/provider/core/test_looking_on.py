@@ -7,7 +7,7 @@ from threading import Lock
 
 import pytest
 
-from pyjms_provider.core.queue.browsing import waiting_entries
+from pyjms_provider.core.queue.search import waiting_entries
 from tests.provider.policy_world import PolicyWorld
 
 

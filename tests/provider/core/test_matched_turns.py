@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.queue import cursor as cursors
-from pyjms_provider.core.queue import scan_state as passed_over
+from pyjms_provider.core.queue import cursor as passed_over
 from pyjms_provider.core.queue.cursor import UNFINISHED, Asked
-from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from tests.provider.core.owned import MANY, make_entry, note_asked
 from tests.provider.helpers import Reader, text_of

@@ -8,10 +8,10 @@ import pytest
 
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.message.message_state import MessageEvent
-from pyjms_provider.core.queue.policy import QueuePolicy, QueueType
+from pyjms_provider.core.policy import QueuePolicy, QueueType
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.statistics import about_bytes, is_there, largest_message, oldest_timestamp_ms
-from pyjms_provider.core.store.paging import approximate_size
+from pyjms_provider.core.store import approximate_size
 from pyjms_provider.stores.memory import MemoryMessageStore
 from tests.provider.helpers import ORDERS, HandClock, make_envelope
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+from pyjms_provider.core.queue import cursor as lane
 from pyjms_provider.core.queue import entry_list as ordering
-from pyjms_provider.core.queue import priority_level as lane
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
-from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 
 ENOUGH = 1_000_000

@@ -11,7 +11,7 @@ from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.store.paging import PagingMessageStore
+from pyjms_provider.core.store import PagingMessageStore
 from pyjms_provider.stores.volatile import Medium, VolatileJournal
 from tests.provider.helpers import make_envelope
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
-from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
-from pyjms_provider.core.store.store import NotAtOnceError
+from pyjms_provider.core.store import NotAtOnceError
 from tests.provider.core.owned import MANY, Owned, note_asked
 from tests.provider.helpers import Reader, text_of
 from tests.provider.policy_world import PolicyWorld

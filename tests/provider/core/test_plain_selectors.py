@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyjms.spi.errors import InvalidSelectorError
 from pyjms.spi.selector import compile_selector
 from pyjms.types import Stored
-from pyjms_provider.core.queue.plain_selectors import plain_selector
+from pyjms_provider.core.queue.selectors import plain_selector
 from tests.provider.helpers import QueueWorld, make_envelope
 
 

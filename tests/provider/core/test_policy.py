@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyjms_provider.core.queue.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy, QueueType
+from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy, QueueType
 
 
 def test_the_default_is_a_standard_queue_where_a_listener_may_fail_seven_times_and_a_message_come_ten_times() -> None:

@@ -8,12 +8,11 @@ from threading import Thread
 import pytest
 
 from pyjms.spi.errors import RolledBackError
-from pyjms_provider.core.channel.channel import UnknownDeliveryError
-from pyjms_provider.core.channel.pushing import PushTo
+from pyjms_provider.core.channel import PushTo, UnknownDeliveryError
+from pyjms_provider.core.message.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.message.message_state import TRANSITIONS, MessageEvent, MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue.channel_state import ChannelState
-from pyjms_provider.core.queue.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.state_machine import ForbiddenTransitionError
 from pyjms_provider.core.transaction.unit_of_work import UnitState

@@ -8,14 +8,14 @@ from threading import Thread
 import pytest
 
 from pyjms.spi.selector import compile_selector
-from pyjms_provider.core.channel.channel import Channel, ChannelClosedError, Filter, Receiver, SelectorFilter
+from pyjms_provider.core.channel import Channel, ChannelClosedError, Filter, Receiver, SelectorFilter
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference
-from pyjms_provider.core.message.trace import Step, tracing
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
-from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.queue.statistics import Step, tracing
 from tests.provider.helpers import QueueWorld, ScriptedReceiver, break_down, holders, make_envelope, refuse, text_of
 
 NEW = MessageState.NEW

@@ -9,13 +9,13 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.core.channel.channel import ChannelClosedError, UnreliableChannelError
+from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.channel_state import Reliability
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerList, ConsumerTarget
-from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.queue import Queue
-from pyjms_provider.core.store.store import NotAtOnceError
+from pyjms_provider.core.store import NotAtOnceError
 from tests.provider.helpers import QueueWorld, Reader, entry_of, holders, text_of
 
 

@@ -12,13 +12,13 @@ from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
-from pyjms_provider.core.channel.channel import ChannelClosedError
+from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.host.admission import DELIVER_AT, SendTimeout
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue.capacity import QueueFullError
-from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
-from pyjms_provider.core.store.paging import approximate_size
+from pyjms_provider.core.queue.queue_rules import QueueFullError
+from pyjms_provider.core.store import approximate_size
 from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from tests.provider.helpers import entry_of, make_envelope
 from tests.provider.policy_world import PolicyWorld, pulled

@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.types import Long
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from tests.provider.helpers import Reader, entry_of, text_of
 from tests.provider.policy_world import PolicyWorld, pulled
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from pyjms.spi.delivery import Delivery
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue.browsing import waiting_entries
 from pyjms_provider.core.queue.consumer import ConsumerList
-from pyjms_provider.core.queue.entry import QueueEntry
+from pyjms_provider.core.queue.search import waiting_entries
 from tests.provider.helpers import Reader, entry_of
 from tests.provider.policy_world import PolicyWorld
 

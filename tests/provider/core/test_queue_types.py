@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.spi.errors import DestinationInUseError
-from pyjms_provider.core.queue.queue_types import priority_levels
+from pyjms_provider.core.queue.entry_list import priority_levels
 from tests.provider.helpers import text_of
 from tests.provider.policy_world import PolicyWorld, pulled
 

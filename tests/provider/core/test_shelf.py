@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.queue.capacity import MemoryWindow
-from pyjms_provider.core.queue.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy
+from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy
+from pyjms_provider.core.queue.queue_rules import MemoryWindow
 from tests.provider.policy_world import PolicyWorld
 
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pyjms.types import Double, Int, Stored
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue import sorted_entry_list as sorted_ordering
 from pyjms_provider.core.queue.cursor import UNFINISHED
-from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.sorted_entry_list import SortedCursor, SortedQueueEntryList, SortValue, sort_value
-from pyjms_provider.core.store.store import NotInMemoryError
+from pyjms_provider.core.store import NotInMemoryError
 
 ENOUGH = 1_000_000
 

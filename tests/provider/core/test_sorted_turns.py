@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.queue import sorted_entry_list as sorted_turns
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
-from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.sorted_entry_list import SortedQueueEntryList, SortValue
 from tests.provider.core.owned import MANY, Owned, note_asked
 from tests.provider.helpers import text_of

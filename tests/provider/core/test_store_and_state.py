@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import pytest
 
 from pyjms.spi.envelope import Envelope
-from pyjms_provider.core.channel.channel import UnreliableChannelError
+from pyjms_provider.core.channel import UnreliableChannelError
+from pyjms_provider.core.message.entry import ReceiverId
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.message.reference import MessageReference
-from pyjms_provider.core.queue.browsing import waiting_entries
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
-from pyjms_provider.core.queue.entry import ReceiverId
 from pyjms_provider.core.queue.queue import Queue
-from pyjms_provider.core.store.store import MessageStore
+from pyjms_provider.core.queue.search import waiting_entries
+from pyjms_provider.core.store import MessageStore
 from pyjms_provider.stores.memory import MemoryMessageStore
 from tests.provider.helpers import CONNECTION, NEWS, HandClock, QueueWorld, ScriptedReceiver, holders, make_envelope
 

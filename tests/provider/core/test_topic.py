@@ -9,13 +9,12 @@ import pytest
 from pyjms.spi.envelope import ConnectionId, Envelope
 from pyjms.spi.selector import compile_selector
 from pyjms.types import Float, Stored
-from pyjms_provider.core.channel.channel import ChannelClosedError, UnknownDeliveryError, UnreliableChannelError
+from pyjms_provider.core.channel import ChannelClosedError, UnknownDeliveryError, UnreliableChannelError
+from pyjms_provider.core.message.entry import ReceiverId
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
-from pyjms_provider.core.queue.entry import ReceiverId
-from pyjms_provider.core.topic.subscription import Subscription, SubscriptionTerms
-from pyjms_provider.core.topic.topic import Topic
+from pyjms_provider.core.topic import Subscription, SubscriptionTerms, Topic
 from tests.provider.helpers import CONNECTION, NEWS, QueueWorld, ScriptedReceiver, holders, make_envelope, refuse
 
 OTHER = ConnectionId("connection-2")
@@ -240,7 +239,7 @@ def test_a_message_goes_to_those_whose_selectors_it_satisfies(
     world: TopicWorld, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the order in which they came, whether or not selectors are noted by what they ask for."""
-    monkeypatch.setattr("pyjms_provider.core.topic.addressees._MANY", many)
+    monkeypatch.setattr("pyjms_provider.core.topic._MANY", many)
     subscriptions = [world.subscribe(str(number), text) for number, text in enumerate(SELECTORS)]
     for properties in MESSAGES:
         envelope = make_envelope("a", destination=NEWS, properties=properties)

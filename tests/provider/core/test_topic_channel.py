@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pyjms.spi.selector import compile_selector
-from pyjms_provider.core.channel.channel import Channel, ChannelClosedError, Receiver, UnknownDeliveryError
+from pyjms_provider.core.channel import Channel, ChannelClosedError, Receiver, UnknownDeliveryError
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.queue.queue import Queue
-from pyjms_provider.core.topic.subscription import Subscription, SubscriptionTerms
-from pyjms_provider.core.topic.topic import Topic
+from pyjms_provider.core.topic import Subscription, SubscriptionTerms, Topic
 from tests.provider.helpers import CONNECTION, NEWS, QueueWorld, ScriptedReceiver, holders, make_envelope, refuse
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms_provider.core.message.trace import Step, tracing
 from pyjms_provider.core.queue.consumer import Consumer
 from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.queue.statistics import Step, tracing
 from tests.provider.helpers import QueueWorld, text_of
 
 

@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pyjms.spi.selector.equalities import UNKNOWN_KEY
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue import consumer as consumer_manager
 from pyjms_provider.core.queue import cursor as cursor_module
 from pyjms_provider.core.queue import cursor as value_index
 from pyjms_provider.core.queue.cursor import UNFINISHED, Asked, Cursor
-from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
-from pyjms_provider.core.queue.queue_types import priority_levels
-from pyjms_provider.core.store.store import NotInMemoryError
+from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList, priority_levels
+from pyjms_provider.core.store import NotInMemoryError
 from tests.provider.helpers import QueueWorld, text_of
 
 ENOUGH = 1_000_000

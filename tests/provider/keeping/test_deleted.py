@@ -6,7 +6,7 @@ import pytest
 
 from pyjms.spi.errors import InDoubtError, ResourceError
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.queue.policy import QueuePolicy, QueueType
+from pyjms_provider.core.policy import QueuePolicy, QueueType
 from pyjms_provider.queue_manager import AT_ONCE, QueueManager
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.keeping.site import Site

@@ -16,11 +16,10 @@ from pyjms.testing import VirtualClock
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.journal.in_doubt_writes import RETRY_MS, InDoubtWrites
 from pyjms_provider.core.journal.journal import Changes, JoinedTransaction
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.reference import MessageReference
-from pyjms_provider.core.queue.entry import QueueEntry
 from pyjms_provider.core.queue.queue import Queue
-from pyjms_provider.core.store.paging import PagingMessageStore
-from pyjms_provider.core.store.store import NotInMemoryError
+from pyjms_provider.core.store import NotInMemoryError, PagingMessageStore
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.keeping.site import BILLS, NEWS, ORDERS, consume, take_all, text, work

@@ -17,10 +17,10 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.xid import Xid
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.channel.channel import ChannelClosedError
+from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.journal.queue_journal import QueueJournal
-from pyjms_provider.core.queue.policy import QueuePolicy
+from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager
 from tests.provider.keeping.site import NEWS, ORDERS, consume, take_all, text

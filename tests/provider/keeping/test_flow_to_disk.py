@@ -13,9 +13,9 @@ from pyjms.spi.errors import ResourceError
 from pyjms_provider.broker import running_broker
 from pyjms_provider.core.host.host_policy import HostPolicy
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
-from pyjms_provider.core.store.paging import PagingMessageStore, approximate_size
-from pyjms_provider.core.topic.subscription import Subscription
+from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.store import PagingMessageStore, approximate_size
+from pyjms_provider.core.topic import Subscription
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.helpers import make_envelope
 from tests.provider.keeping.site import NEWS, ORDERS, Site, consume, take_all, text

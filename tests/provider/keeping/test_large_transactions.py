@@ -12,7 +12,7 @@ from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.store.paging import PagingMessageStore
+from pyjms_provider.core.store import PagingMessageStore
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.keeping.site import BILLS, NEWS, ORDERS, consume, take_all, text
 from tests.provider.simulation.site import SimulatedSite as Site

@@ -12,7 +12,7 @@ from pyjms.spi.errors import GoneError, ResourceError
 from pyjms.spi.replay import GroupRequest
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.message.reference import ReferenceId
-from pyjms_provider.core.store.paging import PagingMessageStore
+from pyjms_provider.core.store import PagingMessageStore
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all, text

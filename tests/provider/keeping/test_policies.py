@@ -13,10 +13,10 @@ from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.channel.channel import ChannelClosedError
+from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.queue.capacity import QueueFullError
-from pyjms_provider.core.queue.policy import QueuePolicy
+from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.core.queue.queue_rules import QueueFullError
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, Replay
 from tests.provider.helpers import HandClock
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all

@@ -10,8 +10,8 @@ import pytest
 
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.queue.capacity import QueueFullError
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
+from pyjms_provider.core.queue.queue_rules import QueueFullError
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import Crash, VolatileJournal
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all, text

@@ -15,7 +15,7 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.queue.plain_selectors import plain_selector
+from pyjms_provider.core.queue.selectors import plain_selector
 from tests.provider.keeping.site import NEWS, Site, consume, take_all, text
 
 

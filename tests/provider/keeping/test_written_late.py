@@ -10,8 +10,7 @@ import pytest
 from pyjms.spi.errors import DestinationError, ResourceError
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.topic.subscription import Subscription
-from pyjms_provider.core.topic.topic import Topic
+from pyjms_provider.core.topic import Subscription, Topic
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.keeping.site import NEWS, ORDERS, Site, consume, take_all

@@ -13,7 +13,7 @@ import pytest
 from pyjms import ConnectionFactory, Session
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.kill.points import SIDES
 from tests.provider.kill.site import PATIENCE_S, ROOT

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyjms.spi.errors import AccessDeniedError, ClosedError, ResourceError
-from pyjms_provider.core.queue.policy import QueuePolicy
+from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.model.access_control import AccessControl
 from pyjms_provider.model.attributes import MASK
 from pyjms_provider.model.authentication import AuthenticationProvider

@@ -11,9 +11,9 @@ import pytest
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import InDoubtError, InvalidSelectorError
 from pyjms.types import Byte, Char, Double, Float, Long, Short
+from pyjms_provider.core.message.entry import ReceiverId
+from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
-from pyjms_provider.core.queue.entry import ReceiverId
-from pyjms_provider.core.queue.policy import QueuePolicy
 from pyjms_provider.management.describing import describe, known_fields
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.errors import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pyjms_provider.core.queue.policy import QueuePolicy
+from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.ownership.site import COUNT

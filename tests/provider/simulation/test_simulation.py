@@ -22,8 +22,8 @@ from pyjms_provider.core.journal.queue_journal import QueueJournal
 from pyjms_provider.core.journal.storage_manager import StorageManager
 from pyjms_provider.core.queue import entry_list as ordering
 from pyjms_provider.core.queue import recovery
-from pyjms_provider.core.queue.capacity import Capacity
 from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
+from pyjms_provider.core.queue.queue_rules import Capacity
 from pyjms_provider.core.transaction.branches import Branches
 from pyjms_provider.core.transaction.unit_of_work import TimeLimit, UnitChanges, UnitOfWork
 from pyjms_provider.stores.volatile import VolatileJournal

@@ -20,7 +20,7 @@ from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.host.host_policy import HostPolicy
 from pyjms_provider.core.journal.in_doubt_writes import RETRY_MS
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.queue.capacity import QueueFullError
+from pyjms_provider.core.queue.queue_rules import QueueFullError
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.settings import Acknowledge
 from pyjms_provider.stores.volatile import Crash

@@ -10,7 +10,7 @@ from pyjms import Session
 from pyjms.testing import VirtualClock
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.trace_events import FACTS, STATE_AFTER, Happening
-from pyjms_provider.core.queue.policy import QueuePolicies
+from pyjms_provider.core.policy import QueuePolicies
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stories.reading import in_words
 from tests.provider.stories.teller import NAME, Teller, send

@@ -12,7 +12,7 @@ import pytest
 from pyjms import Connection, ConnectionFactory, Session
 from pyjms.commands import moving
 from pyjms.spi.capability import Capability
-from pyjms_provider.core.queue.policy import Overflow, QueuePolicies, QueuePolicy
+from pyjms_provider.core.policy import Overflow, QueuePolicies, QueuePolicy
 from pyjms_provider.queue_manager import QueueManager
 from tests.pyjms.demo.command_line import Run
 from tests.pyjms.runtime.wrapping import Wrapped

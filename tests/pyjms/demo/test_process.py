@@ -16,7 +16,7 @@ from pyjms.demo.workers import Step, StepMakers
 from pyjms.spi.clock import SystemClock
 from pyjms_provider.broker import find_broker
 from pyjms_provider.core.host.host_policy import HostPolicy
-from pyjms_provider.core.queue.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.settings import BrokerSettings
 
 CITIES = ("Rome", "Oslo", "", "Lima", "Rome")

@@ -35,7 +35,7 @@ from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import Fault, Faults, VirtualClock
 from pyjms_provider.broker import running_broker
-from pyjms_provider.core.queue.stored_delivery import StoredDelivery
+from pyjms_provider.core.queue.pager import StoredDelivery
 from tests.provider.helpers import make_envelope
 from tests.pyjms.runtime.server_pool import Pool
 from tests.pyjms.runtime.wrapping import Wrapped

@@ -18,17 +18,17 @@ from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
 from pyjms.spi.interrupts import deferred
 from pyjms.spi.words import counted
 from pyjms.types import Long
-from pyjms_provider.core.queue.capacity import CapacityReservation, QueueFullError
+from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.duplicates import DUPLICATE_ID, DuplicateIdCache, DuplicateStatus, duplicate_id
-from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
-from pyjms_provider.core.store.paging import approximate_size
+from pyjms_provider.core.queue.queue_rules import CapacityReservation, QueueFullError
+from pyjms_provider.core.store import approximate_size
 
 if TYPE_CHECKING:
     from pyjms_provider.core.journal.journal import DuplicateMark, QueueNumber
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.message_trace import MessageTrace
-    from pyjms_provider.core.topic.topic import Topic
+    from pyjms_provider.core.topic import Topic
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
 # What becomes of a message on its way into a queue: headers that the owner overrides, and the time it is for.

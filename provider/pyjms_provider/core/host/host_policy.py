@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from pyjms_provider.core.policy import QueuePolicies
 from pyjms_provider.core.queue.channel_state import Reliability
-from pyjms_provider.core.queue.policy import QueuePolicies
 from pyjms_provider.core.transaction.branches import DEFAULT_TIMEOUT_MS
 
 

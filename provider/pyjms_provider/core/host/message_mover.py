@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ExpiredMessage
-from pyjms_provider.core.channel.channel import ChannelClosedError
+from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.host.admission import SendPermit
 from pyjms_provider.core.journal.in_doubt_writes import is_outcome_unknown
 from pyjms_provider.core.journal.journal import Removal
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.journal.storage_manager import StorageManager
+    from pyjms_provider.core.message.entry import EntryQueue, QueueEntry
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.consumer import ConsumerSession
-    from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry
     from pyjms_provider.core.queue.message_trace import MessageTrace
     from pyjms_provider.core.queue.queue import Queue
-    from pyjms_provider.core.store.store import MessageStore
+    from pyjms_provider.core.store import MessageStore
 
 
 _log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.journal.journal import Changes, PipelineChanges, RecoveredRun, RecoveredRuns, Removal
 from pyjms_provider.core.journal.queue_journal import QueueJournal
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.queue.durable_selectors import durable_selector, unreadable_selector
-from pyjms_provider.core.queue.policy import PolicyError, QueuePolicy
+from pyjms_provider.core.policy import PolicyError, QueuePolicy
 from pyjms_provider.core.queue.recovery import dead_letter_exhausted, restore_message, restore_run
+from pyjms_provider.core.queue.selectors import durable_selector, unreadable_selector
 from pyjms_provider.core.transaction.reader_groups import Group
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
         RecoveredGroup,
         Recovery,
     )
-    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
-    from pyjms_provider.core.store.paging import PagingMessageStore
+    from pyjms_provider.core.store import PagingMessageStore
 
 # The branches that a journal found in doubt, put together again from the queues that it restored.
 

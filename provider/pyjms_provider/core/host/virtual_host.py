@@ -27,7 +27,7 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.words import counted
-from pyjms_provider.core.channel.channel import Channel, ChannelClosedError
+from pyjms_provider.core.channel import Channel, ChannelClosedError
 from pyjms_provider.core.host.admission import DELIVER_AT, AdmissionController, SendPermit, SendTimeout
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.host.message_mover import ExpiryWatch, MessageMover
@@ -40,15 +40,14 @@ from pyjms_provider.core.journal.storage_manager import (
     succeed_when_written,
 )
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue.capacity import check_disk
+from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.channel_state import ChannelState
 from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
 from pyjms_provider.core.queue.message_trace import MessageTrace
-from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.queue.queue_rules import check_disk
 from pyjms_provider.core.queue.turn import WritingTurns
-from pyjms_provider.core.topic.subscription import Subscription, SubscriptionTerms
-from pyjms_provider.core.topic.topic import Topic
+from pyjms_provider.core.topic import Subscription, SubscriptionTerms, Topic
 from pyjms_provider.core.transaction.branches import Branches
 from pyjms_provider.core.transaction.stages import Pipelines
 from pyjms_provider.core.transaction.unit_of_work import TimeLimit
@@ -60,10 +59,10 @@ if TYPE_CHECKING:
     from pyjms_provider.core.journal.journal import JoinedTransaction, QueueRecord
     from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.journal.storage_manager import RunsWork, StorageManager
+    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.message.trace_events import StoryBuffer
     from pyjms_provider.core.queue.consumer import ConsumerSession
-    from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.store.store import MessageStore
+    from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 

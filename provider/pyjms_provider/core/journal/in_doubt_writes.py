@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from pyjms.spi.clock import Clock
     from pyjms_provider.core.journal.journal import Changes, Journal, Witness
-    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
-    from pyjms_provider.core.store.paging import PagingMessageStore
+    from pyjms_provider.core.store import PagingMessageStore
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 

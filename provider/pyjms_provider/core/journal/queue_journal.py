@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pyjms_provider.core.journal.journal import Changes, Removal
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
@@ -12,7 +12,6 @@ from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.core.journal.journal import Journal, QueueNumber, QueueRecord
-    from pyjms_provider.core.queue.entry import QueueEntry
 
 _PRIORITIES: Final = 10
 _STRIDE: Final = 100  # ids that a delivery mark covers at first: one small write for so many deliveries
@@ -128,7 +127,7 @@ class QueueJournal:
     def _forget(self) -> None:
         self._journal.note(Changes(dropped=[self.number]))
 
-    def note_removed(self, reference: MessageReference) -> None:
+    def defer_removal(self, reference: MessageReference) -> None:
         """Have the journal forget a message that left for a reason of the broker's own. Does not wait."""
         if reference.journaled:
             self._journal.note(Changes(removals=[Removal(self.number, reference)]))
@@ -137,24 +136,34 @@ class QueueJournal:
         """Hear, before the journal is told to forget the queue, which place in its order is the last one that is taken."""
         self._last_place = last_place
 
-    def note_late(self, entry: QueueEntry) -> None:
+    def defer_late_removal(self, reference: MessageReference, sequence: int) -> None:
         """Have the journal forget a message of a queue that it has forgotten, if it came after that had begun. Does not wait.
 
         Those before it went with the queue.
         """
-        if not 0 < entry.sequence <= self._last_place:
-            self.note_removed(entry.reference)
+        if not 0 < sequence <= self._last_place:
+            self.defer_removal(reference)
 
-    def note_returned(self, entries: Iterable[QueueEntry]) -> None:
-        """Have the journal know how often messages were delivered that came back. Does not wait."""
-        counts = [
-            (self.number, entry.reference, entry.delivery_count) for entry in entries if entry.reference.journaled
-        ]
+    def defer_counts(self, released: Iterable[tuple[MessageReference, int]]) -> None:
+        """Have the journal know how often messages were delivered that were released. Does not wait."""
+        counts = [(self.number, reference, count) for reference, count in released if reference.journaled]
         if counts:
             self._journal.note(Changes(counts=counts))
 
 
-def removals_of(entries: Iterable[QueueEntry]) -> list[Removal]:
+class _JournalQueue(Protocol):
+    @property
+    def kept(self) -> QueueJournal | None: ...
+
+
+class _RemovedEntry(Protocol):
+    reference: MessageReference
+
+    @property
+    def queue(self) -> _JournalQueue: ...
+
+
+def removals_of(entries: Iterable[_RemovedEntry]) -> list[Removal]:
     """Return what a journal must be told of messages that were taken out of their queues."""
     return [
         Removal(kept.number, entry.reference)

@@ -15,7 +15,7 @@ from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
 from pyjms_provider.core.journal.in_doubt_writes import InDoubtWrites, MoveInDoubt, RemovalInDoubt, is_outcome_unknown
 from pyjms_provider.core.journal.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.journal.queue_journal import QueueJournal, removals_of
-from pyjms_provider.core.topic.topic import Topic
+from pyjms_provider.core.topic import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms_provider.core.host.admission import SendPermit
     from pyjms_provider.core.journal.journal import JoinedTransaction, Journal
+    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.message.reference import MessageReference
-    from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.queue.policy import QueuePolicy
+    from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.queue.queue import Queue
-    from pyjms_provider.core.store.paging import PagingMessageStore
+    from pyjms_provider.core.store import PagingMessageStore
     from pyjms_provider.core.timed import HasTimes
-    from pyjms_provider.core.topic.subscription import SubscriptionTerms
+    from pyjms_provider.core.topic import SubscriptionTerms
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
 
@@ -381,7 +381,7 @@ class StorageManager:
             if is_outcome_unknown(error):
                 self._withdraw(Changes(messages=[message]))
         elif isinstance(error, ProviderError):
-            kept.note_removed(reference)
+            kept.defer_removal(reference)
             self._store.take_back(reference)
 
     def _send_by_steps(
@@ -433,7 +433,7 @@ class StorageManager:
         try:
             queue.enqueue(reference)
         except ProviderError as error:
-            queue.note_refused(reference)
+            queue.defer_refused(reference)
             self._store.release(reference)
             return error
         return None

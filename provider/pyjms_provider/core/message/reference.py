@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import total_ordering
-from typing import Final, NewType
+from typing import TYPE_CHECKING, Final, NewType
 
-from pyjms.spi.envelope import ConnectionId
+if TYPE_CHECKING:
+    from pyjms.spi.envelope import ConnectionId
 
 ReferenceId = NewType("ReferenceId", int)
 MESSAGE_OVERHEAD: Final = 600

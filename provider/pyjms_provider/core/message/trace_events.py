@@ -7,7 +7,6 @@ and dropped, so that memory stays bounded. `pyjms_provider.stories` fetches, wri
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from enum import Enum
 from types import MappingProxyType
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyjms_provider.core.message.message_state import MessageState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import Envelope
 

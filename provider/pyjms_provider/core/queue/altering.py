@@ -10,8 +10,8 @@ from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.queue_rules import QueueRules, needs_rules
 
 if TYPE_CHECKING:
+    from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.queue.contracts import QueueCore
-    from pyjms_provider.core.queue.policy import QueuePolicy
 
 _FIXED: Final = ("type", "key", "priorities", "exclusive", "groups", "non_destructive")
 _STATES: Final = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)

@@ -9,26 +9,26 @@ A machine without a lock: its channel calls it under the channel's own. Each met
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyjms_provider.core.message.entry import Acknowledgements, QueueEntry, ReceiverId
 from pyjms_provider.core.message.message_state import TRANSITIONS, MessageEvent, MessageState
-from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.queue.entry import Acknowledgements, QueueEntry, ReceiverId
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.queue.scheduled_messages import DelayIndex
-from pyjms_provider.core.store.store import MessageStore, PersistenceManager
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from pyjms_provider.core.journal.journal import RecoveredRun
+    from pyjms_provider.core.message.entry import EntryQueue, Holder, Transaction
+    from pyjms_provider.core.message.reference import MessageReference, ReferenceId
     from pyjms_provider.core.message.trace_events import Happening
-    from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
-    from pyjms_provider.core.queue.entry import EntryQueue
+    from pyjms_provider.core.queue.consumer import Consumer
+    from pyjms_provider.core.queue.entry_list import QueueEntryList
     from pyjms_provider.core.queue.message_trace import MessageTrace
-    from pyjms_provider.core.queue.queue_types import QueueEntryList
-    from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
+    from pyjms_provider.core.store import MessageStore, PersistenceManager
 
 # The three steps of every message that is pulled: looked up once, as a look-up for each message is a tenth of its price.
 _ACCEPTED = TRANSITIONS[MessageState.ABSENT, MessageEvent.ACCEPT]
@@ -111,7 +111,7 @@ class ChannelState:
         """NEW messages that are not available yet."""
         self._uncommitted: dict[QueueEntry, None] = {}
         self._delivered: dict[QueueEntry, None] = {}
-        self._by_holder: defaultdict[ConsumerSession, dict[QueueEntry, None]] | None = None
+        self._by_holder: defaultdict[Holder, dict[QueueEntry, None]] | None = None
         """Of DELIVERED ones those that each session has, in the order in which it got them. None: few are held, or nobody has asked; so most messages come and go without it."""
         self._pushed: dict[ReferenceId, QueueEntry] = {}
         self.delivered = 0
@@ -177,7 +177,7 @@ class ChannelState:
         known = sum(entry.reference.size for entry in (*self.awake(), *self._uncommitted, *self._delivered))
         return known + (self.ordering.compact_size if isinstance(self.ordering, PriorityQueueEntryList) else 0)
 
-    def held_by(self, session: ConsumerSession) -> list[QueueEntry]:
+    def held_by(self, session: Holder) -> list[QueueEntry]:
         """Return the messages that `session` pulled and has not settled.
 
         Each session and consumer that ends asks this: all that is held is looked at for the first of them, not for each.
@@ -186,7 +186,7 @@ class ChannelState:
             self._by_holder = None
             return [entry for entry in self._delivered if entry.holder is session]
         if self._by_holder is None:
-            found: defaultdict[ConsumerSession, dict[QueueEntry, None]] = defaultdict(dict)
+            found: defaultdict[Holder, dict[QueueEntry, None]] = defaultdict(dict)
             for entry in self._delivered:
                 if entry.holder is not None:
                     found[entry.holder][entry] = None
@@ -251,7 +251,7 @@ class ChannelState:
         if returned:
             self.ordering.restore(returned)
 
-    def add_in_transaction(self, queue: EntryQueue, reference: MessageReference, unit: UnitOfWork) -> QueueEntry:
+    def add_in_transaction(self, queue: EntryQueue, reference: MessageReference, unit: Transaction) -> QueueEntry:
         """Accept a message in a transaction: it is NOT_COMMITTED, and has no place in the order yet (§5.1)."""
         self.accepted += 1
         if self._steps is not None:
@@ -304,7 +304,7 @@ class ChannelState:
 
     # Pulled messages
 
-    def deliver(self, entry: QueueEntry, session: ConsumerSession, consumer: Consumer | None = None) -> int:
+    def deliver(self, entry: QueueEntry, session: Holder, consumer: Consumer | None = None) -> int:
         """Hand a message, just taken from the ordering, to `session`; return its delivery count.
 
         `consumer`: which of the session's, for the trace.
@@ -324,7 +324,7 @@ class ChannelState:
         return count
 
     def add_delivered(
-        self, queue: EntryQueue, reference: MessageReference, session: ConsumerSession, consumer: Consumer
+        self, queue: EntryQueue, reference: MessageReference, session: Holder, consumer: Consumer
     ) -> QueueEntry:
         """Accept a message and hand it to `session` in one step: nothing is before it, and `consumer` waits for it."""
         self.accepted += 1
@@ -353,7 +353,7 @@ class ChannelState:
         entry.holder = None
         del self._delivered[entry]
 
-    def change_holder(self, entry: QueueEntry, heir: ConsumerSession) -> None:
+    def change_holder(self, entry: QueueEntry, heir: Holder) -> None:
         """Let another session hold a pulled message."""
         self._forget_holder(entry)
         if self._by_holder is not None:
@@ -374,7 +374,7 @@ class ChannelState:
         if self._trace is not None:
             self._trace.reinstated(entry)
 
-    def record_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
+    def record_acknowledgement(self, entry: QueueEntry, unit: Transaction) -> None:
         """Note that `unit` will acknowledge the message when it commits (§5.3.1)."""
         if entry.state is not _TO_SETTLE:
             entry.state = TRANSITIONS[entry.state, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION]

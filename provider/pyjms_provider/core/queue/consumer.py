@@ -19,23 +19,24 @@ session's own thread alone.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from operator import attrgetter
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
-from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
 from pyjms.spi.selector.equalities import UNKNOWN_KEY
-from pyjms_provider.core.queue.entry import EntryQueue, ReceiverId
-from pyjms_provider.core.store.store import NotInMemoryError
+from pyjms_provider.core.message.entry import EntryQueue, ReceiverId
+from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from pyjms.spi.delivery import Delivery
     from pyjms.spi.selector import Selector
+    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.queue.cursor import Cursor, ValueIndex
-    from pyjms_provider.core.queue.entry import QueueEntry
 
 
 class ConsumerList(Enum):

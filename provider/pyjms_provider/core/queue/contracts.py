@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from pyjms_provider.core.queue.entry import EntryQueue
+from pyjms_provider.core.message.entry import EntryQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.selector import Selector
+    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.message.message_state import MessageEvent
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.message.trace_events import Happening
     from pyjms_provider.core.queue.channel_state import ChannelState
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerManager
-    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.queue.entry_list import QueueEntryList
     from pyjms_provider.core.queue.queue_rules import QueueRules
-    from pyjms_provider.core.queue.queue_types import QueueEntryList
     from pyjms_provider.core.queue.scheduled_messages import ExpiryIndex
+    from pyjms_provider.core.store import MessageStore
 
 
 class ExpiryListener(Protocol):
@@ -101,6 +102,7 @@ class QueueCore(EntryQueue, Protocol):
     watch: ExpiryListener | None
     rules: QueueRules | None
     ordering: QueueEntryList
+    store: MessageStore
     back_off_ms: int
     has_receivers: bool
 

@@ -1,35 +1,186 @@
-"""What is known of a selector, or a browser, in one queue: up to where nothing matches, and what was noted before that.
+"""The available messages of one priority, and up to where each selector, browser and consumer has looked at them.
 
-A `Cursor` remembers, for one selector text, up to where nothing matches. All consumers with that text share it, so each
-message is evaluated once for a text, and a poll over a long backlog of others costs only what is new. A message that is
-given back behind a cursor is noted with the cursor, and so is one that matches and that somebody else is to have; so nothing before it is
-evaluated again.
+`PriorityLevel` has the messages, by age, with gaps for those that were taken from the middle.
 
-Messages by what they say: those that may match selectors which ask for certain values of the same identifiers, as ``JMSCorrelationID = 'x'`` does.
+A `Cursor` remembers, for one selector text, up to where nothing matches. All consumers with that text share it, so each message is evaluated once for
+a text, and a poll over a long backlog of others costs only what is new. A message that is released behind a cursor is noted with the cursor, and so is
+one that matches and is reserved for another consumer; nothing before the cursor is evaluated again.
 
-A machine without a lock, a part of an order, whose queue calls it under its own. Each message is read once for all such selectors, and noted by its key
-(`pyjms.spi.selector.equalities`); a cursor then looks at those alone that have its own key. What it has evaluated it remembers as other cursors do.
+A `ValueIndex` finds the messages for selectors that ask for certain values of the same identifiers, as ``JMSCorrelationID = 'x'`` does: each message is
+read once for all such selectors, and noted by its key (`pyjms.spi.selector.equalities`); a cursor then looks only at those that have its own key. What
+has gone stays noted until many have: 16 bytes a message, in sorted blocks of some thousand.
 
-What has gone stays noted until many have: 16 bytes a message, in sorted blocks of some thousand. Messages that are given back have been noted, or are read again.
+A `ScanState` says how far one consumer has skipped messages that it may not take: they belong to another consumer's message group, or a consumer of
+higher priority matches them. They are offered again only when that may have changed: a message came back, a group was freed, or a consumer of
+higher priority waits no longer.
+
+Without a lock: the queue calls all of it under its own.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable
 from enum import Enum
-from heapq import merge
+from heapq import merge, nsmallest
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from pyjms.spi.selector.equalities import UNKNOWN_KEY
+from pyjms_provider.core.journal.journal import plain_reference
+from pyjms_provider.core.message.entry import QueueEntry
+from pyjms_provider.core.message.message_state import MessageState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.queue.priority_level import PriorityLevel
+    from pyjms_provider.core.message.entry import EntryQueue
+
+
+SPARE: Final = 64  # gaps, or passed places, that are not worth tidying
+_COPIES: Final = 8  # so many places that are moved by the list itself cost as one that is copied
+
+
+class PriorityLevel:
+    """The available messages of one priority."""
+
+    __slots__ = ("bit", "entries", "head", "live", "queue", "sequences")
+
+    def __init__(self, bit: int) -> None:
+        self.bit = bit
+        """What says in the ordering's mask that the lane is not empty."""
+        self.entries: list[QueueEntry | int | None] = []
+        """None: a gap. A number: the message is dormant, and takes so many bytes in the journal; its sequence is its id."""
+        self.sequences: list[int] = []
+        self.head = 0
+        self.live = 0
+        self.queue: EntryQueue | None = None
+        """Whose messages they are; known once there have been dormant ones."""
+
+    def at(self, index: int) -> QueueEntry | None:
+        """Return the message at `index`, awake; None: a gap."""
+        entry = self.entries[index]
+        return self.wake(index, entry) if isinstance(entry, int) else entry
+
+    def wake(self, index: int, size: int) -> QueueEntry:
+        """Make the objects of a dormant message."""
+        assert self.queue is not None
+        sequence = self.sequences[index]
+        reference = plain_reference(sequence, self.bit.bit_length() - 1, size)
+        reference.journaled = True
+        entry = self.entries[index] = QueueEntry(self.queue, reference, MessageState.NEW)
+        entry.sequence = sequence
+        return entry
+
+    def drop(self, index: int) -> bool:
+        """Make a gap at `index`; return whether the lane is empty now."""
+        entries = self.entries
+        entries[index] = None
+        self.live -= 1
+        if not self.live:
+            self.head = len(entries)
+            if self.head > SPARE:
+                self._forget_passed()
+            return True
+        if index == self.head:
+            index += 1
+            while entries[index] is None:
+                index += 1
+            self.head = index
+            if index > SPARE and index * 2 > len(entries):
+                self._forget_passed()
+        elif len(entries) - self.head > 2 * self.live + SPARE:
+            self._close_gaps()
+        return False
+
+    def _forget_passed(self) -> None:
+        del self.entries[: self.head]
+        del self.sequences[: self.head]
+        self.head = 0
+
+    def _close_gaps(self) -> None:
+        sequences = [each for each, entry in zip(self.sequences, self.entries, strict=True) if entry is not None]
+        entries = [entry for entry in self.entries if entry is not None]
+        self.sequences = sequences
+        self.entries = entries  # type: ignore[assignment]  # a list of fewer types
+        self.head = 0
+
+    def _rebuild(self, returned: list[QueueEntry]) -> None:
+        sequences = [entry.sequence for entry in returned]
+        entries = list(returned)
+        self.sequences = sequences
+        self.entries = entries  # type: ignore[assignment]  # as before
+        self.head = 0
+
+    def find(self, sequence: int) -> int:
+        """Return the index of the available message with `sequence`, or -1."""
+        index = bisect_left(self.sequences, sequence, self.head)
+        if index < len(self.sequences) and self.sequences[index] == sequence and self.entries[index] is not None:
+            return index
+        return -1
+
+    def put_back(self, returned: list[QueueEntry]) -> None:
+        """Restore `returned`, sorted by sequence, to their places."""
+        if not self.live:
+            self._rebuild(returned)
+        else:
+            homeless = self._put_into_gaps(returned)
+            if homeless:
+                self._squeeze_in(homeless)
+        self.live += len(returned)
+
+    def _put_into_gaps(self, returned: list[QueueEntry]) -> list[QueueEntry]:
+        """Restore those whose gaps are there; return the others: theirs have been passed, or closed."""
+        sequences, entries, head = self.sequences, self.entries, self.head
+        homeless: list[QueueEntry] = []
+        for entry in returned:
+            index = bisect_left(sequences, entry.sequence, head)
+            if index < len(sequences) and sequences[index] == entry.sequence:
+                entries[index] = entry
+            else:
+                homeless.append(entry)
+        return homeless
+
+    def _squeeze_in(self, returned: list[QueueEntry]) -> None:
+        """Make places for messages that have none, sorted: what is before the last of them moves towards the front, or what is behind them back.
+
+        No object is looked at, and none is woken.
+        """
+        head, size = self.head, len(returned)
+        first = bisect_left(self.sequences, returned[0].sequence, head)
+        last = bisect_left(self.sequences, returned[-1].sequence, first)
+        goes_forward = (last - head) <= (len(self.sequences) - first) // _COPIES
+        low = head if goes_forward else first
+        entries, sequences = self._merged(returned, low, last)
+        if goes_forward and head >= size:
+            self.entries[head - size : last] = entries
+            self.sequences[head - size : last] = sequences
+            self.head = head - size
+        elif goes_forward:  # with some room for those who give back one by one: they move the rest seldom
+            self.entries[:last] = [None] * SPARE + entries
+            self.sequences[:last] = [0] * SPARE + sequences
+            self.head = SPARE
+        else:
+            self.entries[first:last] = entries
+            self.sequences[first:last] = sequences
+
+    def _merged(
+        self, returned: list[QueueEntry], low: int, high: int
+    ) -> tuple[list[QueueEntry | int | None], list[int]]:
+        """Return what stands from `low` to `high`, and `returned`, together."""
+        entries: list[QueueEntry | int | None] = []
+        sequences: list[int] = []
+        for entry in returned:
+            place = bisect_left(self.sequences, entry.sequence, low, high)
+            entries += self.entries[low:place]
+            sequences += self.sequences[low:place]
+            entries.append(entry)
+            sequences.append(entry.sequence)
+            low = place
+        entries += self.entries[low:high]
+        sequences += self.sequences[low:high]
+        return entries, sequences
+
 
 PRIORITIES: Final = 10
 BEHIND_MAXIMUM: Final = 64  # messages noted behind a cursor; beyond that the cursor itself goes back
@@ -452,3 +603,139 @@ class ValueIndexes(dict[tuple[str, ...], ValueIndex]):
                 return False
             del self[unused]
         return True
+
+
+_by_sequence = attrgetter("sequence")
+
+
+class ScanState(Cursor):
+    """How far one consumer has looked."""
+
+    __slots__ = ("cursor_went_back", "rivals")
+
+    def __init__(self, cursor_went_back: int = 0) -> None:
+        super().__init__(None)
+        self.cursor_went_back = cursor_went_back
+        """How often the cursor of its selector had gone back when it began."""
+        self.rivals: frozenset[Cursor | None] = frozenset()
+        """The selectors of the interested consumers of higher priority when it looked last."""
+
+    def find(
+        self, lane: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool], looks: int
+    ) -> tuple[int, int]:
+        """Return the index of the first message of a lane that `permits` allows, or -1, and how many looks are left of `looks`; 0: there may be more."""
+        index = self._find_behind(lane, priority, permits)
+        return (index, looks) if index >= 0 else self._find_beyond(lane, priority, permits, looks)
+
+    def find_matched(
+        self, lane: PriorityLevel, matched: dict[int, list[int]], priority: int, permits: Callable[[QueueEntry], bool]
+    ) -> int:
+        """Return the index of the first message of a lane that `permits` allows among those that match, or -1."""
+        sequences = matched[priority]
+        while behind := self.behind.get(priority):
+            index = lane.find(behind[0]) if is_noted(sequences, behind[0]) else -1
+            entry = None if index < 0 else lane.at(index)
+            if entry is not None and permits(entry):
+                return index
+            forget_noted(self.behind, priority, behind[0])
+        for position in range(bisect_right(sequences, self.passed[priority]), len(sequences)):
+            sequence = sequences[position]
+            index = lane.find(sequence)
+            entry = None if index < 0 else lane.at(index)
+            if entry is not None and permits(entry):
+                return index
+            self.passed[priority] = sequence
+        if len(sequences) > 2 * lane.live + SPARE:  # others have taken most of them
+            left = [sequence for sequence in sequences if lane.find(sequence) >= 0]
+            if left:
+                matched[priority] = left
+            else:
+                del matched[priority]
+        return -1
+
+    def _find_behind(self, lane: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool]) -> int:
+        while behind := self.behind.get(priority):
+            index = lane.find(behind[0])
+            entry = None if index < 0 else lane.at(index)
+            if entry is not None and permits(entry):
+                return index
+            forget_noted(self.behind, priority, behind[0])
+        return -1
+
+    def _find_beyond(
+        self, lane: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool], looks: int
+    ) -> tuple[int, int]:
+        sequences = lane.sequences
+        for index in range(bisect_right(sequences, self.passed[priority], lane.head), len(sequences)):
+            entry = lane.at(index)
+            if entry is not None:
+                if not looks:
+                    return -1, 0
+                looks -= 1
+                if permits(entry):
+                    return index, looks
+            self.passed[priority] = sequences[index]
+        return -1, max(looks, 1)
+
+
+class BlockedMessages:
+    """What is known of all consumers of one queue that have passed over something."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self) -> None:
+        self._turns: dict[object, ScanState] = {}
+
+    def find(
+        self,
+        lanes: Sequence[PriorityLevel],
+        consumer: object,
+        rivals: Iterable[Cursor | None],
+        permits: Callable[[QueueEntry], bool],
+        looks: int,
+    ) -> tuple[int, int] | Literal[Unfinished.UNFINISHED] | None:
+        """Return the lane and the place of the first message that `permits` allows to `consumer`; `UNFINISHED` after so many looks.
+
+        `rivals`: the selectors of interested consumers of higher priority. It begins anew when one of those has gone that were there: what it passed
+        over for that one's sake may be its own.
+        """
+        turn = self.turn_of(consumer, rivals)
+        for priority in range(len(lanes) - 1, -1, -1):
+            if lanes[priority].live:
+                index, looks = turn.find(lanes[priority], priority, permits, looks)
+                if index >= 0:
+                    return priority, index
+                if not looks:
+                    return UNFINISHED
+        return None
+
+    def turn_of(self, consumer: object, rivals: Iterable[Cursor | None], cursor_went_back: int = 0) -> ScanState:
+        """Return how far a consumer has looked. `rivals` as in `find`; it begins anew, too, when the cursor of its selector has gone back."""
+        now = frozenset(rivals)
+        turn = self._turns.get(consumer)
+        if turn is None or not turn.rivals <= now or turn.cursor_went_back != cursor_went_back:
+            turn = self._turns[consumer] = ScanState(cursor_went_back)
+        turn.rivals = now
+        return turn
+
+    def forget(self, consumer: object) -> None:
+        """Have a consumer begin anew, if there is one. May be repeated."""
+        self._turns.pop(consumer, None)
+
+    def note_returned(self, priority: int, returned: list[QueueEntry]) -> None:
+        """Have all ask for messages that came back, sorted."""
+        for turn in self._turns.values():
+            note_behind(turn, priority, returned)
+
+    def look_again(self, lanes: Sequence[PriorityLevel], levels: Sequence[int], entries: Iterable[QueueEntry]) -> None:
+        """Have all ask again for those of `entries` that are available; `lanes` and `levels`: by JMS priority."""
+        if not self._turns:
+            return
+        there: dict[int, list[QueueEntry]] = {}
+        for entry in entries:
+            priority = entry.reference.priority
+            if lanes[priority].find(entry.sequence) >= 0:
+                there.setdefault(levels[priority], []).append(entry)
+        for level, freed in there.items():
+            # With one more than is noted singly a consumer goes back to the first of them, and so sees all.
+            self.note_returned(level, nsmallest(BEHIND_MAXIMUM + 1, freed, key=_by_sequence))

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Self
@@ -28,9 +27,11 @@ from pyjms.types import Long
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pyjms.types import Stored
+    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.queue.contracts import QueueCore
-    from pyjms_provider.core.queue.entry import QueueEntry
 
 DEAD_PREFIX: Final = "JMS_pyjms_dead"
 DEAD_DESTINATION: Final = f"{DEAD_PREFIX}Destination"

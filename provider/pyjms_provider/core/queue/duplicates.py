@@ -9,14 +9,17 @@ error: to drop it would lose the message if that transaction rolled back.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
 from enum import Enum
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.journal.journal import DuplicateMark, QueueNumber
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyjms.spi.envelope import Address, Envelope
 
 DUPLICATE_ID = "JMS_pyjms_duplicateId"
 """The string property by which a producer names what it sends."""

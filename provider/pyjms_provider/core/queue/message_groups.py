@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyjms.types import Stored
-    from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
-    from pyjms_provider.core.queue.entry import QueueEntry
+    from pyjms_provider.core.message.entry import Holder, QueueEntry
+    from pyjms_provider.core.queue.consumer import Consumer
     from pyjms_provider.core.queue.sorted_entry_list import Place
 
 
@@ -75,7 +75,7 @@ class ExclusiveConsumer:
         """Delayed redeliveries."""
         self.is_freed = False
         """Whether a consumer may take messages that nobody was woken for: set here, cleared by the rules."""
-        self._session: ConsumerSession | None = None
+        self._session: Holder | None = None
         """The session of the last active consumer, which was closed while deliveries were outstanding."""
         self._outstanding: set[QueueEntry] = set()
         self._waiting: defaultdict[int, OrderedDict[Consumer, None]] = defaultdict(OrderedDict)
@@ -130,7 +130,7 @@ class ExclusiveConsumer:
         self.barrier.remove(entry)
         self._outstanding.add(entry)
 
-    def restored(self, entry: QueueEntry, holder: ConsumerSession) -> None:
+    def restored(self, entry: QueueEntry, holder: Holder) -> None:
         """Note a message that `holder` had received before the broker was started, by a consumer that is no more."""
         self._outstanding.add(entry)
         if (
@@ -180,7 +180,7 @@ class MessageGroup:
     def __init__(self, name: str) -> None:
         self.name = name
         self.owner: Consumer | None = None
-        self.session: ConsumerSession | None = None
+        self.session: Holder | None = None
         """The session of an owner that was closed while deliveries were outstanding, until they have ended."""
         self.entries: set[QueueEntry] = set()
         """Its messages."""
@@ -290,7 +290,7 @@ class MessageGroups:
         group.session = None
         return group.closing is None
 
-    def restored(self, entry: QueueEntry, holder: ConsumerSession) -> None:
+    def restored(self, entry: QueueEntry, holder: Holder) -> None:
         """Note a message that `holder` had received before the broker was started, by a consumer that is no more."""
         found = self._places.get(entry)
         if found is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyjms_provider.core.message.message_state import MessageEvent
 from pyjms_provider.core.message.trace_events import ACTING, Happening
-from pyjms_provider.core.store.store import NotInMemoryError
+from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.message.trace_events import StoryBuffer
-    from pyjms_provider.core.store.store import MessageStore
+    from pyjms_provider.core.store import MessageStore
 
 
 class TracedQueue(Protocol):

@@ -1,14 +1,11 @@
-"""The messages of one queue that need not be in memory: what is paged out, and what is paged in when it is wanted.
-
-Nothing is read while the lock is held. A step that needs a message which is not in memory raises `NotInMemoryError`, lets go of the
-lock, has the message loaded, and is taken again; a consumer gets a delivery that fetches its message when the client asks for it.
-"""
+"""The messages of one queue that need not be in memory: what is paged out, what is paged in, and deliveries whose message is fetched later."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import GoneError, ResourceError
@@ -16,8 +13,7 @@ from pyjms.spi.selector.equalities import key_of_literals, key_of_message
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.queue.cursor import Asked
-from pyjms_provider.core.queue.stored_delivery import StoredDelivery
-from pyjms_provider.core.store.store import NotInMemoryError
+from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,9 +21,70 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.journal.queue_journal import QueueJournal
+    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.contracts import QueueCore
-    from pyjms_provider.core.queue.entry import QueueEntry
+
+
+LARGE: Final = 16_384
+"""Bytes of a message from which on it pays to hold it without its content."""
+
+
+def _gone() -> NoReturn:
+    raise GoneError("the message could not be had: it is in its queue again")
+
+
+def _nothing() -> None:
+    """Undo nothing more: the message may be another client's by now, as often delivered."""
+
+
+class StoredDelivery(Delivery):
+    """Made under the lock of a queue, where nothing may wait; `envelope` is read without any lock, and may."""
+
+    __slots__ = ("_fetch", "_fetched", "_undo")
+
+    def __init__(
+        self, fetch: Callable[[], Envelope], undo: Callable[[], None], count: int, redelivered: bool, tag: object
+    ) -> None:
+        """`undo`: what has the message in its queue again if `fetch` fails."""
+        self._fetch = fetch
+        self._undo = undo
+        self._fetched: Envelope | None = None
+        # Frozen for type checkers only (`pyjms.spi.envelope.fact`); the fields are set as its own constructor does.
+        self.count = count  # type: ignore[misc]
+        self.redelivered = redelivered  # type: ignore[misc]
+        self.tag = tag  # type: ignore[misc]
+
+    @property
+    def envelope(self) -> Envelope:
+        """The message. Raises `ProviderError` when it cannot be read, or was given back meanwhile."""
+        if self._fetched is None:
+            fetch, self._fetch = self._fetch, _gone
+            try:
+                self._fetched = fetch()
+            except Exception:
+                self._undo()
+                self._undo = _nothing
+                raise
+        return self._fetched
+
+
+def without_content(delivery: Delivery) -> Delivery:
+    """Return what settles a delivery, or gives it back, and has its message's headers alone.
+
+    For who has passed the message on, and may be long in hearing what became of it: else it would be in memory all the time.
+    """
+    headers = replace(delivery.envelope, properties={}, body=None)
+    return Delivery(headers, delivery.count, delivery.redelivered, delivery.tag)
+
+
+def is_there(delivery: Delivery) -> bool:
+    """Read a message; return False if it was set aside at this moment. May wait for the disk. Raises `ProviderError`."""
+    try:
+        return delivery.envelope is not None
+    except GoneError:
+        return False
+
 
 _READ_AHEAD: Final = 64
 """So many messages are brought back into memory together with one that is wanted."""
@@ -163,7 +220,9 @@ class Pager:
                 return
             entry.delivery_count -= 1
             if entry.delivery_count and queue.kept is not None:
-                queue.kept.note_returned([entry])  # this delivery may have been written down
+                queue.kept.defer_counts(
+                    [(entry.reference, entry.delivery_count)]
+                )  # this delivery may have been written down
             queue.state.cancel([entry])
             woken = queue.choose(entry)
         for consumer in woken:

@@ -9,53 +9,48 @@ groups, last values), `Pager` what is on the disk, `DeadLetterPolicy` what leave
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ResourceError
-from pyjms_provider.core.channel.channel import Channel, ChannelClosedError, UnreliableChannelError
-from pyjms_provider.core.channel.pushing import Pusher
+from pyjms_provider.core.channel import Channel, ChannelClosedError, Pusher, UnreliableChannelError
+from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.message.trace_events import Happening
+from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.queue.altering import change_rules, is_another_kind
-from pyjms_provider.core.queue.browsing import QueueBrowser, browse
-from pyjms_provider.core.queue.capacity import check_disk
 from pyjms_provider.core.queue.consumer import ConsumerList, ConsumerManager
 from pyjms_provider.core.queue.cursor import UNFINISHED, Unfinished
 from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
-from pyjms_provider.core.queue.entry import QueueEntry
-from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
+from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList, make_order
 from pyjms_provider.core.queue.pager import Pager
-from pyjms_provider.core.queue.policy import Overflow, QueuePolicy, QueueType
-from pyjms_provider.core.queue.queue_rules import QueueRules, needs_rules
-from pyjms_provider.core.queue.queue_types import make_order
+from pyjms_provider.core.queue.queue_rules import QueueRules, check_disk, needs_rules
 from pyjms_provider.core.queue.recovery import reinstate
 from pyjms_provider.core.queue.schedule import Schedule
 from pyjms_provider.core.queue.scheduled_messages import is_expired, redelivery_delay_ms
-from pyjms_provider.core.queue.search import Search
-from pyjms_provider.core.store.store import NotInMemoryError
+from pyjms_provider.core.queue.search import QueueBrowser, Search, browse
+from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:
     from collections import deque
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Literal
 
     from pyjms.spi.clock import Clock, Signal
     from pyjms.spi.envelope import Envelope
     from pyjms.spi.selector import Selector
-    from pyjms_provider.core.channel.channel import Filter, Receiver
+    from pyjms_provider.core.channel import Filter, Receiver
     from pyjms_provider.core.journal.queue_journal import QueueJournal
+    from pyjms_provider.core.message.entry import Holder, ReceiverId, Transaction
     from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-    from pyjms_provider.core.queue.capacity import CapacityReservation
     from pyjms_provider.core.queue.channel_state import ChannelState
-    from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession
+    from pyjms_provider.core.queue.consumer import Consumer
     from pyjms_provider.core.queue.contracts import ExpiryListener
     from pyjms_provider.core.queue.dead_letters import DeadEntry
-    from pyjms_provider.core.queue.entry import ReceiverId
-    from pyjms_provider.core.store.store import MessageStore
-    from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
+    from pyjms_provider.core.queue.queue_rules import CapacityReservation
+    from pyjms_provider.core.store import MessageStore
 
 WITHOUT_LIMITS: Final = QueuePolicy(max_deliveries=0, max_failures=0)
 """The policy of a queue that stands by itself, without a host that keeps dead letters."""
@@ -157,7 +152,7 @@ class Queue(Channel):
     def enqueue(
         self,
         reference: MessageReference,
-        transaction: UnitOfWork | None = None,
+        transaction: Transaction | None = None,
         claim: CapacityReservation | None = None,
     ) -> bool:
         """Accept a message: always positively, because what nobody takes is stored (§5.2.4).
@@ -222,7 +217,7 @@ class Queue(Channel):
         with self.lock:
             for entry in entries:
                 if entry.state is not _NOT_COMMITTED:  # it expired while it was written, or the queue was closed
-                    self.note_refused(entry.reference)
+                    self.defer_refused(entry.reference)
                     continue
                 woken.extend(self._commit_one(entry))
                 if entry.reference.expiration_ms and is_expired(entry.reference, self.clock.time_ms()):
@@ -254,17 +249,31 @@ class Queue(Channel):
                 self.pager.page_out(entry.reference)
         return woken
 
+    def uncommitted_messages(
+        self, entries: Iterable[QueueEntry], *, with_transient: bool
+    ) -> Sequence[tuple[MessageReference, Envelope | None]]:
+        """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; without their envelopes those that were paged out."""
+        found: list[tuple[MessageReference, Envelope | None]] = []
+        with self.lock:
+            for entry in entries:
+                if entry.state is _NOT_COMMITTED and (with_transient or entry.reference.reliable):
+                    try:
+                        found.append((entry.reference, self.store.retrieve(entry.reference)))
+                    except NotInMemoryError:
+                        found.append((entry.reference, None))
+        return found
+
     def rollback(self, entry: QueueEntry) -> None:
         """Remove a message if it is NOT_COMMITTED (§5.1.3)."""
         with self.lock:
             if entry.state is _NOT_COMMITTED:
                 self.remove(entry, MessageEvent.ROLLBACK)
 
-    def note_refused(self, reference: MessageReference) -> None:
+    def defer_refused(self, reference: MessageReference) -> None:
         """Have the journal forget a message that was written for this channel, which has not taken it. Does not wait."""
         kept = self.kept or self.was_kept
         if kept is not None:
-            kept.note_removed(reference)
+            kept.defer_removal(reference)
 
     # Consumers come and go
 
@@ -478,7 +487,7 @@ class Queue(Channel):
 
     # Delivered messages are settled. Each call names the session and the count of its delivery, and does nothing if that delivery is no longer the session's
 
-    def settle(self, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
+    def settle(self, entry: QueueEntry, delivery_count: int, session: Holder) -> bool:
         """Take a pulled message out for good; return False if that delivery is no longer the session's."""
         with self.lock:
             # As `_is_held`, which a call would double the price of.
@@ -495,9 +504,7 @@ class Queue(Channel):
             self.wake_freed()
         return True
 
-    def take_out_held(
-        self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, taken: list[QueueEntry]
-    ) -> bool:
+    def take_out_held(self, entry: QueueEntry, delivery_count: int, session: Holder, taken: list[QueueEntry]) -> bool:
         """Remove an unacknowledged message so that the caller can move it; return False if `session` no longer holds this delivery."""
         with self.lock:
             if not _is_held(entry, delivery_count, session):
@@ -508,9 +515,7 @@ class Queue(Channel):
         self.wake_freed()
         return True
 
-    def settle_in(
-        self, unit: UnitOfWork, deliveries: Sequence[tuple[QueueEntry, int]], session: ConsumerSession
-    ) -> bool:
+    def settle_in(self, unit: Transaction, deliveries: Sequence[tuple[QueueEntry, int]], session: Holder) -> bool:
         """Have pulled messages settled when `unit` commits; return False if one of them is no longer the session's (§6.2.1)."""
         with self.lock:
             held = [each for each in deliveries if _is_held(*each, session)]
@@ -520,7 +525,7 @@ class Queue(Channel):
         unit.add_settled(held)
         return len(held) == len(deliveries)
 
-    def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
+    def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: Holder) -> None:
         """Take pulled messages out whose acknowledgements have been committed, and written. The caller then calls `wake_freed`, without a lock."""
         with self.lock:
             released: list[MessageReference] = []
@@ -537,9 +542,7 @@ class Queue(Channel):
                         rules.gone(entry)
             self.store.release_all(released)
 
-    def change_holder(
-        self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession
-    ) -> bool:
+    def change_holder(self, entry: QueueEntry, delivery_count: int, session: Holder, heir: Holder) -> bool:
         """Let `heir` settle a delivery in place of `session`; return False if it is no longer the session's."""
         with self.lock:
             if heir.is_closed or not _is_held(entry, delivery_count, session):
@@ -547,12 +550,12 @@ class Queue(Channel):
             self.state.change_holder(entry, heir)
             return True
 
-    def held_count(self, session: ConsumerSession) -> int:
+    def held_count(self, session: Holder) -> int:
         """Return how many unsettled messages of this queue `session` has."""
         with self.lock:
             return len(self.state.held_by(session))
 
-    def hold(self, entry: QueueEntry, unit: UnitOfWork, holder: ConsumerSession) -> None:
+    def hold(self, entry: QueueEntry, unit: Transaction, holder: Holder) -> None:
         """Let `holder` have received, in `unit`, a message that was restored; before the channel is used."""
         with self.lock:
             entry.delivery_count -= 1  # it was counted when the branch was prepared
@@ -563,7 +566,7 @@ class Queue(Channel):
             self._supersede(entry)  # which did not become available, and may be the older one when it is given back
         unit.add_settled([(entry, count)])
 
-    def drop_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
+    def drop_acknowledgement(self, entry: QueueEntry, unit: Transaction) -> None:
         """Forget an acknowledgement, of a pushed or pulled message, whose unit of work rolls back (§6.2.1)."""
         with self.lock:
             if entry.transaction is unit and entry.state is _DELIVERED:
@@ -574,7 +577,7 @@ class Queue(Channel):
     def give_back(
         self,
         deliveries: Iterable[tuple[QueueEntry, int]],
-        session: ConsumerSession,
+        session: Holder,
         reason: str | None = None,
         *,
         unseen: bool = False,
@@ -590,7 +593,7 @@ class Queue(Channel):
             woken = self._cancel(list(held), reason, unseen=unseen)
         self._after_giving_back(woken)
 
-    def give_back_all(self, session: ConsumerSession) -> None:
+    def give_back_all(self, session: Holder) -> None:
         """Make all messages available again that `session` pulled and has not settled."""
         with self.lock:
             woken = self._cancel(self.state.held_by(session), None)
@@ -628,7 +631,7 @@ class Queue(Channel):
                 returned.append(entry)
         if self.kept is not None:
             # Without a count no client has had it, and nothing was written of that delivery.
-            self.kept.note_returned([entry for entry in returned if entry.delivery_count] if unseen else returned)
+            self.kept.defer_counts((e.reference, e.delivery_count) for e in returned if e.delivery_count or not unseen)
         policy = self.policy
         # A listener that raises gets the message again at once: few attempts are left, and those behind it would overtake it.
         back_off_ms = self.back_off_ms if reason is None else 0
@@ -680,7 +683,11 @@ class Queue(Channel):
     def _obey(self, policy: QueuePolicy, made_for: QueueType | None) -> None:
         """Make rules and order for `policy`, unless the order was made for its type. There are no messages or consumers."""
         rules = QueueRules(policy) if needs_rules(policy) else None
-        order = self.ordering if policy.type is made_for else make_order(policy, rules)
+        order = (
+            self.ordering
+            if policy.type is made_for
+            else make_order(policy, None if rules is None else rules.sort_value)
+        )
         self.rules, self.ordering, self.state.ordering, self.policy = rules, order, order, policy
         self._note_policy()
 
@@ -822,7 +829,7 @@ class Queue(Channel):
         self.pusher.redeliver(receiver)
 
     def acknowledge(
-        self, message_id: ReferenceId, receiver_id: ReceiverId, transaction: UnitOfWork | None = None
+        self, message_id: ReferenceId, receiver_id: ReceiverId, transaction: Transaction | None = None
     ) -> None:
         self.pusher.acknowledge(message_id, receiver_id, transaction)
 
@@ -980,12 +987,12 @@ class Queue(Channel):
     def _release(self, entry: QueueEntry) -> None:
         """Have the journal and the store let go of a message that has left."""
         if self.kept is not None:
-            self.kept.note_removed(entry.reference)
+            self.kept.defer_removal(entry.reference)
         elif self.was_kept is not None:
-            self.was_kept.note_late(entry)
+            self.was_kept.defer_late_removal(entry.reference, entry.sequence)
         self.store.release(entry.reference)
 
 
-def _is_held(entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
+def _is_held(entry: QueueEntry, delivery_count: int, session: Holder) -> bool:
     """Return whether this very delivery is unsettled, and the session's. The queue's lock is held."""
     return entry.state is _DELIVERED and entry.holder is session and entry.delivery_count == delivery_count

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.scheduled_messages import is_expired, redelivery_delay_ms
-from pyjms_provider.core.store.store import NotInMemoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyjms.spi.envelope import Envelope
     from pyjms_provider.core.journal.journal import RecoveredRun
+    from pyjms_provider.core.message.entry import QueueEntry, Transaction
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.consumer import Consumer
     from pyjms_provider.core.queue.contracts import QueueCore
-    from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry
-    from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
 _RETRY_MS: Final = 1000
 """How long an expired message waits that could not be moved."""
@@ -31,7 +28,7 @@ def restore_message(
     queue: QueueCore,
     reference: MessageReference,
     delivery_count: int,
-    unit: UnitOfWork | None = None,
+    unit: Transaction | None = None,
     *,
     is_held: bool = False,
 ) -> QueueEntry | None:
@@ -98,7 +95,7 @@ def reinstate(queue: QueueCore, entry: QueueEntry) -> None:
             queue.pager.page_out(reference)
         queue.state.reinstate(entry)
         if queue.kept is not None:
-            queue.kept.note_returned([entry])
+            queue.kept.defer_counts([(entry.reference, entry.delivery_count)])
         now_ms = queue.clock.time_ms()
         is_late = queue.dead_letters.leaves_expired and is_expired(reference, now_ms)
         if is_late:
@@ -143,22 +140,3 @@ def _reader_for(queue: QueueCore, reference: MessageReference) -> Callable[[Mess
         return queue.store.retrieve
     envelope = queue.store.fetch(reference)
     return None if envelope is None else lambda _: envelope
-
-
-def uncommitted_messages(
-    queue: EntryQueue, entries: Iterable[QueueEntry], *, with_transient: bool
-) -> Sequence[tuple[MessageReference, Envelope | None]]:
-    """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; not those that have expired, or if the queue was closed.
-
-    Without their envelopes those that were paged out.
-    """
-    found: list[tuple[MessageReference, Envelope | None]] = []
-    with queue.lock:
-        retrieve = queue.store.retrieve
-        for entry in entries:
-            if entry.state is MessageState.NOT_COMMITTED and (with_transient or entry.reference.reliable):
-                try:
-                    found.append((entry.reference, retrieve(entry.reference)))
-                except NotInMemoryError:
-                    found.append((entry.reference, None))
-    return found

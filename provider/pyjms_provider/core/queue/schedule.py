@@ -8,10 +8,9 @@ from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.scheduled_messages import ExpiryIndex
 
 if TYPE_CHECKING:
+    from pyjms_provider.core.message.entry import QueueEntry, Transaction
     from pyjms_provider.core.queue.consumer import Consumer
     from pyjms_provider.core.queue.contracts import QueueCore
-    from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
 AT_ONCE: Final = 256
 """So many messages become available, or expire, before the lock is let go of: about a millisecond."""
@@ -70,7 +69,7 @@ class Schedule:
     def _purge_some(self, now_ms: int) -> bool:
         """Remove so many of them as keep the lock for a moment only; return whether there may be more."""
         queue = self._queue
-        doomed: list[UnitOfWork] = []
+        doomed: list[Transaction] = []
         staying: list[QueueEntry] = []
         with queue.lock:
             expired = self.expiry.take_expired(now_ms, AT_ONCE)

@@ -5,20 +5,18 @@ Machines without a lock: their queue calls them under the queue's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.message.reference import MessageReference
-from pyjms_provider.core.queue.entry import QueueEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.queue.policy import QueuePolicy
+    from pyjms_provider.core.message.entry import QueueEntry
+    from pyjms_provider.core.message.reference import MessageReference
+    from pyjms_provider.core.policy import QueuePolicy
 
 _SPARE = 64
 

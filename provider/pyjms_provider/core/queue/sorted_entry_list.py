@@ -17,22 +17,20 @@ so each message is evaluated once for a selector. A heap that is mostly messages
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 from math import isnan
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from pyjms.types import Stored
-from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor, SharedCursors, Unfinished
-from pyjms_provider.core.queue.entry import QueueEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pyjms.types import Stored
+    from pyjms_provider.core.message.entry import QueueEntry
+    from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.cursor import Asked
-    from pyjms_provider.core.queue.entry import QueueEntry
 
 SortValue: TypeAlias = tuple[int, float, str]
 """A rank for the kind of value, the number, the text."""

@@ -1,25 +1,30 @@
-"""How large and how old the messages of one queue are, for those who watch over it: off the way of messages. Any thread.
+"""What observers see of a queue: how large and how old its messages are, where a message is, and the steps of a delivery. Any thread.
 
-Each call looks at a bounded number of messages under the queue's lock, however many it has; so what is said of a queue with many
-messages of different sizes is an estimate.
+Each call of the first kind looks at a bounded number of messages under the queue's lock, however many it has; so what is said of a queue with many
+messages of different sizes is an estimate. A view is as it was at one moment; the next may differ.
 
-What observers see of a queue. Any thread; nothing is changed.
-
-A view is as it was at one moment; the next may differ.
+`tracing` puts a hook around each step by which work is announced and pulled, for tests and for a broker that is started with `--trace`. Off, it costs nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final
 
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.store.paging import approximate_size
-from pyjms_provider.core.store.store import NotInMemoryError
+from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
+from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.store import NotInMemoryError, approximate_size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.queue.channel_state import Counts
-    from pyjms_provider.core.queue.entry import QueueEntry
-    from pyjms_provider.core.queue.queue import Queue
+
 
 _SAMPLE: Final = 32
 _LOOKED_THROUGH: Final = 500
@@ -94,3 +99,112 @@ def traffic_of(queue: Queue) -> tuple[int, int, int]:
     """Return how many messages have come to a queue since it was opened, how many deliveries there were, and how many messages have left."""
     counts = counts_of(queue)
     return counts.accepted, counts.delivered, counts.departed
+
+
+_STATES = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageLocation:
+    """One channel that has the message."""
+
+    where: str
+    state: MessageState
+    delivery_count: int
+    session: str | None
+    """Who received it and has not settled it."""
+    is_in_memory: bool
+    deliver_at_ms: int
+    """Milliseconds since 1970 UTC before which nobody gets it; 0: at once."""
+
+
+def whereabouts(
+    message_ids: Iterable[str], numbers: Mapping[int, str], channels: Iterable[Queue]
+) -> dict[str, list[MessageLocation]]:
+    """Return where messages are, by their ids.
+
+    A message is known by its number, of those in `numbers`, or by its id if it is in memory.
+    """
+    wanted = set(message_ids)
+    found: dict[str, list[MessageLocation]] = {}
+    for channel in channels:
+        with channel.lock:
+            entries = [entry for state in _STATES for entry in channel.state.entries(state)]
+        for entry in entries:
+            message_id, is_in_memory = _id_of(channel, entry)
+            message_id = message_id or numbers.get(entry.reference.id)
+            if message_id in wanted and message_id is not None:
+                found.setdefault(message_id, []).append(_view(channel, entry, is_in_memory=is_in_memory))
+    return found
+
+
+def _id_of(channel: Queue, entry: QueueEntry) -> tuple[str | None, bool]:
+    try:
+        return channel.store.retrieve(entry.reference).message_id, True
+    except (NotInMemoryError, KeyError):
+        return None, False
+
+
+def _view(channel: Queue, entry: QueueEntry, *, is_in_memory: bool) -> MessageLocation:
+    holder = entry.holder
+    return MessageLocation(
+        where=channel.name,
+        state=entry.state,
+        delivery_count=entry.delivery_count,
+        session=None if holder is None else holder.receiver_id,
+        is_in_memory=is_in_memory,
+        deliver_at_ms=entry.reference.deliver_at_ms,
+    )
+
+
+class Step(Enum):
+    """The steps of Broker-J's simple flow that concern one process, in order."""
+
+    ARRIVED = "a message arrives at the queue"
+    QUEUE_NOTIFIED = "the queue wakes a consumer"
+    HANDED_OVER = "the queue hands the message to a consumer that waits for it"
+    CONSUMER_NOTIFIED = "the consumer tells its target"
+    TARGET_NOTIFIED = "the target tells its session"
+    SESSION_PULLED = "the session goes over its targets"
+    TARGET_PULLED = "the target goes over its consumers"
+    CONSUMER_PULLED = "the consumer tries to pull"
+
+
+Traced = tuple[Enum, type, str]
+"""A step is the call of one method: on whom, and what is called."""
+
+STEPS: Final[tuple[Traced, ...]] = (
+    (Step.ARRIVED, Queue, "enqueue"),
+    (Step.QUEUE_NOTIFIED, Consumer, "notify_work"),
+    (Step.HANDED_OVER, Consumer, "direct_deliver"),
+    (Step.CONSUMER_NOTIFIED, ConsumerTarget, "notify_work"),
+    (Step.TARGET_NOTIFIED, ConsumerSession, "notify_work"),
+    (Step.SESSION_PULLED, ConsumerSession, "pull"),
+    (Step.TARGET_PULLED, ConsumerTarget, "pull"),
+    (Step.CONSUMER_PULLED, Consumer, "pull"),
+)
+
+
+@contextmanager
+def tracing(observe: Callable[[Any, object], None], steps: Iterable[Traced] = STEPS) -> Iterator[None]:
+    """Tell `observe` of each of the steps and the object that takes it, in all of this process, until the block ends.
+
+    `observe` is called on the thread that takes the step, before it is taken. Not to be nested.
+    """
+    with ExitStack() as stack:
+        for step, owner, name in steps:
+            original = getattr(owner, name)
+            setattr(owner, name, _observed(original, step, observe))
+            stack.callback(setattr, owner, name, original)
+        yield
+
+
+def _observed(
+    original: Callable[..., object], step: Enum, observe: Callable[[Any, object], None]
+) -> Callable[..., object]:
+    @wraps(original)
+    def told(self: object, *arguments: object, **named: object) -> object:
+        observe(step, self)
+        return original(self, *arguments, **named)
+
+    return told

@@ -25,8 +25,8 @@ from pyjms.spi.errors import BranchError, CapabilityError, ClosedError, InDoubtE
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.core.journal.in_doubt_writes import is_outcome_unknown
 from pyjms_provider.core.journal.journal import BranchOutcome, Changes
+from pyjms_provider.core.message.entry import ReceiverId
 from pyjms_provider.core.queue.consumer import ConsumerSession
-from pyjms_provider.core.queue.entry import ReceiverId
 from pyjms_provider.core.queue.recovery import restore_message
 from pyjms_provider.core.state_machine import StateMachine
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from pyjms_provider.core.host.admission import DuplicateClaim
     from pyjms_provider.core.journal.in_doubt_writes import InDoubtWrites
     from pyjms_provider.core.journal.journal import Journal
+    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.message.reference import MessageReference
-    from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
-    from pyjms_provider.core.store.store import MessageStore
+    from pyjms_provider.core.store import MessageStore
 
 # How far a branch of a distributed transaction is, as a table (X/Open XA, table 6-4: state of a branch).
 # XA's own names are in the states' values. What it calls one call has two halves here where a journal is written between: PREPARING,

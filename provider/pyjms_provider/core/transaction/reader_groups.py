@@ -42,13 +42,12 @@ from pyjms_provider.core.journal.journal import (
     Reservation,
     SubscriptionKey,
 )
+from pyjms_provider.core.message.entry import ReceiverId
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
-from pyjms_provider.core.queue.entry import ReceiverId
 from pyjms_provider.core.queue.turn import WritingTurn
-from pyjms_provider.core.store.paging import approximate_size
-from pyjms_provider.core.store.store import NotInMemoryError
-from pyjms_provider.core.topic.subscription import Subscription
+from pyjms_provider.core.store import NotInMemoryError, approximate_size
+from pyjms_provider.core.topic import Subscription
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 
 if TYPE_CHECKING:
@@ -57,10 +56,10 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import Address, Envelope
     from pyjms_provider.core.journal.storage_manager import RunsWork, StorageManager
+    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.message.reference import MessageReference
-    from pyjms_provider.core.queue.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
-    from pyjms_provider.core.store.store import MessageStore
+    from pyjms_provider.core.store import MessageStore
 
 # One reader group: a dense sequence of messages that it holds, and the ways in which it takes and lets go of them.
 # It holds messages as a prepared branch holds what it received: they are DELIVERED to a session of the group's own that no client closes,

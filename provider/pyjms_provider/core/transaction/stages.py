@@ -20,9 +20,9 @@ from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError, Stage
 from pyjms.spi.replay import StagedUnit, StageName
 from pyjms_provider.core.journal.in_doubt_writes import is_outcome_unknown
 from pyjms_provider.core.journal.journal import Changes, PipelineChanges, StageRecord
+from pyjms_provider.core.message.entry import ReceiverId
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.consumer import ConsumerSession
-from pyjms_provider.core.queue.entry import ReceiverId
 from pyjms_provider.core.queue.recovery import restore_message
 from pyjms_provider.core.queue.turn import WritingTurn
 from pyjms_provider.core.transaction.reader_groups import GroupTable

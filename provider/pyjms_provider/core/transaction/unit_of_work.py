@@ -11,26 +11,23 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple, NewType, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, NewType, Protocol, TypeVar
 
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
 from pyjms_provider.core.journal.journal import Changes, JoinedTransaction, NewMessage, PipelineChanges, PreparedBranch
 from pyjms_provider.core.journal.queue_journal import removals_of
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue.recovery import uncommitted_messages
 from pyjms_provider.core.queue.scheduled_messages import is_expired
 from pyjms_provider.core.state_machine import StateMachine
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.xid import Xid
-    from pyjms_provider.core.host.admission import DuplicateClaim
     from pyjms_provider.core.journal.journal import DuplicateMark, Journal, QueueNumber, StageRecord, Witness
     from pyjms_provider.core.journal.queue_journal import QueueJournal
+    from pyjms_provider.core.message.entry import EntryQueue, QueueEntry, ReceiverId
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.consumer import ConsumerSession
-    from pyjms_provider.core.queue.entry import EntryQueue, QueueEntry, ReceiverId
-    from pyjms_provider.core.queue.queue import Queue
 
 
 # How far a unit of work is, and what moves it on: one table; a miss is a fault of its session, never a guess.
@@ -117,6 +114,18 @@ not prepared."""
 _T = TypeVar("_T")
 
 
+class DuplicateClaim(Protocol):
+    """The producer's id of one message in a unit, which counts as seen when the unit commits."""
+
+    def mark_commit(self) -> DuplicateMark | None:
+        """Return what a journal writes with a commit that begins now; None: nothing."""
+        ...
+
+    def end(self, *, arrived: bool) -> None:
+        """Hear whether the message has arrived. May be repeated, with the same answer."""
+        ...
+
+
 class UnitChanges(NamedTuple):
     """What is written of a unit, and what is defined with it."""
 
@@ -124,7 +133,7 @@ class UnitChanges(NamedTuple):
     defining: Sequence[QueueJournal] = ()
     """Kept here, as a queue that ends meanwhile no longer knows."""
 
-    def note_written(self) -> None:
+    def mark_written(self) -> None:
         """Note that it has been written. Does not wait."""
         for message in self.changes.messages:
             message.reference.journaled = True
@@ -144,7 +153,7 @@ def changes_of(
         if kept is None:
             continue
         alone = (kept.number,)
-        for reference, envelope in uncommitted_messages(queue, entries, with_transient=with_transient):
+        for reference, envelope in queue.uncommitted_messages(entries, with_transient=with_transient):
             queues: tuple[QueueNumber, ...] = alone
             if reference in messages:
                 queues = (*messages[reference].queues, kept.number)
@@ -285,7 +294,7 @@ class UnitOfWork:
         """Whether it takes nothing more. The lock is held."""
         return self._state is not UnitState.OPEN and self._state is not UnitState.INCOMPLETE
 
-    def held_in(self, queue: Queue) -> tuple[int, int]:
+    def held_in(self, queue: EntryQueue) -> tuple[int, int]:
         """How many messages of a queue, and of what size, leave it at the end of the unit at the earliest."""
         with self._lock:
             entries = [*self._sent, *(entry for entry, _ in self._settled)]
@@ -443,7 +452,7 @@ class UnitOfWork:
         if is_written:
             expiring = {entry.queue for entry in self._sent if entry.reference.expiration_ms}
             assert self._in_doubt is not None
-            self._in_doubt.note_written()
+            self._in_doubt.mark_written()
             self._make_true(UnitEvent.WRITTEN)
             for queue in expiring:
                 queue.do_what_is_due(now_ms)  # while it was in doubt, expiry left it alone
@@ -516,7 +525,7 @@ class UnitOfWork:
             raise RolledBackError(
                 f"transaction {self.unit_id} was rolled back, as it could not be written: {error.reason}"
             ) from error
-        written.note_written()
+        written.mark_written()
 
     def rollback(self) -> None:
         """Drop all of it. May be repeated."""

@@ -15,7 +15,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
 from pyjms.spi.replay import ReservedMessage
 from pyjms.types import Long
-from pyjms_provider.core.store.paging import approximate_size
+from pyjms_provider.core.store import approximate_size
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.messages import to_frame

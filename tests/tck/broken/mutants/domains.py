@@ -11,7 +11,7 @@ _HOST = "pyjms_provider.core.host.virtual_host:VirtualHost."
 _SUBSCRIPTIONS = "pyjms_provider.core.host.virtual_host:HostSubscriptions."
 _TEMPORARIES = "pyjms_provider.core.host.virtual_host:TemporaryDestinations."
 _BROWSER = "pyjms.runtime.browser:JmsQueueBrowser."
-_TOPIC = "pyjms_provider.core.topic.topic:Topic."
+_TOPIC = "pyjms_provider.core.topic:Topic."
 _QUEUE = "pyjms_provider.core.queue.queue:Queue."
 _TEMPORARY = "4.4.3-c 5.4-a 6.6-b"
 _REQUESTOR = "pyjms.runtime.requestor:"
@@ -114,7 +114,7 @@ MUTANTS = (
         "5.9-j",
         "a browser raises when a message arrives",
         edit(
-            "pyjms_provider.core.queue.browsing:QueueBrowser.next",
+            "pyjms_provider.core.queue.search:QueueBrowser.next",
             "found = queue.ordering.look(self.cursor, EVALUATIONS)",
             "found = queue.ordering.look(self.cursor, EVALUATIONS)\n                from pyjms.spi.errors import ClosedError\n                from pyjms_provider.core.message.message_state import MessageState\n                if queue.state.count(MessageState.NEW) != getattr(queue, 'seen', None):\n                    if hasattr(queue, 'seen'): raise ClosedError('changed meanwhile')\n                    queue.seen = queue.state.count(MessageState.NEW)",
         ),
@@ -244,7 +244,7 @@ MUTANTS = (
     mutant(
         "6.11-c 6.9-c 4.4.2-c 6.11.1-f",
         "noLocal is ignored",
-        body("pyjms_provider.core.topic.subscription:Subscription.leaves_out", "return False"),
+        body("pyjms_provider.core.topic:Subscription.leaves_out", "return False"),
     ),
     mutant(
         "6.11-d 6.11-e 4.4.9-a",

@@ -330,7 +330,7 @@ MUTANTS = (
         "4.4.9-a",
         "a topic has one subscriber",
         edit(
-            "pyjms_provider.core.topic.topic:Topic.add_subscription",
+            "pyjms_provider.core.topic:Topic.add_subscription",
             "self._members.setdefault(",
             "self._members.clear()\n        self._members.setdefault(",
         ),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.queue.stored_delivery import LARGE, without_content
+from pyjms_provider.core.queue.pager import LARGE, without_content
 from pyjms_provider.protocols.stomp.answers import Drained
 from pyjms_provider.protocols.stomp.codec import encode_head, escape, shown_id
 from pyjms_provider.protocols.stomp.dialects import PYJMS

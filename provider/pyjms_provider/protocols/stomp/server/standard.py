@@ -23,10 +23,10 @@ from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, Rol
 from pyjms.spi.property_names import SET_BY_PROVIDERS
 from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.host.admission import DELIVER_AT
-from pyjms_provider.core.queue.capacity import QueueFullError
 from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
-from pyjms_provider.core.queue.plain_selectors import plain_selector
-from pyjms_provider.core.queue.stored_delivery import LARGE, without_content
+from pyjms_provider.core.queue.pager import LARGE, without_content
+from pyjms_provider.core.queue.queue_rules import QueueFullError
+from pyjms_provider.core.queue.selectors import plain_selector
 from pyjms_provider.protocols.stomp.codec import FRAME_END, PROFILE_HEADER, encode_head
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import SequenceError, StompError

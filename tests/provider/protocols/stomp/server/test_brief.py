@@ -11,7 +11,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
+from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.messages import to_frame

@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms_provider.clients.stomp.native.session import PreparedSend
-from pyjms_provider.core.queue.policy import QueuePolicy
+from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created
 from pyjms_provider.protocols.stomp.packed import unpack_deliveries

@@ -16,7 +16,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ClosedError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
+from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Drained
 from pyjms_provider.protocols.stomp.codec import encode

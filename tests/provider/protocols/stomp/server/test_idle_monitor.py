@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
+from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.protocols.stomp.server.bench import Bench, Client

@@ -10,7 +10,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import BranchError, ClosedError, ProviderError, ResourceError
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
+from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Drained, Greeting, Prepared, Recovered, Sent, error_of
 from pyjms_provider.protocols.stomp.dialects import PYJMS

@@ -18,7 +18,7 @@ from pyjms.spi.errors import ResourceError, RolledBackError
 from pyjms.spi.xid import Xid
 from pyjms_provider.clients.vm_session import VmConsumer
 from pyjms_provider.core.message.reference import ReferenceId
-from pyjms_provider.core.store.paging import PagingMessageStore
+from pyjms_provider.core.store import PagingMessageStore
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.packed import unpack_deliveries
 from pyjms_provider.security.contracts import Principal

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyjms.spi.envelope import Address, AddressKind, Envelope, MessageId
 from pyjms.spi.errors import AccessDeniedError, ClosedError, DestinationError, ProviderError, RolledBackError
-from pyjms_provider.core.queue.policy import Overflow, QueuePolicy
+from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import error_of, is_closing
 from pyjms_provider.protocols.stomp.codec import encode as encode_frame

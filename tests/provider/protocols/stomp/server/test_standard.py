@@ -11,7 +11,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.types import Int
 from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.core.queue.policy import QueuePolicy
+from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.server.standard import AckMode, StandardHandler, StandardSubscription
 from pyjms_provider.queue_manager import QueueManager

@@ -11,7 +11,7 @@ import pytest
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import InDoubtError, ResourceError, TooLateError
 from pyjms_provider.core.journal.journal import Changes
-from pyjms_provider.core.queue.stored_delivery import LARGE, StoredDelivery
+from pyjms_provider.core.queue.pager import LARGE, StoredDelivery
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame

@@ -1,11 +1,11 @@
-"""One message in one channel: its state there, and who owes an acknowledgement for it."""
+"""A message in a channel: its state there, who holds it, and what entries know of the queue, the session and the unit of work that they are in.
+
+Queues, sessions and units of work stand on higher floors of the core; what an entry uses of them is a `Protocol` here.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NewType, Protocol
-
-from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.message.reference import MessageReference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -13,13 +13,60 @@ if TYPE_CHECKING:
 
     from pyjms.spi.envelope import Envelope
     from pyjms_provider.core.journal.queue_journal import QueueJournal
+    from pyjms_provider.core.message.message_state import MessageState
+    from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.message.trace_events import Happening
-    from pyjms_provider.core.queue.consumer import ConsumerSession
-    from pyjms_provider.core.queue.policy import QueuePolicy
-    from pyjms_provider.core.store.store import MessageStore
-    from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
+    from pyjms_provider.core.policy import QueuePolicy
+
 
 ReceiverId = NewType("ReceiverId", str)
+
+
+class Holder(Protocol):
+    """Who has messages that are not settled: a session of a consumer."""
+
+    receiver_id: ReceiverId
+    is_delivering: bool
+    """Whether it goes on receiving: its connection is started."""
+    is_closed: bool
+
+
+class Transaction(Protocol):
+    """A unit of work, as queues see it."""
+
+    @property
+    def unit_id(self) -> str:
+        """What names it in the log."""
+        ...
+
+    expired_rolls_back: bool
+    """Whether a message that expires before the commit rolls all back (True), or is merely left out."""
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether the unit is being written, so that what is in it must be left alone. Read without the lock."""
+        ...
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether a coordinator decides, so that not even time changes what is in it. Read without the lock."""
+        ...
+
+    def add_sent(self, entry: QueueEntry) -> bool:
+        """Add a NOT_COMMITTED message; return False if the unit has ended and the message must go."""
+        ...
+
+    def add_settled(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
+        """Add the acknowledgements of pulled messages: of each the delivery of that number."""
+        ...
+
+    def add_acknowledgement(self, entry: QueueEntry, receiver_id: ReceiverId) -> None:
+        """Add the acknowledgement of a message that was pushed to `receiver_id`."""
+        ...
+
+    def expire(self) -> None:
+        """Let it not be committed, as a message in it expired (§5.1.3); the session hears of it when it commits."""
+        ...
 
 
 class EntryQueue(Protocol):
@@ -39,17 +86,21 @@ class EntryQueue(Protocol):
         ...
 
     @property
-    def store(self) -> MessageStore:
-        """Where its messages are."""
-        ...
-
-    @property
     def subscription_name(self) -> str | None:
         """What names the channel between a topic and one subscriber; None: this is a queue."""
         ...
 
     def message_of(self, reference: MessageReference) -> Envelope | None:
         """Return a message of this queue; None if it has gone, or is damaged. Waits for a disk. Raises `ResourceError`."""
+        ...
+
+    def uncommitted_messages(
+        self, entries: Iterable[QueueEntry], *, with_transient: bool
+    ) -> Sequence[tuple[MessageReference, Envelope | None]]:
+        """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; not those that have expired, or if the queue was closed.
+
+        Without their envelopes those that were paged out.
+        """
         ...
 
     def rollback(self, entry: QueueEntry) -> None:
@@ -60,17 +111,15 @@ class EntryQueue(Protocol):
         """Make NOT_COMMITTED messages available, in this order, and deliver them if that can be (§2.2.1)."""
         ...
 
-    def settle(self, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
+    def settle(self, entry: QueueEntry, delivery_count: int, session: Holder) -> bool:
         """Take a pulled message out for good; return False if that delivery is no longer the session's."""
         ...
 
-    def settle_in(
-        self, unit: UnitOfWork, deliveries: Sequence[tuple[QueueEntry, int]], session: ConsumerSession
-    ) -> bool:
+    def settle_in(self, unit: Transaction, deliveries: Sequence[tuple[QueueEntry, int]], session: Holder) -> bool:
         """Have pulled messages settled when `unit` commits; return False if one of them is no longer the session's (§6.2.1)."""
         ...
 
-    def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
+    def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: Holder) -> None:
         """Take pulled messages out whose acknowledgements have been committed, and written. The caller then calls `wake_freed`, without a lock."""
         ...
 
@@ -81,7 +130,7 @@ class EntryQueue(Protocol):
     def give_back(
         self,
         deliveries: Iterable[tuple[QueueEntry, int]],
-        session: ConsumerSession,
+        session: Holder,
         reason: str | None = None,
         *,
         unseen: bool = False,
@@ -89,17 +138,15 @@ class EntryQueue(Protocol):
         """Make messages available again, in their old places, if the deliveries are still the session's."""
         ...
 
-    def change_holder(
-        self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession
-    ) -> bool:
+    def change_holder(self, entry: QueueEntry, delivery_count: int, session: Holder, heir: Holder) -> bool:
         """Let `heir` settle a delivery in place of `session`; return False if it is no longer the session's."""
         ...
 
-    def hold(self, entry: QueueEntry, unit: UnitOfWork, holder: ConsumerSession) -> None:
+    def hold(self, entry: QueueEntry, unit: Transaction, holder: Holder) -> None:
         """Let `holder` have received, in `unit`, a message that was restored; before the channel is used."""
         ...
 
-    def drop_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
+    def drop_acknowledgement(self, entry: QueueEntry, unit: Transaction) -> None:
         """Forget an acknowledgement, of a pushed or pulled message, whose unit of work rolls back (§6.2.1)."""
         ...
 
@@ -111,9 +158,7 @@ class EntryQueue(Protocol):
         """Take a message out that nobody holds, for one who puts it elsewhere, or deletes it; return False if it is held, or has gone."""
         ...
 
-    def take_out_held(
-        self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, taken: list[QueueEntry]
-    ) -> bool:
+    def take_out_held(self, entry: QueueEntry, delivery_count: int, session: Holder, taken: list[QueueEntry]) -> bool:
         """Remove an unacknowledged message so that the caller can move it; return False if `session` no longer holds this delivery."""
         ...
 
@@ -121,7 +166,7 @@ class EntryQueue(Protocol):
         """Let go of a message that was taken out as it had expired, and then told of."""
         ...
 
-    def held_count(self, session: ConsumerSession) -> int:
+    def held_count(self, session: Holder) -> int:
         """Return how many unsettled messages of this queue `session` has."""
         ...
 
@@ -133,7 +178,7 @@ class EntryQueue(Protocol):
         """Remove what has expired, make available what is due; return when to come again, None: when asked."""
         ...
 
-    def give_back_all(self, session: ConsumerSession) -> None:
+    def give_back_all(self, session: Holder) -> None:
         """Make all messages available again that `session` pulled and has not settled."""
         ...
 
@@ -177,9 +222,9 @@ class QueueEntry:
         """The place in the queue's order, given when the message becomes NEW."""
         self.delivery_count = 0
         """How often the message was delivered; also tells one delivery of it from the next."""
-        self.holder: ConsumerSession | None = None
+        self.holder: Holder | None = None
         """The session that pulled the message and has not settled it."""
-        self.transaction: UnitOfWork | None = None
+        self.transaction: Transaction | None = None
         """The unit of work that will commit the message, or its acknowledgement (§5.1.1, §5.3.1)."""
         self.acknowledgements: Acknowledgements | None = None
         """Made when the message is first pushed to a receiver; a pulled message needs none."""

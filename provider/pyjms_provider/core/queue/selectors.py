@@ -1,8 +1,7 @@
-"""Selectors of plain STOMP clients, whose properties are all texts.
+"""Selectors of durable subscriptions, from the texts that a journal has, and those of plain STOMP clients, whose properties are all texts.
 
-As ActiveMQ Classic does for them, a text counts as a number where a selector compares it with numbers, and as a boolean where
-it compares it with TRUE or FALSE or has it stand alone: ``cups > 1`` chooses a message with the header ``cups:2``. Values that are
-no texts are compared as JMS says.
+As ActiveMQ Classic does for plain clients, a text counts as a number where a selector compares it with numbers, and as a boolean where it compares
+it with TRUE or FALSE or has it stand alone: ``cups > 1`` chooses a message with the header ``cups:2``. Values that are no texts are compared as JMS says.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from pyjms.spi.selector import Selector, compile_selector
+from pyjms.spi.selector import Selector, compile_selector, selector_or_none
 from pyjms.spi.selector.compile import compile_condition
 from pyjms.spi.selector.headers import ATTRIBUTES, FUNCTIONS
 from pyjms.spi.selector.nodes import (
@@ -30,11 +29,35 @@ from pyjms.spi.selector.nodes import (
     walk,
 )
 from pyjms.spi.selector.parse import parse
-from pyjms_provider.core.queue.durable_selectors import PLAIN
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
     from pyjms.types import Stored
+
+
+PLAIN: Final = "convert_string_expressions:"
+"""So the text of a plain client's selector begins that is not one of JMS."""
+
+
+def durable_selector(text: str | None) -> Selector | None:
+    """Return the selector that had this text, None for none: one of JMS, or of a plain client. Raises `InvalidSelectorError`."""
+    if text is None or not text.startswith(PLAIN):
+        return selector_or_none(text)
+    from pyjms_provider.core.queue.selectors import (
+        plain_selector,  # with the parser, which takes a while to import
+    )
+
+    return plain_selector(text)
+
+
+def unreadable_selector(text: str) -> Selector:
+    """Return what stands for a selector that cannot be read: it has the text, and nobody knows which messages match, so none does."""
+    return Selector(text, _never, frozenset(), _never, Boolean(value=False, start=0, end=0))
+
+
+def _never(_: Envelope) -> bool:
+    return False
+
 
 _AS_NUMBER, _AS_BOOLEAN = "\0", "\1"  # before a name; no property's name begins so
 _BOOLEANS: Final = {"true": True, "false": False}

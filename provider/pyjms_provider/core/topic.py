@@ -1,14 +1,20 @@
-"""A topic: the synchronous channel that passes each message to its subscriptions and stores nothing (§2; JMS 1.1 §6)."""
+"""Topics and their subscriptions: a topic passes each message to its subscriptions and stores nothing (§2; JMS 1.1 §6).
+
+A subscription is the queue between a topic and one subscriber. Where many selectors ask for values of the same identifiers, as ``account = '17'`` does,
+only those are evaluated that ask for the message's own values (`pyjms.spi.selector.equalities`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
-from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.channel.channel import (
+from pyjms.spi.selector import is_same_text
+from pyjms.spi.selector.equalities import UNKNOWN_KEY, key_of_literals, key_of_message
+from pyjms_provider.core.channel import (
     Channel,
     ChannelClosedError,
     Filter,
@@ -16,18 +22,159 @@ from pyjms_provider.core.channel.channel import (
     Receiver,
     UnknownDeliveryError,
 )
-from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.queue.policy import QueuePolicy
-from pyjms_provider.core.store.store import MessageStore
-from pyjms_provider.core.topic.addressees import Addressees
-from pyjms_provider.core.topic.subscription import Subscription
+from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.core.queue.queue import WITHOUT_LIMITS, Queue
 
 if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyjms.spi.clock import Clock
+    from pyjms.spi.envelope import Address, ConnectionId, Envelope
+    from pyjms.spi.provider import SubscribeRequest
+    from pyjms.spi.selector import Selector
     from pyjms_provider.core.journal.queue_journal import QueueJournal
+    from pyjms_provider.core.message.entry import ReceiverId, Transaction
+    from pyjms_provider.core.message.message_state import MessageState
     from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-    from pyjms_provider.core.queue.entry import ReceiverId
+    from pyjms_provider.core.queue.channel_state import ChannelState
+    from pyjms_provider.core.queue.dead_letters import DeadEntry
     from pyjms_provider.core.queue.message_trace import MessageTrace
-    from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
+    from pyjms_provider.core.store import MessageStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionTerms:
+    """What a subscriber asked for. A durable subscription whose terms change is another one (§6.11.1)."""
+
+    topic: Address
+    selector_text: str | None
+    no_local: bool
+
+    @classmethod
+    def of(cls, request: SubscribeRequest) -> Self:
+        """Return the terms of a request."""
+        text = None if request.selector is None else request.selector.text
+        return cls(topic=request.address, selector_text=text, no_local=request.no_local)
+
+    def is_same(self, other: Self) -> bool:
+        """Return whether they ask for the same: white space in a selector makes no difference."""
+        return (
+            self.topic == other.topic
+            and self.no_local == other.no_local
+            and is_same_text(self.selector_text, other.selector_text)
+        )
+
+
+class Subscription(Queue):
+    """A queue that a topic fills with what its subscriber wants; messages are selected before they are stored."""
+
+    def __init__(
+        self,
+        name: str,
+        store: MessageStore,
+        state: ChannelState,
+        clock: Clock,
+        *,
+        terms: SubscriptionTerms,
+        selector: Selector | None,
+        subscriber: ConnectionId,
+        is_durable: bool,
+        on_due: Callable[[Queue, int], None] | None = None,
+        kept: QueueJournal | None = None,
+        policy: QueuePolicy = WITHOUT_LIMITS,
+        on_dead: Callable[[deque[DeadEntry]], None] | None = None,
+    ) -> None:
+        super().__init__(name, store, state, clock, on_due=on_due, kept=kept, policy=policy, on_dead=on_dead)
+        self.terms = terms
+        self.selector = selector
+        self.subscriber = subscriber
+        """The connection of the present subscriber, or of the last one; `no_local` means this connection."""
+        self.is_durable = is_durable
+        self.user: object | None = None
+        """Who has it, known by being the same; None: nobody. Guarded by the lock of the virtual host."""
+
+    def accept(self, reference: MessageReference) -> bool:
+        """Return whether the subscriber wants the message: `no_local` and the selector allow it (§6.11)."""
+        return (
+            super().accept(reference)
+            and not self.leaves_out(reference)
+            and (self.selector is None or self.selector.matches(self.store.retrieve(reference)))
+        )
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a subscriber has it."""
+        return self.user is not None
+
+    @property
+    def subscription_name(self) -> str | None:
+        return self.name if self.is_durable else None
+
+    def leaves_out(self, reference: MessageReference) -> bool:
+        """Return whether the message was published through the subscriber's own connection, and that matters."""
+        return self.terms.no_local and reference.origin == self.subscriber
+
+
+_MANY: Final = 8  # selectors of one kind that are evaluated one by one
+
+_Group: TypeAlias = tuple["Selector | None", tuple["Subscription", ...]]
+_Numbered: TypeAlias = tuple[int, _Group]
+_number = itemgetter(0)
+
+
+class Addressees:
+    """The subscriptions of one topic, grouped by selector, at one time."""
+
+    __slots__ = ("_alone", "_by_names", "everybody", "groups")
+
+    def __init__(self, groups: Iterable[tuple[Subscription, ...]] = ()) -> None:
+        """`groups`: those of one selector each."""
+        self.groups: tuple[_Group, ...] = tuple((each[0].selector, each) for each in groups if each)
+        """Selectors, and who has them."""
+        has_selectors = any(selector is not None for selector, _ in self.groups)
+        self.everybody = None if has_selectors else tuple(group for _, group in self.groups)
+        """All of them, if none has a selector; else None."""
+        by_names: dict[tuple[str, ...], list[tuple[int, _Numbered]]] = {}
+        alone: list[_Numbered] = []
+        for numbered in enumerate(self.groups):
+            selector = numbered[1][0]
+            equalities = () if selector is None else selector.equalities
+            if equalities:
+                names = tuple(name for name, _ in equalities)
+                by_names.setdefault(names, []).append((key_of_literals(equalities), numbered))
+            else:
+                alone.append(numbered)
+        self._by_names: list[tuple[tuple[str, ...], dict[int, list[_Numbered]]]] = []
+        """By the names of identifiers: by key, the groups whose selectors only messages with that key can match."""
+        for names, found in by_names.items():
+            if len(found) <= _MANY:
+                alone += [numbered for _, numbered in found]
+            else:
+                by_key: dict[int, list[_Numbered]] = {}
+                for key, numbered in found:
+                    by_key.setdefault(key, []).append(numbered)
+                self._by_names.append((names, by_key))
+        self._alone = sorted(alone, key=_number)
+
+    def wanting(self, envelope: Envelope) -> Iterator[tuple[Subscription, ...]]:
+        """Yield the groups whose selectors the message satisfies, in their order. Raises `NotInMemoryError`."""
+        candidates = self._alone
+        if self._by_names:
+            candidates = sorted([*candidates, *self._found(envelope)], key=_number)
+        for _, (selector, group) in candidates:
+            if selector is None or selector.matches(envelope):
+                yield group
+
+    def _found(self, envelope: Envelope) -> Iterator[_Numbered]:
+        for names, by_key in self._by_names:
+            key = key_of_message(envelope, names)
+            if key != UNKNOWN_KEY:
+                yield from by_key.get(key, ())
+            else:
+                for found in by_key.values():
+                    yield from found
+
 
 _NO_POLICY: Final = QueuePolicy()
 
@@ -127,7 +274,7 @@ class Topic(Channel):
 
     # Messages
 
-    def enqueue(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
+    def enqueue(self, reference: MessageReference, transaction: Transaction | None = None) -> bool:
         """Pass the message on now, and return the receivers' acknowledgement: False if one was negative (§2).
 
         What a receiver did not take is the sender's affair; nothing is kept for it here.
@@ -137,7 +284,7 @@ class Topic(Channel):
         return self.pass_on(reference, self.wanting(reference), transaction)
 
     def pass_on(
-        self, reference: MessageReference, wanting: Sequence[Subscription], transaction: UnitOfWork | None = None
+        self, reference: MessageReference, wanting: Sequence[Subscription], transaction: Transaction | None = None
     ) -> bool:
         """Do the same for the subscriptions that `wanting` has found."""
         store, passed, acknowledged = self.store, 0, True
@@ -147,7 +294,7 @@ class Topic(Channel):
                 try:
                     subscription.enqueue(reference, transaction)
                 except ChannelClosedError:
-                    subscription.note_refused(reference)
+                    subscription.defer_refused(reference)
                     store.release(reference)  # it ended while the message was on its way
                 passed += 1
             for receiver in self._receivers:
@@ -193,7 +340,7 @@ class Topic(Channel):
         self,
         message_id: ReferenceId,
         receiver_id: ReceiverId,
-        transaction: UnitOfWork | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
         raise UnknownDeliveryError(
             f"{self._name} is a topic and holds no message {message_id} for {receiver_id} to acknowledge"
