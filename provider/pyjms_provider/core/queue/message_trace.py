@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyjms_provider.core.message.message_state import MessageEvent
 from pyjms_provider.core.message.trace_events import ACTING, Happening
@@ -12,30 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyjms.spi.envelope import Envelope
+    from pyjms_provider.core.message.entry import EntryQueue, QueueEntry
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.message.trace_events import StoryBuffer
     from pyjms_provider.core.store import MessageStore
-
-
-class TracedQueue(Protocol):
-    """What the trace looks at of a queue."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def kept(self) -> object | None: ...
-
-
-class TracedEntry(Protocol):
-    """What the trace looks at of a message in a queue."""
-
-    reference: MessageReference
-    delivery_count: int
-
-    @property
-    def queue(self) -> TracedQueue: ...
-    @property
-    def holder(self) -> object | None: ...
 
 
 class MessageTrace:
@@ -51,7 +31,7 @@ class MessageTrace:
 
     # Each step
 
-    def accepted(self, queue: TracedQueue, reference: MessageReference, unit_id: str | None = None) -> None:
+    def accepted(self, queue: EntryQueue, reference: MessageReference, unit_id: str | None = None) -> None:
         """Emit that a queue has taken a message over, in a transaction if it has a `unit_id`."""
         try:
             envelope: Envelope = self._store.retrieve(reference)
@@ -70,27 +50,27 @@ class MessageTrace:
         happening = Happening.ACCEPTED if unit_id is None else Happening.SENT
         self._buffer.emit(happening, reference.id, queue.name, facts)
 
-    def committed(self, entry: TracedEntry) -> None:
+    def committed(self, entry: QueueEntry) -> None:
         """Emit that the sender's transaction has committed."""
         self._emit(Happening.COMMITTED, entry)
 
-    def delivered(self, entry: TracedEntry, session: object | None = None, consumer: object | None = None) -> None:
+    def delivered(self, entry: QueueEntry, session: object | None = None, consumer: object | None = None) -> None:
         """Emit a delivery to `consumer` of `session`; None: to a receiver that messages are pushed to."""
         # The log's thread looks up names: that takes longer than all of this.
         self._emit(Happening.DELIVERED, entry, entry.delivery_count, session, consumer)
 
-    def acknowledged(self, entry: TracedEntry, holder: object | None, unit_id: str | None = None) -> None:
+    def acknowledged(self, entry: QueueEntry, holder: object | None, unit_id: str | None = None) -> None:
         """Emit an acknowledgement of what `holder` had; `unit_id`: of the transaction with whose commit it takes effect."""
         if unit_id is None:
             self._emit(Happening.ACKNOWLEDGED, entry, holder)
         else:
             self._emit(Happening.ACKNOWLEDGED_IN_TRANSACTION, entry, holder, unit_id)
 
-    def acknowledgement_dropped(self, entry: TracedEntry, unit_id: str | None) -> None:
+    def acknowledgement_dropped(self, entry: QueueEntry, unit_id: str | None) -> None:
         """Emit that the transaction that was to acknowledge a message has rolled back."""
         self._emit(Happening.ACKNOWLEDGEMENT_ROLLED_BACK, entry, entry.holder, unit_id)
 
-    def returned(self, entry: TracedEntry, holder: object | None) -> None:
+    def returned(self, entry: QueueEntry, holder: object | None) -> None:
         """Emit that `holder` has given a message back."""
         self._emit(Happening.RETURNED, entry, holder, entry.delivery_count)
 
@@ -101,7 +81,7 @@ class MessageTrace:
 
     # The ends
 
-    def removed(self, entry: TracedEntry, event: MessageEvent, cause: Happening | None, holder: object | None) -> None:
+    def removed(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None, holder: object | None) -> None:
         """Emit that a message has left its queue because of `event`; `cause`: why it was removed, if not for one that `event` tells."""
         if event is MessageEvent.EXPIRE:
             cause = Happening.EXPIRED
@@ -113,18 +93,18 @@ class MessageTrace:
             acting = (ACTING.get() or None,) if cause is Happening.DELETED else ()
             self._emit(cause, entry, *self._ids_of(entry.reference), *acting)
 
-    def closed(self, entries: Iterable[TracedEntry]) -> None:
+    def closed(self, entries: Iterable[QueueEntry]) -> None:
         """Emit that messages are gone with their queue."""
         for entry in entries:
             self._emit(Happening.CLOSED, entry, *self._ids_of(entry.reference))
 
-    def reinstated(self, entry: TracedEntry) -> None:
+    def reinstated(self, entry: QueueEntry) -> None:
         """Emit that a message is in its queue again, as its leaving could not be written."""
         self._emit(Happening.REINSTATED, entry)
 
     def dead_lettered(
         self,
-        entry: TracedEntry,
+        entry: QueueEntry,
         envelope: Envelope,
         target: str,
         reason: str,
@@ -137,7 +117,7 @@ class MessageTrace:
         # Also during recovery: a message that may have ended the last broker is dead-lettered before anything else.
         self._buffer.emit_early(Happening.DEAD, entry.reference.id, entry.queue.name, facts)
 
-    def moved(self, entry: TracedEntry, envelope: Envelope, target: str, cause: Happening) -> None:
+    def moved(self, entry: QueueEntry, envelope: Envelope, target: str, cause: Happening) -> None:
         """Emit that an operator has a message moved, or sent back."""
         self._emit(cause, entry, envelope.message_id, envelope.correlation_id, target, ACTING.get() or None)
 
@@ -149,7 +129,7 @@ class MessageTrace:
         else:
             self._buffer.emit(Happening.REFUSED, 0, where, (*facts, reason))
 
-    def _emit(self, happening: Happening, entry: TracedEntry, *facts: Any) -> None:
+    def _emit(self, happening: Happening, entry: QueueEntry, *facts: Any) -> None:
         self._buffer.emit(happening, entry.reference.id, entry.queue.name, facts)
 
     def _ids_of(self, reference: MessageReference) -> tuple[str | None, str | bytes | None]:

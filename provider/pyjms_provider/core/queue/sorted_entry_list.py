@@ -1,17 +1,16 @@
-"""What consumers without a selector have passed over in a sorted queue, as somebody else is to have it: beside `scan_state.py`, for places that come anywhere.
+"""The available messages of a sorted queue, in the order of a property's value (Broker-J's sorted queue).
 
-A machine without a lock: its queue calls it under the queue's own. A consumer remembers the last place that it has passed. What has come before that place
-since, came back, or became anybody's, stands in one list for all consumers: each reads on there when it looks, so a message costs the same however many consumers there
-are. When that list is longer than twice the queue it is forgotten, and who has not read it begins anew.
-
-Available messages in the order of a property's value (Broker-J's sorted queue): an ordering beside `entry_list.py`.
-
-A machine without a lock: its queue calls it under the queue's own. Messages without a value come first, then numbers by
-size, then texts by their characters; those of one value leave by age.
+Messages without a value come first, then numbers by size, then texts by their characters; those of one value leave by age.
 
 Places are kept in one sorted list. Taking the first costs O(1); a message that comes, or is taken from the middle, moves
-the part of the list behind it, which is a copy of pointers. What a consumer has passed over, as it is somebody else's, is in `sorted_entry_list.py`. Each selector in use has a heap of the messages that may match,
-so each message is evaluated once for a selector. A heap that is mostly messages which have gone is made anew.
+the part of the list behind it, which is a copy of pointers. Each selector in use has a heap of the messages that may match,
+so each message is evaluated once for a selector. A heap that is mostly messages which have gone is made again.
+
+A consumer without a selector remembers the last place that it has passed, as the messages up to there are reserved for others. What has come before that
+place since, came back, or was freed, stands in one list for all consumers: each reads on there when it polls, so a message costs the same however
+many consumers there are. When that list is longer than twice the queue it is forgotten, and a consumer that has not read it begins from the start.
+
+Without a lock: the queue calls it under its own.
 """
 
 from __future__ import annotations
