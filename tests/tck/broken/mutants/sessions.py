@@ -469,7 +469,7 @@ MUTANTS = (
         edit(
             "pyjms_provider.core.queue.recovery:restore_message",
             "read = _reader_for(queue, reference)",
-            "read = _reader_for(queue, reference)\n    if unit is None and not queue.state.entries(MessageState.NEW)[5:]: queue.place(queue.state.make(queue, reference))",
+            "read = _reader_for(queue, reference)\n    from pyjms_provider.core.message.message_state import MessageState\n    if unit is None and not queue.state.entries(MessageState.NEW)[5:]: queue.place(queue.state.make(queue, reference))",
         ),
         durable=True,
     ),
