@@ -83,7 +83,7 @@ distribution: $(VENV)/.dev ## builds the wheel and the sdist, installs them in e
 
 # The folders in which tests need something from outside Python. Those that do are left out; no other may fail.
 test-without: $(VENV)/.dev ## the tests that need more than Python, on a PATH without what they need: all are left out
-	@$(BIN)/python -m tests.needs without $(PYTEST) -n 4 --dist loadgroup -q \
+	@$(BIN)/python -m tests.needs without $(PYTEST) -n 2 --dist loadgroup -q \
 		tests/brokers tests/pyjms/spark tests/pyjms/telemetry tests/pyjms/forwarding/test_real_brokers.py \
 		tests/pyjms/kombu/test_activemq.py tests/provider/clients/stomp/test_real_brokers.py tests/provider/management/console \
 		tests/provider/stores/test_postgresql_*.py tests/provider/stores/test_sqlite_disk.py tests/provider/test_postgresql_server.py \

@@ -11,6 +11,7 @@ from pyjms_provider.core.queue import cursor as cursors
 from pyjms_provider.core.queue import cursor as passed_over
 from pyjms_provider.core.queue.cursor import UNFINISHED, Asked
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
+from tests.cases import each_of
 from tests.provider.core.owned import MANY, make_entry, note_asked
 from tests.provider.helpers import Reader, text_of
 from tests.provider.policy_world import PolicyWorld, pulled
@@ -68,7 +69,7 @@ def test_what_others_have_taken_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("has_index", [False, True])
-@pytest.mark.parametrize("seed", range(100))
+@each_of(range(100))
 def test_each_consumer_gets_the_first_that_is_its_own(
     seed: int, has_index: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 """Kill a process that works with a durable broker, again and again; then judge all that its clients were told.
 
-``PYJMS_KILLS=200`` says how often; the default is 10 for each store. Half of the deaths come at random moments, half
+``PYJMS_KILLS=200`` says how often; the default is 4 for each store. Half of the deaths come at random moments, half
 before or after a certain write of the journal.
 """
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.provider.kill.site import Site
 
-KILLS = int(os.environ.get("PYJMS_KILLS", "10"))
+KILLS = int(os.environ.get("PYJMS_KILLS", "4"))
 
 
 @pytest.mark.timeout(120 + 30 * KILLS)

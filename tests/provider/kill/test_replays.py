@@ -17,6 +17,7 @@ from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.kill.points import SIDES
 from tests.provider.kill.site import PATIENCE_S, ROOT
+from tests.sampling import sample
 
 LETTERS = 25
 NAME = "vm://replay"
@@ -50,7 +51,7 @@ def found_in(url: str) -> tuple[list[str], list[str]]:
     return found[0], found[1]
 
 
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("side", sample(SIDES, 1, "sides of the writes of replays"))
 def test_no_letter_is_lost_or_doubled_when_its_replay_is_killed(kill_store: Callable[[], str], side: str) -> None:
     everything = [f"{number:02}" for number in range(LETTERS)]
     seen = set()

@@ -20,6 +20,7 @@ from pyjms_provider.model import tree
 from pyjms_provider.model.lookup import names_needed
 from pyjms_provider.model.operations import operations_of
 from tests.provider.management.world import ROOT, Site, basic
+from tests.sampling import sample
 
 AUTHORIZATION = {"authorization": basic("ann", "ann's-password")}
 # Names of what there is: names that are made up find nothing to do anything with.
@@ -83,8 +84,8 @@ def test_the_api_answers_whatever_it_is_asked_as_it_is_described(tmp_path: Path)
         holder.append(site)
         schema: Any = schemathesis.openapi.from_asgi(f"{ROOT}/openapi.json", app, headers=AUTHORIZATION)
     statuses: Counter[int] = Counter()
-    for found in schema.get_all_operations():
-        operation = found.ok()
+    every = [found.ok() for found in schema.get_all_operations()]
+    for operation in sample(every, len(every) // 2, "operations of the management API"):
 
         @settings(
             max_examples=2,
@@ -104,5 +105,5 @@ def test_the_api_answers_whatever_it_is_asked_as_it_is_described(tmp_path: Path)
         with furnished(tmp_path) as site:
             holder[:] = [site]
             ask()
-    assert statuses[200] > 50, statuses
+    assert statuses[200] > 20, statuses
     assert statuses[500] == 0

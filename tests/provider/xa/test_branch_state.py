@@ -10,6 +10,7 @@ import pytest
 from pyjms.spi.errors import BranchError
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.core.transaction.branches import BRANCH_TRANSITIONS, BranchEvent, BranchState
+from tests.cases import each_of
 
 S, E = BranchState, BranchEvent
 OVER = {S.COMMITTED, S.ROLLED_BACK, S.FORGOTTEN, S.LOST}
@@ -22,8 +23,9 @@ HEURISTIC = {
 
 
 @pytest.mark.realises("MOM-10")
-@pytest.mark.parametrize(("state", "event"), list(product(S, E)), ids=lambda value: value.name)
-def test_each_pair_is_in_the_table_or_refused_with_its_code(state: BranchState, event: BranchEvent) -> None:
+@each_of(list(product(S, E)))
+def test_each_pair_is_in_the_table_or_refused_with_its_code(pair: tuple[BranchState, BranchEvent]) -> None:
+    state, event = pair
     if (state, event) in BRANCH_TRANSITIONS:
         return
     with pytest.raises(BranchError) as caught:

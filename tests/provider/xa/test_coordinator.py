@@ -20,7 +20,7 @@ from tests.needs.declaring import needing
 from tests.provider.postgresql import PostgresqlServer
 
 ROOT = Path(__file__).parents[3]
-KILLS = int(os.environ.get("PYJMS_KILLS", "10"))
+KILLS = int(os.environ.get("PYJMS_KILLS", "4"))
 IS_SOAK = "PYJMS_KILLS" in os.environ
 KILLED = -9
 

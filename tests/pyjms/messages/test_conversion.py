@@ -12,6 +12,7 @@ from pyjms.messages.map import JmsMapMessage
 from pyjms.messages.stream import JmsStreamMessage
 from pyjms.messages.text import JmsTextMessage
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
+from tests.cases import each_of
 from tests.pyjms.messages.support import conversions, received, same
 
 WRITTEN: dict[str, Any] = {
@@ -105,7 +106,7 @@ HOLDERS: dict[str, type[Holder]] = {
     "stream_message_table": Stream,
 }
 CELLS = [
-    pytest.param(holder, written, read, outcome, id=f"{table[:3]}-{written}-{read}")
+    (holder, written, read, outcome)
     for table, holder in HOLDERS.items()
     for written, row in conversions()[table].items()
     for read, outcome in row.items()
@@ -119,10 +120,9 @@ def reads(holder: Holder) -> list[str]:
 
 
 @pytest.mark.realises("BOIL-PROP-1", "BOIL-PROP-2", "BOIL-PROP-3", "BOIL-PROP-7", "BOIL-CONV-1", "BOIL-CONV-2")
-@pytest.mark.parametrize(("kind_of_holder", "written", "read", "outcome"), CELLS)
-def test_every_cell_of_the_conversion_tables(
-    kind_of_holder: type[Holder], written: str, read: str, outcome: str
-) -> None:
+@each_of(CELLS)
+def test_every_cell_of_the_conversion_tables(cell: tuple[type[Holder], str, str, str]) -> None:
+    kind_of_holder, written, read, outcome = cell
     holder = kind_of_holder()
     holder.write(written, WRITTEN[written])
     if outcome == "MessageFormatException":
@@ -143,9 +143,9 @@ def test_every_cell_of_the_conversion_tables(
 
 @pytest.mark.realises("BOIL-CONV-3", "BOIL-CONV-4")
 @EACH_HOLDER
-@pytest.mark.parametrize("vector", conversions()["parse_vectors"], ids=lambda vector: ascii(vector["input"]))
+@each_of(conversions()["parse_vectors"])
 def test_every_text_is_parsed_in_properties_maps_and_streams(
-    kind_of_holder: type[Holder], vector: dict[str, Any]
+    vector: dict[str, Any], kind_of_holder: type[Holder]
 ) -> None:
     for boxed, expected in vector.items():
         if boxed == "input":
@@ -167,11 +167,9 @@ def test_every_text_is_parsed_in_properties_maps_and_streams(
 
 
 @EACH_HOLDER
-@pytest.mark.parametrize(
-    "vector", conversions()["to_string_vectors"], ids=lambda vector: f"{vector['type']}-{vector['string']}"
-)
+@each_of(conversions()["to_string_vectors"])
 def test_every_value_is_read_as_text_in_properties_maps_and_streams(
-    kind_of_holder: type[Holder], vector: dict[str, Any]
+    vector: dict[str, Any], kind_of_holder: type[Holder]
 ) -> None:
     holder = kind_of_holder()
     kind = BOXED[vector["type"]]
@@ -188,8 +186,8 @@ def test_every_value_is_read_as_text_in_properties_maps_and_streams(
 
 
 @EACH_HOLDER
-@pytest.mark.parametrize("vector", conversions()["float32_vectors"], ids=lambda vector: vector["double"])
-def test_every_double_is_rounded_when_it_is_set_as_float(kind_of_holder: type[Holder], vector: dict[str, Any]) -> None:
+@each_of(conversions()["float32_vectors"])
+def test_every_double_is_rounded_when_it_is_set_as_float(vector: dict[str, Any], kind_of_holder: type[Holder]) -> None:
     (value,) = struct.unpack(">d", bytes.fromhex(vector["double_bits"]))
     for read in ("float", "String", "double"):
         holder = kind_of_holder()

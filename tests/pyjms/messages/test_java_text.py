@@ -23,6 +23,7 @@ from pyjms.messages.java_text import (
     single_of_integer,
 )
 from pyjms.types import round_to_single
+from tests.cases import each_of
 from tests.pyjms.messages.support import conversions
 
 _BITS = {"Byte": 8, "Short": 16, "Integer": 32, "Long": 64}
@@ -47,8 +48,9 @@ def _parse(text: str, kind: str) -> Any:
 
 
 @pytest.mark.realises("BOIL-CONV-3", "BOIL-CONV-4")
-@pytest.mark.parametrize(("text", "kind", "expected"), _PARSED)
-def test_text_is_read_as_valueof_reads_it(text: str, kind: str, expected: Any) -> None:
+@each_of(_PARSED)
+def test_text_is_read_as_valueof_reads_it(parsed: tuple[str, str, Any]) -> None:
+    text, kind, expected = parsed
     if expected == "NumberFormatException":
         with pytest.raises(NumberFormatException):
             _parse(text, kind)
@@ -58,14 +60,14 @@ def test_text_is_read_as_valueof_reads_it(text: str, kind: str, expected: Any) -
         assert _parse(text, kind) is expected if kind == "Boolean" else _parse(text, kind) == expected
 
 
-@pytest.mark.parametrize("vector", _FORMATTED, ids=lambda vector: f"{vector['type']}-{vector['string']}")
+@each_of(_FORMATTED)
 def test_numbers_are_written_as_tostring_writes_them(vector: dict[str, Any]) -> None:
     layout, write = (">f", format_single) if vector["type"] == "Float" else (">d", format_double)
     (value,) = struct.unpack(layout, bytes.fromhex(vector["value"]["bits"]))
     assert write(value) == vector.get("jdk19", vector["string"])
 
 
-@pytest.mark.parametrize("vector", conversions()["float32_vectors"], ids=lambda vector: vector["double"])
+@each_of(conversions()["float32_vectors"])
 def test_doubles_become_the_nearest_float(vector: dict[str, Any]) -> None:
     (value,) = struct.unpack(">d", bytes.fromhex(vector["double_bits"]))
     single = round_to_single(value)

@@ -1,6 +1,6 @@
 """Orders and bookings go through while broker, engine, companies and desk are killed: all is done once, or undone once.
 
-``PYJMS_WORK_KILLS=250`` says how often; the default is 10. What all clients asked for and got is recorded, and judged too.
+``PYJMS_WORK_KILLS=250`` says how often; the default is 4. What all clients asked for and got is recorded, and judged too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.ports import free_port
 from tests.system.nursery import BROKER, FLOW, Child
 from tests.system.work.worker import STEPS, open_database
 
-KILLS = int(os.environ.get("PYJMS_WORK_KILLS", "10"))
+KILLS = int(os.environ.get("PYJMS_WORK_KILLS", "4"))
 ORDERS = 4 + KILLS // 2
 REQUESTS = 4 + KILLS
 PATIENCE_S = 120 + KILLS

@@ -10,6 +10,7 @@ import pytest
 from pyjms.spi.errors import InvalidSelectorError
 from pyjms.spi.selector import compile_selector
 from pyjms.types import Byte, Float, Long, Short, Stored
+from tests.cases import each_of
 from tests.pyjms.spi.selector.support import envelope
 
 FILE = Path(__file__).parents[3] / "data" / "spec" / "selectors.json"
@@ -54,7 +55,7 @@ def test_the_file_is_the_one_that_these_tests_were_written_for() -> None:
 
 
 @pytest.mark.realises("BOIL-PROP-14")
-@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: vector["id"])
+@each_of(vectors())
 def test_the_outcome_is_the_specified_one_or_else_the_recommended_one(vector: dict[str, Any]) -> None:
     if vector["expected"] == "invalid":
         with pytest.raises(InvalidSelectorError):
