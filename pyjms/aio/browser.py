@@ -12,7 +12,7 @@ from pyjms.api.message import Message
 
 
 class QueueBrowser(Closing):
-    """Each ``async for`` walks the queue anew, from its head, and takes nothing."""
+    """Each ``async for`` browses the queue from its head again, and removes nothing."""
 
     def __init__(self, beneath: Browser, thread: SessionThread) -> None:
         """Made by a session."""

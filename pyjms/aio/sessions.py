@@ -15,7 +15,7 @@ from pyjms.spi.clock import Clock
 
 
 class Wakeup(Inbox):
-    """The inbox of a consumer for which no thread waits: who wakes it rings for whoever answers. Any thread; never blocks."""
+    """The inbox of a consumer for which no thread waits: a wake-up is passed on to the task that polls. Any thread; never blocks."""
 
     __slots__ = ("answer",)
 

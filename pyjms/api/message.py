@@ -38,7 +38,7 @@ class Message(Interface, declares=True):
     def jms_message_id(self) -> str | None:
         """The identifier that `send` gave to the message, starting with ``ID:``; None before, or if disabled (§3.4.3).
 
-        Setting it is for providers: `send` sets it anew.
+        Setting it is for providers: `send` sets another value.
         """
 
     @jms_message_id.setter
@@ -50,7 +50,7 @@ class Message(Interface, declares=True):
     def jms_timestamp(self) -> int:
         """When the message was handed over to be sent, in milliseconds since 1970 UTC; 0 if disabled (§3.4.4).
 
-        Setting it is for providers: `send` sets it anew.
+        Setting it is for providers: `send` sets another value.
         """
 
     @jms_timestamp.setter
@@ -89,7 +89,7 @@ class Message(Interface, declares=True):
     def jms_destination(self) -> Destination | None:
         """Where the message was sent to; None before (§3.4.1).
 
-        Setting it is for providers: `send` sets it anew.
+        Setting it is for providers: `send` sets another value.
         """
 
     @jms_destination.setter
@@ -101,7 +101,7 @@ class Message(Interface, declares=True):
     def jms_delivery_mode(self) -> int:
         """The `DeliveryMode` that the message was sent with (§3.4.2).
 
-        Setting it is for providers: `send` sets it anew.
+        Setting it is for providers: `send` sets another value.
         """
 
     @jms_delivery_mode.setter
@@ -113,7 +113,7 @@ class Message(Interface, declares=True):
     def jms_redelivered(self) -> bool:
         """Whether the message may have been delivered before without being acknowledged (§3.4.7).
 
-        Setting it is for providers: each delivery sets it anew.
+        Setting it is for providers: each delivery sets another value.
         """
 
     @jms_redelivered.setter
@@ -134,7 +134,7 @@ class Message(Interface, declares=True):
     def jms_expiration(self) -> int:
         """When the message expires, in milliseconds since 1970 UTC; 0: never (§3.4.9).
 
-        Setting it is for providers: `send` sets it anew.
+        Setting it is for providers: `send` sets another value.
         """
 
     @jms_expiration.setter
@@ -146,7 +146,7 @@ class Message(Interface, declares=True):
     def jms_priority(self) -> int:
         """The priority that the message was sent with, 0 (lowest) to 9 (§3.4.10).
 
-        Setting it is for providers: `send` sets it anew.
+        Setting it is for providers: `send` sets another value.
         """
 
     @jms_priority.setter

@@ -95,7 +95,7 @@ def _complete(cls: type, member: Member) -> None:
 
 
 def _defines(own: Any, name: str | None) -> bool:
-    """Tell whether a class body has `name`; a decorator that makes the class anew, as ``dataclass(slots=True)``, puts into it what is derived, too."""
+    """Tell whether a class body has `name`; a decorator that makes a second class, as ``dataclass(slots=True)``, puts derived names into it, too."""
     return name in own and not getattr(own[name], "is_derived", False)
 
 

@@ -164,7 +164,7 @@ class Session(Runnable, Closeable, declares=True):
     ) -> TopicSubscriber:
         """Return a subscriber of the durable subscription `name` of this connection's client identifier (§6.11.1).
 
-        The subscription is made if there is none, and made anew if topic, selector or `no_local` differ. It gathers
+        The subscription is made if there is none, and replaced if topic, selector or `no_local` differ. It gathers
         messages while it has no subscriber; it has at most one at a time. `unsubscribe` ends it.
 
         Raises `IllegalStateException` without a client identifier and in the queue domain;

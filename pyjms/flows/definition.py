@@ -16,7 +16,7 @@ _name = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}").fullmatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One atomic transaction of a workflow, done by whoever serves its queue."""
+    """One atomic transaction of a workflow, done by the server of its queue."""
 
     name: str
     queue: str

@@ -1,11 +1,11 @@
-"""Carries instances on: takes events from a queue, keeps the next states, asks for the next steps, commits.
+"""Runs instances: receives events from a queue, stores the next states, requests the next steps, and commits.
 
-The store is written first, then the asking and the events' acknowledgement commit together; all events that are there at once
-share both commits. If the engine dies in between, the events come again, marked redelivered: the states have moved on, and what
-they wait for is asked for again. Whoever serves a step knows by the key that it has done it. If a time-out was being served, the
-next time-out asks.
+The store is written first; then the requests and the acknowledgement of the events commit together. All events that are there at once
+share both commits. If the engine dies in between, the events come again, marked redelivered: the states have changed already, and
+their requests are sent again. The server of a step recognises a repeated request by its key. If a time-out was being handled, the
+next time-out repeats the request.
 
-What the queue of a step refuses, as it is full or may not be written to, is asked for again each second; all else goes on.
+A request that the queue of a step refuses, as it is full or forbidden, is repeated each second; other instances continue.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class FlowEngine:
                 for events in self._serve_events(until_idle=until_idle):
                     pauses.has_been_well = True
                     if events:
-                        pauses.begin_anew()
+                        pauses.reset()
                         served += events
             except JMSException as error:
                 if self._stopped.is_set():

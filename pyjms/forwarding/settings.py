@@ -29,7 +29,7 @@ class Guarantee(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A message system that a route connects to: by its URL, or as whoever starts the route says."""
+    """A message system that a route connects to: by its URL, or by the function that the route's owner gives."""
 
     url: str
     """Also its name in messages; without a password."""

@@ -35,7 +35,7 @@ class Source:
         is_over: Callable[[], bool],
         on_open: Callable[[], None],
     ) -> None:
-        """`is_over` tells when to stop waiting; whoever makes it true sets `signal`. `on_open`: it receives from now on."""
+        """`is_over` says when to stop waiting; the thread that makes it true sets `signal`. `on_open` is called when receiving begins."""
         self._on_open = on_open
         self._settings = settings
         self.link = link

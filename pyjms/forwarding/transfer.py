@@ -136,7 +136,7 @@ class Transfer:
         return True
 
     def _carry_unit(self, unit: Unit, batch: list[Delivery]) -> bool | None:
-        """Do so for what is planned for each message of the batch; None: plan what is left in it anew."""
+        """Do so for the planned choices of each message of the batch; None: plan the rest of the batch again."""
         while True:
             for site, pieces in unit.pieces.items():
                 if site != self._here and not self._bring(site, pieces):
@@ -158,7 +158,7 @@ class Transfer:
             if not self._wait(self._here, None):
                 return False
             if self.settings.undeliverable is None:
-                return None  # whoever is to repair it may have altered the plan, or the target
+                return None  # an operator may have repaired it by changing the plan, or the target
 
     def _forsake(self, unit: Unit) -> None:
         """Tell the sites what was not settled of a unit: they see it again."""
@@ -295,7 +295,7 @@ class Transfer:
         self.tally.settled(len(unit.items) - refused - unit.expired, sent, refused, unit.expired)
 
     def _recover(self, batch: list[Delivery], error: ProviderError) -> None:
-        """Give everything back, and take it anew: the transaction here was rolled back."""
+        """Give everything back, and receive it again: the transaction at the source was rolled back."""
         self.tally.attempt_failed(f"{self._here.url}: {error.reason}")
         try:
             # Not `recover`: what made the commit fail is no fault of the messages, which would be dead letters after ten such failures.

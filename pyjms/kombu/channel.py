@@ -1,8 +1,8 @@
 """A channel: what kombu does with queues and exchanges, in terms of JMS.
 
 A queue is the JMS queue of its name. A queue that ends with its connection (auto-delete or exclusive) and is bound to an exchange
-is no queue of the broker: its messages come by the topic of the exchange's name, as long as this connection is there. So nothing
-is left behind by who has died. The table of other bindings is this process's alone: it goes by what this process has declared.
+is no queue of the broker: its messages come by the topic of the exchange's name, as long as this connection is there. So a
+process that dies leaves nothing behind. The table of other bindings is private to this process: it has the bindings that the process has declared.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         return None
 
     def next_delivery(self) -> Callable[[], Any] | None:
-        """Take the next message, if there is one and it may be had; return what hands it over to whoever consumes."""
+        """Take the next message, if there is one within the prefetch limits; return the function that passes it to its consumer."""
         readers = tuple(self._readers.values())
         if not self.qos.can_consume():
             return None

@@ -21,7 +21,7 @@ from pyjms.spi.selector.identifiers import is_reserved
 from pyjms.types import Stored
 
 ROUTING_KEY: Final = "kombu_routing_key"
-"""The property by which whoever has bound a queue chooses what comes by a topic."""
+"""The property by which bound queues select messages of a topic."""
 _REST: Final = "kombu"
 _TYPE: Final = "content_type"
 _ENCODING: Final = "content_encoding"
@@ -79,7 +79,7 @@ class Outgoing:
             self._properties[f"{_REST}_{number}" if number else _REST] = text[start : start + _PART_MAX]
 
     def envelope(self, destination: Address, message_id: MessageId, now_ms: int) -> Envelope:
-        """Return it as it goes there. By a topic it goes to who is there now, so that nobody has to write it down."""
+        """Return it as it goes there. By a topic it goes to present subscribers only, so that it need not be stored."""
         is_to_topic = destination.kind is AddressKind.TOPIC
         return Envelope(
             destination,
@@ -98,7 +98,7 @@ class Outgoing:
 
 
 def parts_of(delivery: Delivery, queue: str) -> Parts:
-    """Return what a message that came by `queue` is in kombu's words, whoever has sent it."""
+    """Return a message that came by `queue`, of any sender, in kombu's format."""
     envelope = delivery.envelope
     found = envelope.properties
     body, content_type, content_encoding = _body_of(envelope)

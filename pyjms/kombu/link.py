@@ -1,6 +1,6 @@
 """One connection to a message system: a session that sends, and one that receives for all channels of kombu's connection.
 
-Once the connection was interrupted it is of no more use, also where the provider makes it anew by itself: what had been
+After an interruption the connection is not used again, even if the provider restores it: what had been
 received comes again, and kombu, and Celery above it, must hear of that to forget what they have.
 """
 

@@ -76,7 +76,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
     def verify_connection(self, connection: object) -> bool:
         """Say whether the connection may be used.
 
-        After a loss only once a call has raised that: else kombu would connect anew by itself, and whoever consumes would wait for ever.
+        After a loss only once a call has raised that: otherwise kombu would connect again by itself, and consumers would wait for ever.
         """
         return self._link is not None and self._link.is_open
 

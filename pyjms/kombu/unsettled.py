@@ -59,5 +59,5 @@ class Unsettled:
         self._channel.basic_recover(requeue=True)
 
     def restore_unacked_once(self, stderr: object = None) -> None:
-        """Do so: the broker does it by itself for who has died."""
+        """Do so: after a process has died the broker does it by itself."""
         self.restore_unacked()

@@ -28,7 +28,7 @@ class Pauses:
         """Whether trying again is of use: what never went well may be the caller's mistake, unless nobody is there yet."""
         return self.has_been_well or isinstance(error, ResourceAllocationException)
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Make the next pause a short one: all is well."""
         self._delays.reset()
 

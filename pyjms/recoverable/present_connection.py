@@ -1,4 +1,4 @@
-"""The connection of who serves a queue until somebody stops that: made by the thread that serves, closed by whoever stops it."""
+"""The connection of a server of a queue: made by the serving thread, closed by the thread that stops the server."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Registration:
         """As of the last commit that is known."""
 
     def enter(self, log: ClientLog) -> LogEntry:
-        """Register anew, as the only one of this name; return the log's entry.
+        """Register again, as the only client of this name; return the log's entry.
 
         Raises `ClientLogException` when log and register are of different registrations, `SessionTakenException` when the
         register is in somebody's unfinished transaction all the time.

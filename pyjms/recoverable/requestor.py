@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CLIENT = "pyjms_client"
 NUMBER = "pyjms_request_number"
-"""Properties of each request: who asks, and the number that makes its processing idempotent (lecture, "Idempotency")."""
+"""Properties of each request: the client, and the number that makes its processing idempotent (lecture, "Idempotency")."""
 
 _log = logging.getLogger("pyjms.recoverable")
 
@@ -121,7 +121,7 @@ class RecoverableRequestor(Closeable):
     def submit(self, message: Message, *, priority: int = 4, time_to_live: int = 0) -> int:
         """Enqueue a request in a transaction of its own; return its number. JMSCorrelationID and JMSReplyTo are set here.
 
-        time_to_live in milliseconds; it begins anew if the request is sent again. Raises `RecoveryNeededException` while an
+        time_to_live in milliseconds; it starts over if the request is sent again. Raises `RecoveryNeededException` while an
         earlier request is open or in doubt; `JMSException` when the outcome is not known.
         """
         link = self._connected()

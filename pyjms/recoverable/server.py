@@ -46,7 +46,7 @@ class Unit:
     connection: Any
     """The `sqlalchemy.Connection`, or None without a database. Its transaction is ended by the server."""
     client: str
-    """Who asks, or "" when the client is no `RecoverableRequestor`."""
+    """The name of the client, or "" when the client is no `RecoverableRequestor`."""
     number: int
     """The client's number of this request, or 0."""
 
@@ -155,7 +155,7 @@ class RecoverableServer:
             session.rollback()
             self._has_failed(request, error.__cause__ if isinstance(error, _RequestFailedError) else error, pauses)
             return False
-        pauses.begin_anew()
+        pauses.reset()
         return True
 
     def _serve_as_unit(self, session: Session, request: Message) -> None:
@@ -171,13 +171,13 @@ class RecoverableServer:
         _log.warning("request %s was not served: rolled back", request.jms_message_id, exc_info=error)
         if self._replies is not None and self._replies.is_trouble(error):
             if not request.jms_redelivered:
-                pauses.begin_anew()
+                pauses.reset()
             self._await_database(pauses)
             return
         is_ours = isinstance(error, ResourceAllocationException | TransactionRolledBackException)
         if is_ours and not isinstance(request.jms_reply_to, TemporaryQueue | TemporaryTopic):
             if not request.jms_redelivered:
-                pauses.begin_anew()
+                pauses.reset()
             pauses.wait()
 
     def _await_database(self, pauses: Pauses) -> None:

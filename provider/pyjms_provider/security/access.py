@@ -63,7 +63,7 @@ class _Page:
         )
         if len(name) <= _LONGEST_NAME:
             if len(self.decisions) >= _DECISIONS:
-                self.decisions.clear()  # whoever asks for ever new names slows down nobody else
+                self.decisions.clear()  # a client that asks for ever new names must not slow down the others
             self.decisions[key] = answer
         return answer
 
@@ -134,7 +134,7 @@ class RuleAccessPolicy(AccessPolicy):
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""
     ) -> None:
         kind = target.kind
-        is_reply = kind is _TEMPORARY and operation is _WRITE  # whoever its owner is
+        is_reply = kind is _TEMPORARY and operation is _WRITE  # of any owner
         if not is_reply and (kind is _TEMPORARY or (kind is _SUBSCRIPTION and target.owner)):
             is_allowed = self._decide_owned(principal, operation, target, connection).is_allowed
         else:

@@ -16,9 +16,9 @@ from pyjms_provider.security.refusals import wrong_credentials
 
 
 class AnonymousAuthenticator(Authenticator):
-    """Takes whoever offers no credentials for one and the same principal.
+    """Authenticates all clients without credentials as one principal.
 
-    Whoever does offer some is judged by another authenticator, or not let in: a wrong password must not look right.
+    Clients with credentials need another authenticator, or are refused: a wrong password must not look right.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ class AuditRecord:
 
     action: AuditAction
     who: Principal | None
-    """None: nobody who is known, as at a log-in that was refused."""
+    """None: unknown, as at a log-in that was refused."""
     target: str
     """The path of the object: ``broker/virtualhost/shop/queue/orders``; at a log-in the user name that was offered."""
     result: AuditResult

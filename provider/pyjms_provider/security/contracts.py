@@ -61,7 +61,7 @@ class Authenticator(ABC):
 
     @abstractmethod
     def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
-        """Return who has these credentials; None: none were offered.
+        """Return the principal of these credentials; None: the client offered none.
 
         `peer`: the address of who offers them, with or without a port (`Peer.address`): wrong guesses are counted by it, so
         that somebody else's do not shut out the right user.

@@ -1,9 +1,9 @@
-"""Passwords: their hashes (argon2id, RFC 9106), and who logs in with one.
+"""Passwords: their hashes (argon2id, RFC 9106), and log-ins by them.
 
-Time tells nothing: whoever the user is, known or not, the same hashes are computed. Each costs memory and a core on
-purpose, so few are computed at once, and wrong attempts are counted (`throttle`). A password that was right lately is
+The time of a check reveals nothing: the same hashes are computed for every user, known or not. Each costs memory and a core on
+purpose, so few are computed at once, and wrong attempts are counted (`throttle`). A recently verified password is
 recognised by a keyed digest in memory, so that a thousand connections of one application do not cost a thousand hashes
-(docs/decisions/0160). Where users are kept is elsewhere: `user_file`.
+(docs/decisions/0160). Users are stored by `user_file`.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class PasswordAuthenticator(Authenticator):
             self._throttle.forgive(peer, credentials.user_name)
 
     def _judge(self, user: User | None, password: str) -> bool:
-        """Check the password at the same cost whoever the user is: one hash for each scheme in use."""
+        """Check the password at the same cost for every user, known or not: one hash for each scheme in use."""
         own = None if user is None else scheme_of(user.verifier)
         is_right = False
         for scheme in sorted(self._users.schemes() or {self._hasher.settings.scheme}, key=lambda scheme: scheme.value):
@@ -310,7 +310,7 @@ class PasswordAuthenticator(Authenticator):
             self._turns.release()
 
     def _renew(self, user: User, password: str) -> None:
-        """Make the user's verifier anew if others are made differently by now."""
+        """Renew the user's verifier if its scheme or parameters are no longer the present ones."""
         if self._hasher.is_current(user.verifier):
             return
         verifier = self._hasher.make(password)

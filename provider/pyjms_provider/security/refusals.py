@@ -1,4 +1,4 @@
-"""What somebody hears who is not let in. One text for every reason that a guesser could learn from."""
+"""The texts for clients that are refused. One text for every reason that an attacker could learn from."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Users who are changed or deleted while they log in: what was found out about them before counts no more.
+"""Users who are changed or deleted while they log in: an authentication that began before the change no longer counts.
 
-Whoever logs somebody in takes the mark, finds out who it is, enters the log-in where it would be ended, and then checks. Whoever
-shuts a user out notes that, and ends what is there. So one of them sees the other.
+A log-in takes the mark, authenticates the user, registers where a revocation would end it, and then checks the mark. A revocation is
+first recorded here, and then ends the registered log-ins. So one of the two always sees the other.
 """
 
 from __future__ import annotations

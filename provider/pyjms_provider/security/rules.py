@@ -110,7 +110,7 @@ class Rule:
     user: str | None = None
     """The name of a user; None: not only one."""
     group: str | None = None
-    """The name of a group; None: not only one. With neither user nor group: everybody, also who is anonymous."""
+    """The name of a group; None: any. With neither user nor group: all users, anonymous ones included."""
     operations: frozenset[Operation] = _ALL_OPERATIONS
     kind: TargetKind | None = None
     """None: whatever the target is."""

@@ -61,7 +61,7 @@ class SecretBox:
     def rotate(cls, key_file: str | Path) -> SecretBox:
         """Put a new key before those of `key_file`, and return the box with all of them.
 
-        Encrypt anew what `is_current` says no to; then the old keys may be removed from the file. Raises as `open`.
+        Encrypt again the secrets that `is_current` rejects; then the old keys may be removed from the file. Raises as `open`.
         """
         path = Path(key_file)
         keys = (os.urandom(_KEY_BYTES), *_read_keys(path))

@@ -128,7 +128,7 @@ class IntrospectionAuthenticator(Authenticator):
         return principal
 
     def _tell(self, error: EndpointError) -> None:
-        """Log that the server does not answer, once a minute: whoever has no token at all can have it asked as often as they like."""
+        """Log that the server does not answer, once a minute: a client without a valid token can cause requests as often as it likes."""
         now = self._clock.monotonic_ms()
         with self._lock:
             if now < self._tell_again_ms:

@@ -132,7 +132,7 @@ class HttpListeningPort:
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # whoever connects from this machine could say that they are another
+            proxy_headers=False,  # any client on this machine could claim another address
             timeout_keep_alive=30,
             timeout_graceful_shutdown=_GRACE_S,
             h11_max_incomplete_event_size=65_536,

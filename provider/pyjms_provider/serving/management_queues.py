@@ -1,6 +1,6 @@
 """Management by messages: a queue ``$management`` that takes requests as JSON and answers where they say (Broker-J, "AMQP management").
 
-Who asks is who sent the message: the broker knows the connection that each message came by, and nothing in a message can say
+The caller is the user who sent the message: the broker knows the connection of each message, and nothing in a message can claim
 otherwise. A request whose connection has gone meanwhile is refused. Each is acknowledged before it is done, so that
 nothing is done twice.
 """
@@ -62,7 +62,7 @@ def _shown(text: object) -> str:
 
 
 class _Everything(AccessPolicy):
-    """For who is in this process: they could do all of it by plain calls."""
+    """The access policy for clients in this process: they could do all of it by plain calls."""
 
     def check(
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""

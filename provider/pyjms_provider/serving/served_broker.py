@@ -148,7 +148,7 @@ class ServedBroker:
             ends.callback(self._queues.close)
 
     def forget(self) -> None:
-        """Be the parent's, in a child of this process: none of the threads is here, and whoever closes it would wait for them."""
+        """Mark the broker as the parent's, in a forked child: its threads do not exist here, so a close would wait for ever."""
         self._is_parents = True
 
     def __enter__(self) -> Self:

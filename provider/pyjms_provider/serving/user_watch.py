@@ -1,7 +1,7 @@
 """Ends what a user has open when that user is changed or deleted: log-ins of the console, and connections of clients.
 
-At once, not at the next log-in: who is locked out is locked out. What is changed in the file of users by others than this broker
-counts for new log-ins alone, as nobody tells the broker of it.
+This takes effect at once, not at the next log-in. A change of the user file by another program affects new log-ins only, as the
+broker does not learn of it.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ _LATE_MS: Final = 100
 
 
 class Alarmed(Protocol):
-    """Who wants to be called at a time."""
+    """An object that is called at a time."""
 
     def alarm(self, due_ms: float) -> None:
         """The time that `arm` returned has come, or has long passed; what it was asked for may have changed. Must not raise."""
@@ -76,9 +76,9 @@ class Alarmed(Protocol):
 
 
 class Alarm:
-    """What the timers hold of whoever is to be called, as long as an alarm of his is to come: it is emptied when he ends.
+    """The timers' reference to an object that is to be called: it is cleared when the object ends.
 
-    A connection arms for its heart-beats, and for the time limit of a login; one that was closed after a moment would else be in
+    A connection arms for its heart-beats, and for the time limit of a login; without this, a closed one would stay in
     memory until then.
     """
 
@@ -86,7 +86,7 @@ class Alarm:
 
     def __init__(self, who: Alarmed | None) -> None:
         self.who = who
-        """None: nobody is to be called any more."""
+        """None: the object has ended."""
 
 
 class Timers:
@@ -110,7 +110,7 @@ class Timers:
 
         `armed_ms`: when `who` will be called anyway, as an earlier call returned it. If that is not later, it is left at that.
 
-        There is no disarming but for the end: who is called too early looks at what it wants now, and arms again.
+        An alarm is disarmed only by the end: an object that is called too early arms again.
         """
         due_ms = math.ceil(at_ms / _GRAIN_MS) * _GRAIN_MS
         if due_ms >= armed_ms:

@@ -154,7 +154,7 @@ def peer_of(request: Request) -> str:
 
 
 class Identity:
-    """Tells who asks."""
+    """Authenticates the callers of requests."""
 
     def __init__(
         self,
@@ -173,14 +173,14 @@ class Identity:
         self.log_ins = LogInThreads()
 
     async def identify(self, request: Request) -> Caller:
-        """Return who asks. Raises `AccessDeniedError`, `ForgedRequestError`, `BusyError`."""
+        """Return the caller. Raises `AccessDeniedError`, `ForgedRequestError`, `BusyError`."""
         caller = self.by_session(request)
         if caller is None:
             caller = await self.log_ins.run(peer_of(request), self.by_credentials, request)
         return caller
 
     def by_session(self, request: Request) -> Caller | None:
-        """Return who asks if that is known by a session; it never waits. Raises `ForgedRequestError`."""
+        """Return the caller if the request has a session; it never waits. Raises `ForgedRequestError`."""
         session = self.sessions.find(request.cookies.get(self._cookie))
         if session is None or "authorization" in request.headers:
             return None
@@ -189,7 +189,7 @@ class Identity:
         return Caller(principal=session.principal, access=self.access, peer=peer_of(request), port=self._port)
 
     def by_credentials(self, request: Request) -> Caller:
-        """Return who asks, by what the request shows. May wait, so it is called on a thread that may. Raises `AccessDeniedError`, `ForgedRequestError`."""
+        """Return the caller by the credentials of the request. May wait, so it is called on a thread that may. Raises `AccessDeniedError`, `ForgedRequestError`."""
         if request.method not in _SAFE:
             _check_origin(request)  # browsers send passwords that they remember on behalf of any page
         peer = peer_of(request)

@@ -1,7 +1,7 @@
 """The threads of one port for requests that may wait: for a database, or for a change that others make.
 
-Who logs in has other threads, and so has who watches over the broker: however many requests wait, these are answered. Who is
-logged in needs no thread to be known by.
+Log-ins, metrics and readiness have threads of their own, and are answered even while all threads for requests wait. A session is
+looked up without a thread.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pyjms_provider.security.throttle import network_of
 _T = TypeVar("_T")
 
 MOST: Final = 64
-"""So many requests of a port wait at once. More are seldom anything but one page that is asked for again and again."""
+"""So many requests of a port wait at once. More are seldom anything but one page that is requested again and again."""
 MOST_OF_ONE: Final = 16
-"""So many log-ins of one network wait at once: whoever floods a port with rubbish leaves three quarters of the threads to others."""
+"""So many log-ins of one network wait at once: a client that floods a port leaves three quarters of the threads to others."""
 PATIENCE_S: Final = 10.0
 """How long one more waits for its turn; then it is refused, which is an answer."""
 
@@ -35,7 +35,7 @@ class WaitingThreads:
         patience_s: float = PATIENCE_S,
         waits: str = "requests to this port wait already, for a database or for changes",
     ) -> None:
-        """`waits`: what so many do, for who is refused."""
+        """`waits`: the reason in the error of a refused request."""
         self._turns = CapacityLimiter(most)
         self._patience_s = patience_s
         self._waits = f"{most} {waits}"
@@ -46,9 +46,9 @@ class WaitingThreads:
 
 
 class LogInThreads:
-    """The threads of one port for passwords and tokens that are judged, which may take another server's time. All calls on the event loop.
+    """The threads of one port for checking passwords and tokens, which may wait for another server. All calls on the event loop.
 
-    Each network has a part of them, as what `Throttle` counts: who has no password at all can make log-ins wait.
+    Each network may use a part of them, as with `Throttle`: a client without any password can make log-ins wait.
     """
 
     def __init__(self, most: int = MOST, most_of_one: int = MOST_OF_ONE, patience_s: float = PATIENCE_S) -> None:
@@ -59,7 +59,7 @@ class LogInThreads:
         self._networks: dict[str, _Part] = {}
 
     async def run(self, peer: str, function: Callable[..., _T], *arguments: object) -> _T:
-        """Return what `function` returns, called on a thread for who is at the address `peer`. Raises what it raises, and `BusyError`."""
+        """Return what `function` returns, called on a thread for the client at the address `peer`. Raises what it raises, and `BusyError`."""
         network = network_of(peer)
         part = self._networks.get(network)
         if part is None:
