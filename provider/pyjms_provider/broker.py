@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from pyjms_provider.core.host.message_mover import OnExpired
     from pyjms_provider.core.journal.journal import Journal
+    from pyjms_provider.core.scheduled import Scheduled
     from pyjms_provider.core.store import MessageStore
-    from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 
 __all__ = [
@@ -207,7 +207,7 @@ class EmbeddedBroker:
         store = PagingMessageStore(store_id, journal, last_id=recovery.last_id, stories=stories, **memory)
         forced = chosen is not None and chosen.acknowledge is Acknowledge.FORCED
         storage = StorageManager(
-            journal, store, self.clock, force_acknowledgements=forced, on_due=self._scheduled_tasks.schedule
+            journal, store, self.clock, force_acknowledgements=forced, schedule=self._scheduled_tasks.schedule
         )
         host = self._make_host(store, storage)
         restored = restore_host(host, journal, store, recovery)
@@ -244,7 +244,7 @@ class EmbeddedBroker:
             store,
             self.clock,
             policy=self.settings.policy,
-            on_due=self._scheduled_tasks.schedule,
+            schedule=self._scheduled_tasks.schedule,
             storage=storage,
             stories=None if self.stories is None else self.stories.buffer,
         )
@@ -274,7 +274,7 @@ class EmbeddedBroker:
 
         return progress
 
-    def schedule(self, tended: HasTimes, at_ms: int) -> None:
+    def schedule(self, tended: Scheduled, at_ms: int) -> None:
         """Have `tended` called at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
         self._scheduled_tasks.schedule(tended, at_ms)
 

@@ -19,7 +19,7 @@ from typing import Final
 from weakref import ReferenceType, ref
 
 from pyjms.spi.clock import Clock, Signal, SteppedClock
-from pyjms_provider.core.timed import HasTimes
+from pyjms_provider.core.scheduled import Scheduled
 
 __all__ = ["ScheduledTasks"]
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class ScheduledTasks:
-    """Visits whoever has times at which something is due, when asked: it calls `do_what_is_due`.
+    """Visits whoever has times at which something is due, when asked: it calls `run_due`.
 
     Of each it notes the next visit alone, as that answers when to come again: a queue asks with each of its messages. Who is
     visited may go before that: a subscription that has ended is not kept until the last of its messages would have expired.
@@ -44,8 +44,8 @@ class ScheduledTasks:
         self._clock = clock
         self._lock = Lock()
         self._signal = Signal()
-        self._visits: list[tuple[int, int, ReferenceType[HasTimes]]] = []
-        self._planned: dict[ReferenceType[HasTimes], int] = {}
+        self._visits: list[tuple[int, int, ReferenceType[Scheduled]]] = []
+        self._planned: dict[ReferenceType[Scheduled], int] = {}
         """When each is visited next, who may have gone; the heap also has visits that were later, and have become needless."""
         self._most = _SPARE
         """With more visits than that, those that are needless are looked for."""
@@ -59,7 +59,7 @@ class ScheduledTasks:
         if isinstance(clock, SteppedClock):
             clock.add_due_work(self._run_due)
 
-    def schedule(self, visited: HasTimes, at_ms: int) -> None:
+    def schedule(self, visited: Scheduled, at_ms: int) -> None:
         """Come to `visited`, if it is still there, at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks.
 
         If the system has no thread to give, the log says so, and the next who asks tries again: who asks has done what it
@@ -82,7 +82,7 @@ class ScheduledTasks:
         if refused is not None:
             _log.warning("%s: nothing expires or becomes due: %s; it is tried again", self._name, refused)
 
-    def _plan(self, key: ReferenceType[HasTimes], at_ms: int) -> None:
+    def _plan(self, key: ReferenceType[Scheduled], at_ms: int) -> None:
         """Note the next visit. The lock is held."""
         self._planned[key] = at_ms
         heappush(self._visits, (at_ms, next(self._numbers), key))
@@ -169,7 +169,7 @@ class ScheduledTasks:
             self._visit_due(now_ms, is_everybody=is_everybody)
 
     def _visit_due(self, now_ms: int, *, is_everybody: bool) -> None:
-        due: dict[HasTimes, None] = {}
+        due: dict[Scheduled, None] = {}
         with self._lock:
             while self._visits and (is_everybody or self._visits[0][0] <= now_ms):
                 at_ms, _, key = heappop(self._visits)
@@ -181,7 +181,7 @@ class ScheduledTasks:
                     due[visited] = None
         for visited in due:
             try:
-                again_ms = visited.do_what_is_due(now_ms)
+                again_ms = visited.run_due(now_ms)
             except Exception:
                 # The top of a thread: one fault must not stop the visits to all others.
                 _log.exception("%s: purging %r failed", self._name, visited)

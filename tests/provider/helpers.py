@@ -95,7 +95,7 @@ class QueueWorld:
         self, name: str, *, reliability: Reliability = Reliability.MEMORY, clock: Clock | None = None
     ) -> Queue:
         state = ChannelState(self.store, reliability=reliability)
-        return Queue(name, self.store, state, clock or self.clock, on_due=lambda _, at_ms: self.due.append(at_ms))
+        return Queue(name, self.store, state, clock or self.clock, schedule=lambda _, at_ms: self.due.append(at_ms))
 
     def send(
         self,

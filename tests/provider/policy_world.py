@@ -14,7 +14,7 @@ from pyjms_provider.core.message.entry import ReceiverId
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.consumer import ConsumerSession
 from pyjms_provider.core.queue.queue import Queue
-from pyjms_provider.core.timed import HasTimes
+from pyjms_provider.core.scheduled import Scheduled
 from pyjms_provider.core.topic import Subscription
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 from pyjms_provider.queue_manager import QueueManager
@@ -27,14 +27,14 @@ class PolicyWorld:
 
     def __init__(self, policies: QueuePolicies | None = None, **choices: Any) -> None:
         self.clock = HandClock()
-        self.visits: dict[HasTimes, int] = {}
+        self.visits: dict[Scheduled, int] = {}
         self.store = MemoryMessageStore("test")
         policy = HostPolicy(queues=policies or QueuePolicies())
-        self.host = VirtualHost("test", self.store, self.clock, policy=policy, on_due=self._ask)
+        self.host = VirtualHost("test", self.store, self.clock, policy=policy, schedule=self._ask)
         self.manager = QueueManager(self.host)
         self.manager.create("orders", QueuePolicy.from_mapping(choices) if choices else None)
 
-    def _ask(self, channel: HasTimes, at_ms: int) -> None:
+    def _ask(self, channel: Scheduled, at_ms: int) -> None:
         self.visits[channel] = min(at_ms, self.visits.get(channel, at_ms))
 
     @property
@@ -99,10 +99,10 @@ class PolicyWorld:
         self.clock.ahead_ms = ahead_ms
         self._visit(list(self.visits))
 
-    def _visit(self, channels: list[HasTimes]) -> None:
+    def _visit(self, channels: list[Scheduled]) -> None:
         for channel in channels:
             del self.visits[channel]
-            again_ms = channel.do_what_is_due(self.clock.time_ms())
+            again_ms = channel.run_due(self.clock.time_ms())
             if again_ms is not None:
                 self._ask(channel, again_ms)
 

@@ -117,7 +117,7 @@ def test_a_clock_that_is_put_back_keeps_nobody_away_who_comes_each_few_seconds()
     clock, visits = SetClock(), Queue[int]()
 
     class EachTenSeconds:
-        def do_what_is_due(self, now_ms: int) -> int | None:
+        def run_due(self, now_ms: int) -> int | None:
             visits.put(now_ms)
             return now_ms + 10_000
 
@@ -147,7 +147,7 @@ def test_a_fault_in_one_channel_stops_no_other(clock: VirtualClock, caplog: pyte
     def fail(now_ms: int) -> int | None:
         raise RuntimeError(f"at {now_ms}")
 
-    bad.do_what_is_due = fail  # type: ignore[method-assign]
+    bad.run_due = fail  # type: ignore[method-assign]
     reference = world.send(expiration_ms=clock.time_ms() + 10)
     housekeeper.schedule(bad, clock.time_ms() + 5)
     housekeeper.schedule(good, clock.time_ms() + 10)
@@ -167,7 +167,7 @@ class Visited:
         self.answers = list(answers)
         self.visits: list[int] = []
 
-    def do_what_is_due(self, now_ms: int) -> int | None:
+    def run_due(self, now_ms: int) -> int | None:
         self.visits.append(now_ms)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -330,7 +330,7 @@ def test_a_step_of_the_clock_waits_for_a_visit_that_is_under_way() -> None:
     class Slow:
         visits = 0
 
-        def do_what_is_due(self, now_ms: int) -> int | None:
+        def run_due(self, now_ms: int) -> int | None:
             begun.set()
             may_end.wait(10)
             self.visits += 1
@@ -358,7 +358,7 @@ def test_a_step_of_the_clock_ends_a_wait_within_a_visit() -> None:
     clock, ended = VirtualClock(), list[int]()
 
     class Waits:
-        def do_what_is_due(self, now_ms: int) -> int | None:
+        def run_due(self, now_ms: int) -> int | None:
             clock.wait(Signal(), clock.monotonic_ms() + 500)
             ended.append(now_ms)
             return None

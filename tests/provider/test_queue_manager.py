@@ -331,7 +331,7 @@ def test_what_comes_while_somebody_looks_is_left_out(queue_type: str) -> None:
     seen = [next(found).body]
     world.send("late", "work")
     world.clock.now_ms = later_ms
-    world.host.queue("work").do_what_is_due(later_ms)
+    world.host.queue("work").run_due(later_ms)
     seen += [each.body for each in found]
     assert seen == [*map(str, range(70)), "delayed"]
     assert world.manager.copy("work", "copies") == 72

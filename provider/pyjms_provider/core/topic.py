@@ -80,12 +80,12 @@ class Subscription(Queue):
         selector: Selector | None,
         subscriber: ConnectionId,
         is_durable: bool,
-        on_due: Callable[[Queue, int], None] | None = None,
-        kept: QueueJournal | None = None,
+        schedule: Callable[[Queue, int], None] | None = None,
+        journal: QueueJournal | None = None,
         policy: QueuePolicy = WITHOUT_LIMITS,
         on_dead: Callable[[deque[DeadEntry]], None] | None = None,
     ) -> None:
-        super().__init__(name, store, state, clock, on_due=on_due, kept=kept, policy=policy, on_dead=on_dead)
+        super().__init__(name, store, state, clock, schedule=schedule, journal=journal, policy=policy, on_dead=on_dead)
         self.terms = terms
         self.selector = selector
         self.subscriber = subscriber
@@ -195,7 +195,7 @@ class Topic(Channel):
         self.policy = policy
         self.needs_admission = policy.changes_messages
         """Whether the policy says something of each message that comes."""
-        self.kept: QueueJournal | None = None
+        self.journal: QueueJournal | None = None
         """Nothing is kept for the topic itself; its durable subscriptions are."""
         self._lock = Lock()
         self._closed = False

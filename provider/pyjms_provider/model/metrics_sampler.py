@@ -150,7 +150,7 @@ class AlertRules(Protocol):
 
 
 class MetricsSampler:
-    """Implements `HasTimes`, from `start` to `close`. One thread samples; any thread reads."""
+    """Implements `Scheduled`, from `start` to `close`. One thread samples; any thread reads."""
 
     def __init__(
         self, broker: EmbeddedBroker, notifier: AlertNotifier, rules: AlertRules, history_queues: Callable[[], int]
@@ -179,7 +179,7 @@ class MetricsSampler:
         """End. May be repeated."""
         self._closed = True
 
-    def do_what_is_due(self, now_ms: int) -> int | None:
+    def run_due(self, now_ms: int) -> int | None:
         """Sample, and return when to be called again."""
         if self._closed:
             return None

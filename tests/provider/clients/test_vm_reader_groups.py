@@ -192,7 +192,7 @@ def test_what_expires_after_it_was_reserved_stays_and_what_expired_before_is_lef
     world.clock.now_ms = 2_000
     assert reader.reserve(opened, 0) == 1
     world.clock.now_ms = 4_000
-    reader.connection.broker.virtual_host.queue("orders").do_what_is_due(4_000)
+    reader.connection.broker.virtual_host.queue("orders").run_due(4_000)
     assert reader.texts(opened, 0, 1) == ["kept"]
     assert reader.groups.release("g") == 1
     assert reader.drain() == []

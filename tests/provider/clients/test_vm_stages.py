@@ -177,10 +177,10 @@ def test_units_that_nobody_promotes_in_time_are_discarded(sink: Sink, world: Wor
     sink.stage(name(0), "a", keep_s=10)
     sink.stage(name(1), "b", keep_s=20)
     table = sink.connection.broker.virtual_host.pipelines.stages
-    assert table.do_what_is_due(10_999) == 11_000
-    assert table.do_what_is_due(11_000) == 21_000
+    assert table.run_due(10_999) == 11_000
+    assert table.run_due(11_000) == 21_000
     assert [unit.name for unit in sink.stages.units()] == [name(1)]
-    assert table.do_what_is_due(21_000) is None
+    assert table.run_due(21_000) is None
     with pytest.raises(StageError, match="its time was over"):
         sink.stages.promote("sink", 0, [name(0)])
     assert sink.drain() == []
@@ -195,7 +195,7 @@ def test_a_message_that_expires_while_it_is_staged_is_not_delivered_and_the_othe
     session.send(make_envelope("b", persistent=True))
     session.stage(name(0), keep_s=60)
     world.clock.now_ms = 3_000
-    sink.connection.broker.virtual_host.queue("orders").do_what_is_due(3_000)
+    sink.connection.broker.virtual_host.queue("orders").run_due(3_000)
     assert sink.stages.promote("sink", 0, [name(0)])
     assert sink.drain() == ["b"]
 
@@ -214,7 +214,7 @@ def test_a_message_that_expires_before_it_is_staged_is_left_out_and_a_commit_is_
         session.send(make_envelope("short", persistent=True, expiration_ms=world.clock.time_ms() + 10))
         world.clock.now_ms += 10  # type: ignore[attr-defined]  # a `HandClock`
         if is_purged:
-            queue.do_what_is_due(world.clock.time_ms())
+            queue.run_due(world.clock.time_ms())
 
     send("a")
     session.send(make_envelope("b", persistent=True))
@@ -301,7 +301,7 @@ def test_discarded_units_leave_nothing_in_the_store(durable: Sink, world: World)
     durable.stage(name(0), "a")
     durable.stage(name(1), "b", keep_s=10)
     durable.stages.discard([name(0)])
-    durable.connection.broker.virtual_host.pipelines.stages.do_what_is_due(11_000)
+    durable.connection.broker.virtual_host.pipelines.stages.run_due(11_000)
     durable.restart()
     assert durable.stages.units() == []
     assert len(durable.connection.broker.virtual_host.store) == 0

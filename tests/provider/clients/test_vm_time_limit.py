@@ -38,7 +38,7 @@ def pass_time(world: World, connection: VmConnection, seconds: int) -> None:
     """Let time pass, and the housekeeper come."""
     assert isinstance(world.clock, HandClock)
     world.clock.now_ms += seconds * 1000
-    connection.broker.virtual_host.time_limit.do_what_is_due(world.clock.now_ms)
+    connection.broker.virtual_host.time_limit.run_due(world.clock.now_ms)
 
 
 def seen(session: VmSession, address: Address = ORDERS) -> list[str]:

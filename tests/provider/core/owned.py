@@ -36,7 +36,7 @@ class Owned(Generic[_Order]):
         self.ordering: _Order = ordering
         self.mine: set[QueueEntry] = set()
         self.asked = 0
-        self.rivals: list[Cursor | None] = []
+        self.higher_priority: list[Cursor | None] = []
         self._numbers = count(1)
 
     def make(self, priority: int = 4) -> QueueEntry:
@@ -44,7 +44,7 @@ class Owned(Generic[_Order]):
         return make_entry(next(self._numbers), priority)
 
     def poll(self, looks: int = ENOUGH) -> object:
-        return self.ordering.poll_permitted("consumer", self.rivals, self._permits, looks)
+        return self.ordering.poll_permitted("consumer", self.higher_priority, self._permits, looks)
 
     def asked_in(self, polls: int) -> int:
         """Return how often is asked in so many polls, all of them in vain."""
@@ -63,9 +63,11 @@ def note_asked(monkeypatch: pytest.MonkeyPatch) -> list[QueueEntry]:
     asked: list[QueueEntry] = []
     may_take = QueueRules.may_take
 
-    def asking(self: QueueRules, consumer: object, rivals: object, is_wanted: object, entry: QueueEntry) -> bool:
+    def asking(
+        self: QueueRules, consumer: object, higher_priority: object, is_wanted: object, entry: QueueEntry
+    ) -> bool:
         asked.append(entry)
-        return may_take(self, consumer, rivals, is_wanted, entry)  # type: ignore[arg-type]  # as they came
+        return may_take(self, consumer, higher_priority, is_wanted, entry)  # type: ignore[arg-type]  # as they came
 
     monkeypatch.setattr(QueueRules, "may_take", asking)
     return asked

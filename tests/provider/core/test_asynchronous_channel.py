@@ -339,7 +339,7 @@ def test_an_expired_message_is_not_pushed(world: QueueWorld) -> None:
 @pytest.mark.parametrize("ending", ["expires", "closes"])
 def test_a_message_may_end_while_a_receiver_has_it(world: QueueWorld, ending: str) -> None:
     def end(reference: MessageReference) -> bool:
-        world.queue.close() if ending == "closes" else world.queue.do_what_is_due(2_000)
+        world.queue.close() if ending == "closes" else world.queue.run_due(2_000)
         return False
 
     world.queue.add_receiver(ScriptedReceiver("r", end))

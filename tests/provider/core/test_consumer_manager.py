@@ -401,7 +401,7 @@ def test_one_of_each_selector_is_woken_when_a_consumer_of_all_goes(world: QueueW
         world.send(colour, properties={"colour": colour})
     assert generic.wake_ups == 1
     for reader in readers:
-        reader.consumer.wants_wake_ups = True
+        reader.consumer.notify_desired = True
         manager_of(world).begin_interest(reader.consumer)  # as if they had become interested before
     generic.consumer.set_interested(False)
     assert [reader.wake_ups for reader in readers] == [1, 0, 0, 1, 0, 0]
@@ -495,7 +495,7 @@ def test_who_is_woken_is_the_first_that_wants_it(world: QueueWorld, monkeypatch:
                 reader for reader in readers if reader.consumer is expected
             ]
         if readers:
-            manager.rivals(random.choice(readers).consumer)
+            manager.higher_priority(random.choice(readers).consumer)
         for group in manager._groups:
             if group.wanting is not None:
                 noted_selectors += 1

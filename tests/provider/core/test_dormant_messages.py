@@ -41,7 +41,7 @@ def asleep(priorities: dict[int, int]) -> PriorityQueueEntryList:
     return ordering
 
 
-def awake(priorities: dict[int, int]) -> PriorityQueueEntryList:
+def materialized(priorities: dict[int, int]) -> PriorityQueueEntryList:
     ordering = PriorityQueueEntryList()
     for message, priority in priorities.items():
         ordering.append(entry_of(message, priority))
@@ -70,8 +70,8 @@ class Actor:
         assert found is not UNFINISHED
         return self._took(found)
 
-    def look(self) -> object:
-        found = self.ordering.look(self.browser, 1000)
+    def peek(self) -> object:
+        found = self.ordering.peek(self.browser, 1000)
         assert found is not UNFINISHED
         return None if found is None else found.reference.id
 
@@ -110,7 +110,7 @@ class Actor:
 
 
 ACTS: list[Callable[[Actor], object]] = [
-    *(Actor.take, Actor.take_even, Actor.look, Actor.give_back, Actor.discard_least, Actor.add, Actor.follow),
+    *(Actor.take, Actor.take_even, Actor.peek, Actor.give_back, Actor.discard_least, Actor.add, Actor.follow),
     Actor.give_back_oldest,
 ]
 
@@ -130,7 +130,7 @@ def test_dormant_messages_do_all_that_others_do(
 
 def _compare(priorities: dict[int, int], acts: list[tuple[object, int]]) -> None:
     ordered = dict(sorted(priorities.items()))
-    one, other = Actor(asleep(ordered)), Actor(awake(ordered))
+    one, other = Actor(asleep(ordered)), Actor(materialized(ordered))
     for act, times in acts:
         for _ in range(times):
             assert act(one) == act(other)  # type: ignore[operator]
@@ -139,12 +139,12 @@ def _compare(priorities: dict[int, int], acts: list[tuple[object, int]]) -> None
 
 def test_looking_at_some_messages_wakes_no_others() -> None:
     ordering = asleep(dict.fromkeys(IDS, 4))
-    assert list(ordering.awake()) == []
+    assert list(ordering.materialized()) == []
     first = ordering.take_first()
     assert first is not None
     assert (first.reference.id, first.reference.journaled) == (1, True)
     assert len(ordering.following(first.reference, 5)) == 5
-    assert [entry.reference.id for entry in ordering.awake()] == [2, 3, 4, 5, 6]
+    assert [entry.reference.id for entry in ordering.materialized()] == [2, 3, 4, 5, 6]
     assert ordering.compact_size == 34 * (100 + MESSAGE_OVERHEAD)
     assert len(ordering) == 39
 
@@ -159,7 +159,7 @@ def test_what_comes_back_wakes_no_others_also_behind_some_that_came_back_before(
     others = [each for each in (taken[1], taken[4], taken[2]) if each is not None]
     for back in [others] if together else [[each] for each in others]:
         ordering.restore(back)
-    assert [entry.reference.id for entry in ordering.awake()] == [1, 2, 3, 4, 5]
+    assert [entry.reference.id for entry in ordering.materialized()] == [1, 2, 3, 4, 5]
     assert [entry.reference.id for entry in ordering] == [each for each in IDS if each != 6]
 
 
@@ -219,7 +219,7 @@ def filled(ordering: PriorityQueueEntryList, **special: int) -> list[int]:
             setattr(entry if name == "delivery_count" else entry.reference, name, value)
         ordering.append(entry)
     assert len(ordering) == 5
-    return [entry.reference.id for entry in ordering.awake()]
+    return [entry.reference.id for entry in ordering.materialized()]
 
 
 def test_behind_a_backlog_messages_are_dormant(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_what_must_not_expire_yet_is_looked_at_once_in_all_stretches(monkeypatch
 
     monkeypatch.setattr(DeadLetterPolicy, "stays_while_held", looking)
     for _ in range(2):
-        assert world.queue.do_what_is_due(world.clock.now_ms + 50) == world.clock.now_ms + 60
+        assert world.queue.run_due(world.clock.now_ms + 50) == world.clock.now_ms + 60
         assert len(looks) == MANY
         assert len(set(looks)) == MANY
         looks.clear()

@@ -237,7 +237,7 @@ def test_a_consumer_that_nobody_hands_anything_to_says_so() -> None:
 
 def test_a_kept_message_is_handed_to_nobody_before_a_mark_covers_it() -> None:
     world = QueueWorld()
-    kept = world.queue.kept = QueueJournal(VolatileJournal(Medium(), holder="test"), world.clock, QueueNumber(1))
+    kept = world.queue.journal = QueueJournal(VolatileJournal(Medium(), holder="test"), world.clock, QueueNumber(1))
     reader = world.reader(interested=True)
     taker = Taker(reader)
     for text in "ab":

@@ -21,7 +21,7 @@ class Consumers:
         self.clock = VirtualClock()
         self.is_held = True
         journal: Any = self
-        self.kept = QueueJournal(journal, self.clock, QUEUE)
+        self.journal = QueueJournal(journal, self.clock, QUEUE)
         self.last = 0
         self.covered: list[int] = []
         """How many more messages each mark covers than the one that asked for it."""
@@ -39,9 +39,9 @@ class Consumers:
             self.last += each
             reference = MessageReference(ReferenceId(self.last), None, 0, 4, True)
             reference.journaled = True
-            if not self.kept.knows(reference, 1):
-                self.kept.mark(reference, 1)
-                assert self.kept.knows(reference, 1)
+            if not self.journal.knows(reference, 1):
+                self.journal.mark(reference, 1)
+                assert self.journal.knows(reference, 1)
             if number % in_a_ms == 0:
                 self.clock.advance(1)
         return self.covered[before:]
@@ -61,11 +61,11 @@ def test_while_the_store_may_have_another_holder_each_delivery_asks_for_a_write(
     consumers.receive(1, in_a_ms=1)
     reference = MessageReference(ReferenceId(consumers.last), None, 0, 4, True)
     consumers.is_held = False
-    assert consumers.kept.knows(reference, 1), "what is not kept has no other holder"
+    assert consumers.journal.knows(reference, 1), "what is not kept has no other holder"
     reference.journaled = True
-    assert not consumers.kept.knows(reference, 1)
+    assert not consumers.journal.knows(reference, 1)
     consumers.is_held = True
-    assert consumers.kept.knows(reference, 1)
+    assert consumers.journal.knows(reference, 1)
 
 
 def test_quick_deliveries_have_marks_that_cover_more_and_more_up_to_a_limit(consumers: Consumers) -> None:
@@ -89,7 +89,7 @@ def test_who_waits_for_a_write_meanwhile_takes_nothing_back(consumers: Consumers
     assert consumers.receive(500, in_a_ms=100) == [100, 200, 400]
     late = MessageReference(ReferenceId(1), None, 0, 4, True)
     late.journaled = True
-    consumers.kept.mark(late, 1)
+    consumers.journal.mark(late, 1)
     assert consumers.receive(1, in_a_ms=100) == []
 
 

@@ -119,7 +119,7 @@ def test_each_consumer_gets_the_first_that_is_its_own(
             freed = random.sample(list(owners), min(3, len(owners)))
             for each in freed:
                 owners[each] = None
-            order.look_again(freed)
+            order.rewind(freed)
         elif owners:
             somewhere = random.choice(list(owners))
             if order.discard(somewhere):

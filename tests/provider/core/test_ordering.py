@@ -329,10 +329,10 @@ def test_a_browser_sees_each_message_once(orders: Orders) -> None:
     for name in ["a", "b"]:
         orders.add(name)
     browser = Cursor(None)
-    seen = [orders.ordering.look(browser, ENOUGH) for _ in range(2)]
+    seen = [orders.ordering.peek(browser, ENOUGH) for _ in range(2)]
     orders.take()
     orders.add("c", 9)
-    seen += [orders.ordering.look(browser, ENOUGH) for _ in range(2)]
+    seen += [orders.ordering.peek(browser, ENOUGH) for _ in range(2)]
     assert [orders.names[entry] for entry in seen if isinstance(entry, QueueEntry)] == ["a", "b", "c"]
     assert seen[-1] is None
 

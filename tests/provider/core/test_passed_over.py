@@ -57,7 +57,7 @@ def test_what_comes_back_is_asked_again(owned: OwnedInLanes, many: int) -> None:
     owned.ordering.restore(entries[-many:])
     assert owned.asked_in(2) == many
     owned.mine.update(entries[-many:])
-    owned.ordering.look_again(entries)
+    owned.ordering.rewind(entries)
     assert [owned.poll() for _ in range(many + 1)] == [*entries[-many:], None]
 
 
@@ -68,23 +68,23 @@ def test_what_becomes_anybodys_is_asked_again_if_it_is_there(owned: OwnedInLanes
     freed = [*entries[:many], entries[-1]]
     for entry in freed:
         owned.ordering.discard(entry)
-    owned.ordering.look_again(freed)
+    owned.ordering.rewind(freed)
     assert owned.asked_in(1) == 0
     owned.ordering.restore(freed)
     assert owned.poll() is None
     owned.mine.update(freed)
-    owned.ordering.look_again(freed)
+    owned.ordering.rewind(freed)
     assert [owned.poll() for _ in range(many + 2)] == [entries[-1], *entries[:many], None]
 
 
 def test_all_is_asked_again_when_one_who_came_first_has_gone(owned: OwnedInLanes) -> None:
     first, second = Cursor(lambda _: True), Cursor(lambda _: True)
-    owned.rivals = [first]
+    owned.higher_priority = [first]
     owned.add(MANY)
     assert owned.asked_in(2) == MANY
-    owned.rivals = [first, second]
+    owned.higher_priority = [first, second]
     assert owned.asked_in(1) == 0, "one more takes nothing from what it passed"
-    owned.rivals = [second]
+    owned.higher_priority = [second]
     assert owned.asked_in(2) == MANY
 
 

@@ -450,9 +450,9 @@ def test_the_expiry_of_one_message_rolls_its_transaction_back(world: QueueWorld)
     world.send("long", unit=unit, queue=other)
     world.send("bystander", unit=bystander)
     world.queue.acknowledge(received.id, receiver.receiver_id, unit)
-    world.queue.do_what_is_due(1_999)
+    world.queue.run_due(1_999)
     assert unit.state is UnitState.OPEN
-    world.queue.do_what_is_due(2_000)
+    world.queue.run_due(2_000)
     assert counts(other) == {}, "the other messages of the transaction go"
     assert counts(world.queue) == {"NOT_COMMITTED": 1, "DELIVERED": 1}
     with pytest.raises(RolledBackError, match="expired"):

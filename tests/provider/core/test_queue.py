@@ -471,8 +471,8 @@ def test_the_housekeeper_removes_expired_messages_whether_delivered_or_not(world
     reference = world.send("short", expiration_ms=1_010)
     assert world.due == [1_010]
     delivery = reader.pull() if delivered else None
-    assert world.queue.do_what_is_due(1_009) == 1_010
-    assert world.queue.do_what_is_due(1_010) is None
+    assert world.queue.run_due(1_009) == 1_010
+    assert world.queue.run_due(1_010) is None
     assert counts(world.queue) == {}
     assert holders(world.store, reference) == 0
     if delivery is not None:
@@ -495,7 +495,7 @@ def test_the_housekeeper_is_asked_once_for_the_next_expiry(world: QueueWorld) ->
     for expiration_ms in [2_000, 3_000, 1_500, 1_800]:
         world.send(expiration_ms=expiration_ms)
     assert world.due == [2_000, 1_500]
-    assert world.queue.do_what_is_due(1_600) == 1_800
+    assert world.queue.run_due(1_600) == 1_800
 
 
 def test_settled_messages_that_would_expire_late_do_not_pile_up(world: QueueWorld) -> None:

@@ -240,7 +240,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def housekeeping(self) -> None:
         now_ms = self.world.clock.now_ms
-        self.world.queue.do_what_is_due(now_ms)
+        self.world.queue.run_due(now_ms)
         self.available = [sent for sent in self.available if not 0 < sent.expiration_ms <= now_ms]
 
     # What must hold

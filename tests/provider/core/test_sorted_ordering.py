@@ -168,7 +168,7 @@ def test_a_browser_does_not_begin_at_the_first_message_each_time(world: Sorted, 
     places = world.ordering._places = Counted(world.ordering._places)
     cursor = world.ordering.new_cursor(world.above(least))
     seen = []
-    while (found := world.ordering.look(cursor, 10)) is not None:
+    while (found := world.ordering.peek(cursor, 10)) is not None:
         if found is not UNFINISHED:
             seen.append(found)
     assert seen == entries[least:]
@@ -210,7 +210,7 @@ def test_a_message_of_which_cannot_be_said_whether_it_matches_is_asked_about_aga
                 away.difference_update(each for each in entries if each.reference is elsewhere.reference)
 
     browser = world.ordering.new_cursor(matches)
-    assert [comes_back(lambda: world.ordering.look(browser, ENOUGH)) for _ in range(4)] == [*entries, None]
+    assert [comes_back(lambda: world.ordering.peek(browser, ENOUGH)) for _ in range(4)] == [*entries, None]
     away.update(entries)
     cursor = world.ordering.open_cursor("all", matches)
     permits = {entries[1], entries[2]}.__contains__
@@ -225,9 +225,9 @@ def test_a_message_of_which_cannot_be_said_whether_it_matches_is_asked_about_aga
 def test_a_browser_sees_each_message_once_in_order(world: Sorted) -> None:
     entries = [world.add(value) for value in (1, 2, 3, 4)]
     cursor = world.ordering.new_cursor(world.above(2))
-    assert world.ordering.look(cursor, 1) is UNFINISHED
+    assert world.ordering.peek(cursor, 1) is UNFINISHED
     seen = []
-    while (found := world.ordering.look(cursor, 2)) is not None:
+    while (found := world.ordering.peek(cursor, 2)) is not None:
         if found is not UNFINISHED:
             seen.append(found)
             world.ordering.discard(entries[2])
@@ -301,7 +301,7 @@ class SortedMachine(RuleBasedStateMachine):
         assert list(ordering) == self.in_order()
         assert len(ordering) == len(self.available)
         browser = ordering.new_cursor(None)
-        assert [ordering.look(browser, 100) for _ in self.available] == self.in_order()
+        assert [ordering.peek(browser, 100) for _ in self.available] == self.in_order()
         wanted = {entry.sequence for entry in self.available if self.world.values[entry][1] >= 3}
         assert ordering.may_have(self.cursor) or not wanted
         assert wanted <= {sequence for _, sequence in self.cursor.candidates}

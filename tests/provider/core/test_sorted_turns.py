@@ -60,7 +60,7 @@ def test_what_comes_back_or_becomes_anybodys_is_asked_again(owned: OwnedSorted) 
     owned.mine.update(entries[3:6])
     assert owned.asked_in(1) == 0, "nobody has said so"
     owned.ordering.discard(entries[5])
-    owned.ordering.look_again(entries[3:6])
+    owned.ordering.rewind(entries[3:6])
     assert [owned.poll() for _ in range(3)] == [entries[3], entries[4], None]
     owned.ordering.restore([entries[5], entries[3]])
     assert [owned.poll() for _ in range(3)] == [entries[3], entries[5], None]
@@ -68,12 +68,12 @@ def test_what_comes_back_or_becomes_anybodys_is_asked_again(owned: OwnedSorted) 
 
 def test_all_is_asked_again_when_one_who_came_first_has_gone(owned: OwnedSorted) -> None:
     first, second = Cursor(lambda _: True), Cursor(lambda _: True)
-    owned.rivals = [first]
+    owned.higher_priority = [first]
     owned.add(*range(MANY))
     assert owned.asked_in(2) == MANY
-    owned.rivals = [first, second]
+    owned.higher_priority = [first, second]
     assert owned.asked_in(1) == 0, "one more takes nothing from what it passed"
-    owned.rivals = [second]
+    owned.higher_priority = [second]
     assert owned.asked_in(2) == MANY
 
 
@@ -93,7 +93,7 @@ def test_what_comes_back_again_and_again_is_noted_a_few_times(owned: OwnedSorted
     (mine, *_) = owned.add(*range(10))
     assert owned.poll() is None
     owned.mine.add(mine)
-    owned.ordering.look_again([mine])
+    owned.ordering.rewind([mine])
     for _ in range(1_000):
         assert owned.poll() is mine
         owned.ordering.restore([mine])
@@ -131,9 +131,9 @@ def test_each_consumer_gets_the_first_that_is_its_own(
             freed = random.sample(list(owners), min(3, len(owners)))
             for each in freed:
                 owners[each] = None
-            owned.ordering.look_again(freed)
+            owned.ordering.rewind(freed)
         elif act == 7 and random.random() < 0.1:
-            owned.ordering.forget_turn("a")
+            owned.ordering.forget_scan("a")
 
 
 # In a queue

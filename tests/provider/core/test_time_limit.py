@@ -20,7 +20,7 @@ class Limited:
 
     def pass_time(self, milliseconds: int) -> int | None:
         self.clock.now_ms += milliseconds
-        return self.limit.do_what_is_due(self.clock.now_ms)
+        return self.limit.run_due(self.clock.now_ms)
 
 
 def test_a_transaction_is_told_once_when_its_time_is_over() -> None:

@@ -211,7 +211,7 @@ def test_the_expiry_of_one_message_rolls_its_transaction_back(world: QueueWorld)
     unit = world.unit(reader.session)
     world.queue.settle_in(unit, [(entry_of(delivery), delivery.count)], reader.session)
     references = [world.send("short", unit=unit, expiration_ms=1_010), world.send("long", unit=unit)]
-    world.queue.do_what_is_due(1_010)
+    world.queue.run_due(1_010)
     assert unit.state.name == "DOOMED"
     assert [holders(world.store, reference) for reference in references] == [0, 0]
     late = world.send("late", unit=unit)
@@ -230,7 +230,7 @@ def test_what_only_sends_may_be_staged_without_what_expired_in_it_and_is_rolled_
 ) -> None:
     unit = world.unit()
     references = [world.send("short", unit=unit, expiration_ms=1_010), world.send("long", unit=unit)]
-    world.queue.do_what_is_due(1_010)
+    world.queue.run_due(1_010)
     assert unit.state.name == "INCOMPLETE"
     assert not unit.is_empty
     references.append(world.send("late", unit=unit))
@@ -265,7 +265,7 @@ def test_an_expired_message_is_merely_left_out_if_so_chosen(world: QueueWorld, p
     world.send("long", unit=unit)
     world.clock.now_ms = 1_010
     if purged:
-        world.queue.do_what_is_due(1_010)
+        world.queue.run_due(1_010)
     unit.commit(1_010)
     assert world.texts() == ["long"]
 

@@ -303,12 +303,14 @@ def test_a_queue_may_end_at_any_moment_of_a_commit(site: Site, prepares: bool, m
         if queue is ending and left is not None:
             left -= 1
             if left < 0:  # what another thread does there
-                queue.kept = None
-        kept: QueueJournal | None = vars(queue)["kept"]
+                queue.journal = None
+        kept: QueueJournal | None = vars(queue)["journal"]
         return kept
 
     ending: Queue | None = None
-    monkeypatch.setattr(Queue, "kept", property(look, lambda queue, kept: vars(queue).update(kept=kept)), raising=False)
+    monkeypatch.setattr(
+        Queue, "journal", property(look, lambda queue, kept: vars(queue).update(journal=kept)), raising=False
+    )
     while left is None or left < 0:
         name, xid = f"queue {places}", Xid(1, b"%d" % places, b"")
         address = Address(AddressKind.QUEUE, name)

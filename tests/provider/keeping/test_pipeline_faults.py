@@ -255,7 +255,7 @@ def test_units_whose_promotion_was_not_answered_wait_for_it_to_be_asked_for_agai
         stages.promote("sink", 0, [unit])
     with pytest.raises(InDoubtError, match="promote them again"):
         stages.discard([unit])
-    broker.broker.virtual_host.pipelines.stages.do_what_is_due(10**9)
+    broker.broker.virtual_host.pipelines.stages.run_due(10**9)
     assert broker.rest() == []
     assert stages.promote("sink", 0, [unit])
     assert broker.rest() == ["a"]

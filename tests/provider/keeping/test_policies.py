@@ -39,7 +39,7 @@ def advance(site: Site, milliseconds: int) -> None:
     assert isinstance(site.clock, VirtualClock)
     site.clock.advance(milliseconds)
     for name in manager(site).names():
-        site.broker.virtual_host.queue(name).do_what_is_due(now_ms(site))
+        site.broker.virtual_host.queue(name).run_due(now_ms(site))
 
 
 def give_back(site: Site) -> None:

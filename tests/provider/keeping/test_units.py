@@ -168,7 +168,7 @@ def test_a_message_that_expires_while_its_transaction_is_written_is_not_kept(sit
         if point == "before write":
             site.trap = None
             site.clock.advance(2000)  # type: ignore[attr-defined]  # it is a VirtualClock
-            site.broker.virtual_host.queue("orders").do_what_is_due(site.clock.time_ms())
+            site.broker.virtual_host.queue("orders").run_due(site.clock.time_ms())
 
     site.trap = age
     session.commit()

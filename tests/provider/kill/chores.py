@@ -128,16 +128,16 @@ class Place:
         state = states.get(_xid(number))
         return None if state is None else str(BranchState(state).name)
 
-    def do_what_is_due(self, queue: str, ahead_ms: int) -> None:
+    def run_due(self, queue: str, ahead_ms: int) -> None:
         """Let so much time pass, and the housekeeper come to a queue."""
         self.clock.ahead_ms += ahead_ms
-        self.host.queue(queue).do_what_is_due(self.clock.time_ms())
+        self.host.queue(queue).run_due(self.clock.time_ms())
 
     def let_time_pass(self) -> None:
         """Have the housekeeper come to all queues when all is due that a killed broker had."""
         self.clock.ahead_ms += 2 * LATER_MS
         for name in self.queues.names():
-            self.do_what_is_due(name, 0)
+            self.run_due(name, 0)
 
     def subscriptions(self, name: str) -> list[Queue]:
         return [found for key, found in self.host.subscriptions.durable().items() if key.client_id == name]
@@ -330,7 +330,7 @@ CHORES: Final[Mapping[str, Chore]] = {
     ),
     "expire, and go elsewhere": Chore(
         prepare=lambda place: _expiring(place, "expiring", "expired"),
-        act=lambda place: place.do_what_is_due("expiring", LATER_MS),
+        act=lambda place: place.run_due("expiring", LATER_MS),
         look=lambda place: [place.count("expiring"), place.texts("expired")],
         before=[1, []],
         after=[0, ["e"]],
@@ -338,7 +338,7 @@ CHORES: Final[Mapping[str, Chore]] = {
     ),
     "expire": Chore(
         prepare=lambda place: _expiring(place, "expiring.alone", None),
-        act=lambda place: place.do_what_is_due("expiring.alone", LATER_MS),
+        act=lambda place: place.run_due("expiring.alone", LATER_MS),
         look=lambda place: place.texts("expiring.alone"),
         before=["e"],
         after=[],
@@ -379,7 +379,7 @@ CHORES: Final[Mapping[str, Chore]] = {
         prepare=lambda place: place.send(
             "due", "a", properties={DELIVER_AT: Long(place.clock.time_ms() + LATER_MS // 2)}
         ),
-        act=lambda place: place.do_what_is_due("due", LATER_MS),
+        act=lambda place: place.run_due("due", LATER_MS),
         look=lambda place: [place.host.queue("due").delayed_count, place.texts("due")],
         before=[1, ["a"]],
         after=[0, ["a"]],

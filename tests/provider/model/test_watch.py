@@ -313,7 +313,7 @@ def test_the_housekeeper_looks_each_ten_seconds_until_the_host_ends(monkeypatch:
         assert looks.acquire(timeout=20)
     assert host.invoke("history", {})["columns"]["connections"] == [1, 1, 1]
     system.close()
-    assert sampler.do_what_is_due(clock.time_ms()) is None
+    assert sampler.run_due(clock.time_ms()) is None
     assert not looks.acquire(blocking=False), "it looks no more"
     connection.close()
     stop_broker("watched")

@@ -200,7 +200,7 @@ def test_an_expired_message_that_is_dropped_is_found(monkeypatch: pytest.MonkeyP
 
 
 def test_a_transaction_that_may_stay_open_for_ever_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TimeLimit, "do_what_is_due", lambda *_: None)
+    monkeypatch.setattr(TimeLimit, "run_due", lambda *_: None)
     assert "late" in _seeds_until_found()
 
 

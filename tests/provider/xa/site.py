@@ -87,7 +87,7 @@ class XaSite(Site):
     def advance(self, milliseconds: int) -> None:
         """Let time pass, and the housekeeper come."""
         self.hand_clock.now_ms += milliseconds
-        self.branches.do_what_is_due(self.hand_clock.now_ms)
+        self.branches.run_due(self.hand_clock.now_ms)
 
     def party(self) -> Party:
         """Return a session with a connection of its own."""

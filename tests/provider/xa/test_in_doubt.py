@@ -381,7 +381,7 @@ class TestExpiry:
         host = site.broker.virtual_host
         site.hand_clock.now_ms += 5_000
         for name in ("orders", "bills"):
-            assert host.queue(name).do_what_is_due(site.hand_clock.now_ms) is None
+            assert host.queue(name).run_due(site.hand_clock.now_ms) is None
         assert (site.report.sent, site.report.received) == (1, 1)
         party.session.xa_commit(ONE)
         assert site.texts(BILLS) == [], "it is delivered to nobody, as its time was over"
@@ -396,7 +396,7 @@ class TestExpiry:
         party.prepare()
         site.crash()
         site.hand_clock.now_ms += 5_000
-        site.broker.virtual_host.queue("orders").do_what_is_due(site.hand_clock.now_ms)
+        site.broker.virtual_host.queue("orders").run_due(site.hand_clock.now_ms)
         assert site.report.received == 1
         site.session(transacted=True).xa_rollback(ONE)
         assert site.texts() == ["patient order"]
@@ -483,13 +483,13 @@ class TestTimeouts:
             each.session.xa_start(xid)
             each.send("bill")
         now_ms = site.hand_clock.now_ms
-        assert site.branches.do_what_is_due(now_ms) == now_ms + 5_000
+        assert site.branches.run_due(now_ms) == now_ms + 5_000
         site.advance(5_000)
         assert {each.xid: each.state for each in site.branches.reports()} == {
             ONE: BranchState.ACTIVE,
             TWO: BranchState.ROLLBACK_ONLY,
         }
-        assert site.branches.do_what_is_due(now_ms + 5_000) == now_ms + 300_000
+        assert site.branches.run_due(now_ms + 5_000) == now_ms + 300_000
 
 
 class TestOperators:

@@ -123,7 +123,7 @@ class DuplicateClaim:
             return None
         if not isinstance(self.channel, Queue):
             return self._controller.mark(self, None)
-        kept = self.channel.kept
+        kept = self.channel.journal
         return None if kept is None else self._controller.mark(self, kept.number)
 
     def end(self, *, arrived: bool) -> None:
@@ -242,7 +242,7 @@ class AdmissionController:
         `marks`: its message is written at once, and not with the commit of a transaction.
         """
         identity, channel, now_ms = claim.duplicate_id, claim.channel, self._clock.monotonic_ms()
-        kept = channel.kept if claim.is_kept and isinstance(channel, Queue) else None
+        kept = channel.journal if claim.is_kept and isinstance(channel, Queue) else None
         with self._lock:
             window = claim.window = self._window(claim.address, channel.policy)
             sighting = window.claim(identity, now_ms, claim)

@@ -240,10 +240,10 @@ class MessageMover:
 
         Raises `ChannelClosedError`.
         """
-        kept = queue.kept
+        kept = queue.journal
         while kept is None and reference.reliable and self._storage is not None:
             queue = self._successor(queue, address)
-            kept = queue.kept
+            kept = queue.journal
         return queue, kept
 
     def _successor(self, ended: Queue, address: Address) -> Queue:

@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.message.trace_events import StoryBuffer
     from pyjms_provider.core.queue.consumer import ConsumerSession
+    from pyjms_provider.core.scheduled import Scheduled
     from pyjms_provider.core.store import MessageStore
-    from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
 
@@ -82,11 +82,11 @@ class VirtualHost:
         clock: Clock,
         *,
         policy: HostPolicy | None = None,
-        on_due: Callable[[HasTimes, int], None] | None = None,
+        schedule: Callable[[Scheduled, int], None] | None = None,
         storage: StorageManager | None = None,
         stories: StoryBuffer | None = None,
     ) -> None:
-        """Make an empty host. `on_due` as in `Queue`; `storage`: how it survives, None: not at all; `stories`: where it traces its messages.
+        """Make an empty host. `schedule` as in `Queue`; `storage`: how it survives, None: not at all; `stories`: where it traces its messages.
 
         Raises `PolicyError` for a policy that asks for a disk where there is none.
         """
@@ -105,7 +105,7 @@ class VirtualHost:
         self.expiries = ExpiryWatch()
         self.mover = MessageMover(store, clock, storage, self.queue, self.expiries, self.trace)
         self.admission = AdmissionController(clock, self.trace)
-        self._on_due = on_due
+        self._schedule = schedule
         self.branches = Branches(
             store,
             clock,
@@ -113,11 +113,11 @@ class VirtualHost:
             in_doubt_writes=None if storage is None else storage.in_doubt_writes,
             timeout_ms=self.policy.branch_timeout_ms,
             expired_rolls_back=self.policy.expired_in_transaction is ExpiredInTransaction.ROLLBACK,
-            on_due=on_due,
+            schedule=schedule,
         )
         """The branches of distributed transactions."""
-        self.pipelines = Pipelines(self, on_due)
-        self.time_limit = TimeLimit(clock, self.policy.transaction_timeout_ms, on_due)
+        self.pipelines = Pipelines(self, schedule)
+        self.time_limit = TimeLimit(clock, self.policy.transaction_timeout_ms, schedule)
         """Of local transactions."""
         self._lock = Lock()
         # By name, because hashing an address costs more than the rest of the look-up.
@@ -125,7 +125,7 @@ class VirtualHost:
         self._topics: dict[str, Topic] = {}
         self._turns = WritingTurns()  # to make, alter and destroy queues
         self.temporaries = TemporaryDestinations(self._lock, self._make_temporary, self._forget_temporary)
-        self.subscriptions = HostSubscriptions(self, self._lock, self._make_state, on_due)
+        self.subscriptions = HostSubscriptions(self, self._lock, self._make_state, schedule)
         self._client_ids: dict[str, ConnectionId] = {}
 
     # Messages
@@ -197,7 +197,7 @@ class VirtualHost:
         if address.temporary or address.kind is not _QUEUE or envelope.delivery_mode != _PERSISTENT:
             return None
         queue = self._queues.get(address.name)
-        if queue is None or queue.kept is None or queue.kept.definition is not None or queue.needs_admission:
+        if queue is None or queue.journal is None or queue.journal.definition is not None or queue.needs_admission:
             return None
         return None if DELIVER_AT in properties or DUPLICATE_ID in properties else queue
 
@@ -371,8 +371,8 @@ class VirtualHost:
             self.store,
             self._make_state(),
             self.clock,
-            on_due=self._on_due,
-            kept=kept,
+            schedule=self._schedule,
+            journal=kept,
             policy=policy,
             on_dead=self.mover.set_aside,
         )
@@ -417,7 +417,7 @@ class VirtualHost:
         self.branches.close()
         with self._lock:
             for queue in (*self._queues.values(), *self.subscriptions.end_all()):
-                queue.kept = None
+                queue.journal = None
             channels: list[Channel] = [*self._queues.values(), *self._topics.values(), *self.temporaries.channels()]
         for channel in channels:
             channel.close()
@@ -435,13 +435,13 @@ class HostSubscriptions:
         host: VirtualHost,
         lock: Lock,
         make_state: Callable[[], ChannelState],
-        on_due: Callable[[HasTimes, int], None] | None,
+        schedule: Callable[[Scheduled, int], None] | None,
     ) -> None:
-        """`lock`: the host's; `make_state`: of each subscription; `on_due` as in `Queue`."""
+        """`lock`: the host's; `make_state`: of each subscription; `schedule` as in `Queue`."""
         self._host = host
         self._lock = lock
         self._make_state = make_state
-        self._on_due = on_due
+        self._schedule = schedule
         self._durable: dict[SubscriptionKey, Subscription] = {}
         self._changing: set[SubscriptionKey] = set()
         self._numbers = count(1)
@@ -546,7 +546,7 @@ class HostSubscriptions:
         Raises `ResourceError`: then the old one is as it was; after any other error the new one is there nevertheless.
         """
         storage = self._host.storage
-        if storage is None or old.kept is None:
+        if storage is None or old.journal is None:
             self._drop_durable(key, old)
             return self._make_durable(key, request, subscriber, None)
         _check_settled(key, old)
@@ -646,8 +646,8 @@ class HostSubscriptions:
             selector=request.selector,
             subscriber=subscriber,
             is_durable=request.durable_name is not None,
-            on_due=self._on_due,
-            kept=kept,
+            schedule=self._schedule,
+            journal=kept,
             policy=host.policy.queues.for_subscription(terms.topic.name),
             on_dead=host.mover.set_aside,
         )

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyjms_provider.core.journal.journal import Changes, Journal, Witness
     from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.scheduled import Scheduled
     from pyjms_provider.core.store import PagingMessageStore
-    from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
 _log = logging.getLogger(__name__)
@@ -132,11 +132,11 @@ class InDoubtWrites:
     found that it was not written.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, on_due: Callable[[HasTimes, int], None] | None) -> None:
-        """`on_due` asks for a call of `do_what_is_due`, as in `Queue`."""
+    def __init__(self, journal: Journal, clock: Clock, schedule: Callable[[Scheduled, int], None] | None) -> None:
+        """`schedule` asks for a call of `run_due`, as in `Queue`."""
         self._journal = journal
         self._clock = clock
-        self._on_due = on_due
+        self._schedule = schedule
         self._right = Lock()
         self._lock = Lock()
         self._waiting: list[InDoubtWrite] = []
@@ -180,8 +180,8 @@ class InDoubtWrites:
         self._ask_soon()
 
     def _ask_soon(self) -> None:
-        if self._on_due is not None:
-            self._on_due(self, self._clock.time_ms() + RETRY_MS)
+        if self._schedule is not None:
+            self._schedule(self, self._clock.time_ms() + RETRY_MS)
 
     def add_unit(self, unit: UnitOfWork) -> None:
         """Take over a unit whose write was not answered. Does not wait."""
@@ -195,7 +195,7 @@ class InDoubtWrites:
         """Note a doubt that nobody settles before the next start."""
         self._has_lasting = True
 
-    def do_what_is_due(self, now_ms: int) -> int | None:
+    def run_due(self, now_ms: int) -> int | None:
         """Ask the store; return when to come again, in wall-clock ms; None: when asked."""
         self._ask()
         return now_ms + RETRY_MS if self._waiting or self._unread else None

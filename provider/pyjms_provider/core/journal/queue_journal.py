@@ -153,7 +153,7 @@ class QueueJournal:
 
 class _JournalQueue(Protocol):
     @property
-    def kept(self) -> QueueJournal | None: ...
+    def journal(self) -> QueueJournal | None: ...
 
 
 class _RemovedEntry(Protocol):
@@ -168,5 +168,6 @@ def removals_of(entries: Iterable[_RemovedEntry]) -> list[Removal]:
     return [
         Removal(kept.number, entry.reference)
         for entry in entries
-        if (kept := entry.queue.kept) is not None and entry.reference.journaled  # read once: a queue may end meanwhile
+        if (kept := entry.queue.journal) is not None
+        and entry.reference.journaled  # read once: a queue may end meanwhile
     ]

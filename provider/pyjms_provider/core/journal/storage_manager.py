@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.queue.queue import Queue
+    from pyjms_provider.core.scheduled import Scheduled
     from pyjms_provider.core.store import PagingMessageStore
-    from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.topic import SubscriptionTerms
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
@@ -117,11 +117,11 @@ class StorageManager:
         clock: Clock,
         *,
         force_acknowledgements: bool = False,
-        on_due: Callable[[HasTimes, int], None] | None = None,
+        schedule: Callable[[Scheduled, int], None] | None = None,
     ) -> None:
         """`force_acknowledgements`: acknowledgements survive a loss of power too, not only the process's death.
 
-        `on_due`: asks the housekeeper to come.
+        `schedule`: asks the housekeeper to come.
         """
         self.journal = journal
         self._store = store
@@ -129,7 +129,7 @@ class StorageManager:
         self.work: Final[RunsWork] = self._work.do
         """Returns what the act returns, and holds off the end of the journal until it does. Raises `ClosedError` once the end has begun."""
         self.force_acknowledgements = force_acknowledgements
-        self.in_doubt_writes = InDoubtWrites(journal, clock, on_due)
+        self.in_doubt_writes = InDoubtWrites(journal, clock, schedule)
         self._clock = clock
 
     # The end
@@ -350,7 +350,7 @@ class StorageManager:
 
         Raises `ResourceError`, `ChannelClosedError`.
         """
-        kept = channel.kept
+        kept = channel.journal
         if admission is not None or kept is None or kept.definition is not None:  # rarely
             self._work.do(partial(self._send_by_steps, channel, envelope, origin, admission))
             return
@@ -411,7 +411,7 @@ class StorageManager:
             return [self._send_alone(*send) for send in sends]
 
     def _send_all(self, sends: Sequence[tuple[Queue, Envelope, ConnectionId | None]]) -> Sequence[ProviderError | None]:
-        kept = [queue.kept for queue, _, _ in sends]
+        kept = [queue.journal for queue, _, _ in sends]
         references = [self._store.refer(envelope, origin) for _, envelope, origin in sends]
         messages = [
             NewMessage(reference, envelope, (each.number,))
@@ -450,7 +450,7 @@ class StorageManager:
         self, queue: Queue, reference: MessageReference, envelope: Envelope, admission: SendPermit | None
     ) -> None:
         """Write a message, with its producer's id if it has one, and hand it to its queue."""
-        kept = queue.kept
+        kept = queue.journal
         mark = None if admission is None or kept is None else admission.mark
         changes = _changes(reference, envelope, () if kept is None else (kept,))
         if mark is not None and kept is not None:
@@ -475,7 +475,7 @@ class StorageManager:
         try:
             self._store.keep(reference, envelope)
             wanting = topic.wanting(reference)
-            kept = tuple(subscription.kept for subscription in wanting if subscription.kept is not None)
+            kept = tuple(subscription.journal for subscription in wanting if subscription.journal is not None)
             if kept:
                 changes = _changes(reference, envelope, kept)
                 if admission is not None and admission.mark is not None:
@@ -584,7 +584,7 @@ def alter_when_written(
     after any error the journal keeps, or will keep, what the queue obeys.
     """
     queue.alter(policy, only_check=True)
-    kept = queue.kept
+    kept = queue.journal
     if storage is None or kept is None:
         queue.alter(policy)
         return
@@ -602,7 +602,7 @@ def end_when_written(queue: Queue, storage: StorageManager | None, forget: Calla
     Waits for the journal; the caller keeps others away who would end or alter it. Raises `ResourceError`: then all is as
     it was; after any other error it has ended.
     """
-    kept = None if storage is None else queue.kept
+    kept = None if storage is None else queue.journal
     try:
         if storage is not None and kept is not None:
             kept.is_to_end(queue.ordering.last_place)
@@ -620,7 +620,7 @@ def succeed_when_written(old: Queue, kept: QueueJournal, storage: StorageManager
     Waits for the journal; the caller keeps others away who would end or alter them. Raises `ResourceError`: then all is as it was;
     after any other error the other one is in its place.
     """
-    ended = old.kept
+    ended = old.journal
     assert ended is not None, "it is kept"
 
     def take_place() -> None:
@@ -644,6 +644,6 @@ def end_at_once(
 
 def _end(queue: Queue, kept: QueueJournal | None, forget: Callable[[], None]) -> None:
     forget()
-    queue.was_kept = kept
-    queue.kept = None  # the journal knows that all of it is gone, but for what was being written
+    queue.ended_journal = kept
+    queue.journal = None  # the journal knows that all of it is gone, but for what was being written
     queue.close()

@@ -72,7 +72,7 @@ class Transaction(Protocol):
 class EntryQueue(Protocol):
     """The queue of an entry, as those see it who have the entry."""
 
-    kept: QueueJournal | None
+    journal: QueueJournal | None
     policy: QueuePolicy
 
     @property
@@ -174,7 +174,7 @@ class EntryQueue(Protocol):
         """Apply acknowledgements of pushed messages whose unit of work commits (§6.2.1)."""
         ...
 
-    def do_what_is_due(self, now_ms: int) -> int | None:
+    def run_due(self, now_ms: int) -> int | None:
         """Remove what has expired, make available what is due; return when to come again, None: when asked."""
         ...
 

@@ -165,16 +165,16 @@ class ChannelState:
         """Return up to `most` messages that are held, those that have been so for longest."""
         return list(islice(self._delivered, most))
 
-    def awake(self) -> list[QueueEntry]:
+    def materialized(self) -> list[QueueEntry]:
         """Return the NEW messages about which more is known than that they were found again; in order, if they have one."""
         order = self.ordering
         pushed = (entry for entry in self._pushed.values() if entry.state is MessageState.NEW)
-        return [*pushed, *(order.awake() if isinstance(order, PriorityQueueEntryList) else order), *self.delays]
+        return [*pushed, *(order.materialized() if isinstance(order, PriorityQueueEntryList) else order), *self.delays]
 
     @property
     def size(self) -> int:
         """About how many bytes the messages take, as far as anybody needed to know."""
-        known = sum(entry.reference.size for entry in (*self.awake(), *self._uncommitted, *self._delivered))
+        known = sum(entry.reference.size for entry in (*self.materialized(), *self._uncommitted, *self._delivered))
         return known + (self.ordering.compact_size if isinstance(self.ordering, PriorityQueueEntryList) else 0)
 
     def held_by(self, session: Holder) -> list[QueueEntry]:

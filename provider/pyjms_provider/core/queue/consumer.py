@@ -277,7 +277,7 @@ class PriorityGroup:
             self.crowd = _WaitingConsumers(interested)
         return found
 
-    def successors(self) -> Iterable[Consumer]:
+    def next_consumers(self) -> Iterable[Consumer]:
         """Return those in Interested, in turn, who may have to be woken in place of another one: of each selector the first at least.
 
         Nobody may be moved while they are looked through: mostly the first one is all that is asked for, of however many.
@@ -315,13 +315,13 @@ class ConsumerManager:
     """The consumers of one queue and the choice among them."""
 
     __slots__ = (
-        "_always_weighs",
+        "_always_searches",
         "_gave_up",
         "_groups",
         "has_priorities",
         "interested_count",
+        "needs_search",
         "non_acquiring_count",
-        "weighs",
     )
 
     def __init__(self) -> None:
@@ -330,9 +330,9 @@ class ConsumerManager:
         """How many are in Interested: without them nobody needs to be chosen."""
         self.non_acquiring_count = 0
         self.has_priorities = False
-        """Whether the consumers differ in priority, so that a pull must look at `rivals`."""
-        self._always_weighs = False
-        self.weighs = False
+        """Whether the consumers differ in priority, so that a pull must look at `higher_priority`."""
+        self._always_searches = False
+        self.needs_search = False
         """Whether a pull must ask whose turn it is: for priorities, or because the queue says so."""
         self._gave_up: list[tuple[PriorityGroup, Cursor | None]] = []
         """Who gave up, by priority and selector, and waits for others to look."""
@@ -429,11 +429,11 @@ class ConsumerManager:
 
     def _note_priorities(self) -> None:
         self.has_priorities = len(self._groups) > 1
-        self.weighs = self._always_weighs or self.has_priorities
+        self.needs_search = self._always_searches or self.has_priorities
 
-    def set_always_weighs(self, always_weighs: bool) -> None:
+    def set_always_searches(self, always_searches: bool) -> None:
         """Hear whether every pull must ask whose turn it is."""
-        self._always_weighs = always_weighs
+        self._always_searches = always_searches
         self._note_priorities()
 
     # Choices
@@ -463,7 +463,9 @@ class ConsumerManager:
 
     def next_in_turn(self) -> Consumer | None:
         """Return the interested consumer whose turn it is; None if there is none, or that must be weighed."""
-        if self.weighs or self.non_acquiring_count or not self._groups:  # who does not weigh has one group at most
+        if (
+            self.needs_search or self.non_acquiring_count or not self._groups
+        ):  # who does not weigh has one group at most
             return None
         return next(iter(self._groups[0].lists[_INTERESTED]), None)
 
@@ -477,7 +479,7 @@ class ConsumerManager:
         if group.crowd is not None:
             group.crowd.by_cursor[consumer.cursor].move_to_end(consumer)
 
-    def choose_successors(self, may_have: Callable[[Cursor | None], bool]) -> list[Consumer]:
+    def choose_next(self, may_have: Callable[[Cursor | None], bool]) -> list[Consumer]:
         """Move to Notified those who must be woken in place of a consumer that will not pull; return them.
 
         One of the highest priority that may have work is enough if it has no selector. With selectors, one of each text
@@ -498,7 +500,7 @@ class ConsumerManager:
         group = consumer.group
         assert group is not None, "it was woken, and has not been removed"
         if gave_up:
-            if not self.rivals(consumer):
+            if not self.higher_priority(consumer):
                 self._forget_vain()  # nobody else will look for it: those it wakes wake it again
                 return self._wake_each(may_have)
             self._gave_up.append((group, consumer.cursor))
@@ -522,7 +524,7 @@ class ConsumerManager:
             served |= group.in_vain
             if None in served:
                 break  # all there is waits for those of higher priority
-            for consumer in group.successors():
+            for consumer in group.next_consumers():
                 if consumer.cursor not in served and may_have(consumer.cursor):
                     chosen.append(consumer)
                     served.add(consumer.cursor)
@@ -546,14 +548,14 @@ class ConsumerManager:
         """Return those who look, want to be told, and so are told of every message."""
         return [consumer for consumer in self.members(ConsumerList.NON_ACQUIRING) if consumer.wants_work]
 
-    def rivals(self, consumer: Consumer) -> list[Cursor | None]:
+    def higher_priority(self, consumer: Consumer) -> list[Cursor | None]:
         """Return the selectors (None: no selector) of interested consumers of higher priority than `consumer`."""
-        rivals: dict[Cursor | None, None] = {}
+        higher_priority: dict[Cursor | None, None] = {}
         for group in self._groups:
             if group.priority <= consumer.priority:
                 break
-            rivals.update(dict.fromkeys(group.selectors()))
-        return list(rivals)
+            higher_priority.update(dict.fromkeys(group.selectors()))
+        return list(higher_priority)
 
 
 class ConsumedQueue(EntryQueue, Protocol):
@@ -589,6 +591,7 @@ class Consumer:
         "acquires",
         "cursor",
         "group",
+        "notify_desired",
         "number",
         "place",
         "priority",
@@ -597,7 +600,6 @@ class Consumer:
         "session",
         "target",
         "turn",
-        "wants_wake_ups",
     )
 
     def __init__(
@@ -624,14 +626,14 @@ class Consumer:
         """While it waits for a wake-up: who has a lower one came before."""
         self.cursor: Cursor | None = None
         """What is known of its selector; None: it has no selector."""
-        self.wants_wake_ups = False
+        self.notify_desired = False
         self.number = 0
         """Among all consumers that its session has had; given when it is attached."""
 
     @property
     def wants_work(self) -> bool:
         """Whether it is to be woken: the client wants it, and its connection is started."""
-        return self.wants_wake_ups and self.session.is_delivering
+        return self.notify_desired and self.session.is_delivering
 
     def set_interested(self, interested: bool) -> None:
         """Say whether wake-ups are wanted. Any thread; ignored after `close`."""

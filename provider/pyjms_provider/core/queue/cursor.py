@@ -50,20 +50,20 @@ class PriorityLevel:
         self.bit = bit
         """What says in the ordering's mask that the lane is not empty."""
         self.entries: list[QueueEntry | int | None] = []
-        """None: a gap. A number: the message is dormant, and takes so many bytes in the journal; its sequence is its id."""
+        """None: a gap. A number: the message is compact, and takes so many bytes in the journal; its sequence is its id."""
         self.sequences: list[int] = []
         self.head = 0
         self.live = 0
         self.queue: EntryQueue | None = None
-        """Whose messages they are; known once there have been dormant ones."""
+        """Whose messages they are; known once there have been compact ones."""
 
     def at(self, index: int) -> QueueEntry | None:
         """Return the message at `index`, awake; None: a gap."""
         entry = self.entries[index]
-        return self.wake(index, entry) if isinstance(entry, int) else entry
+        return self.materialize(index, entry) if isinstance(entry, int) else entry
 
-    def wake(self, index: int, size: int) -> QueueEntry:
-        """Make the objects of a dormant message."""
+    def materialize(self, index: int, size: int) -> QueueEntry:
+        """Make the objects of a compact message."""
         assert self.queue is not None
         sequence = self.sequences[index]
         reference = plain_reference(sequence, self.bit.bit_length() - 1, size)
@@ -611,13 +611,13 @@ _by_sequence = attrgetter("sequence")
 class ScanState(Cursor):
     """How far one consumer has looked."""
 
-    __slots__ = ("cursor_went_back", "rivals")
+    __slots__ = ("cursor_went_back", "higher_priority")
 
     def __init__(self, cursor_went_back: int = 0) -> None:
         super().__init__(None)
         self.cursor_went_back = cursor_went_back
         """How often the cursor of its selector had gone back when it began."""
-        self.rivals: frozenset[Cursor | None] = frozenset()
+        self.higher_priority: frozenset[Cursor | None] = frozenset()
         """The selectors of the interested consumers of higher priority when it looked last."""
 
     def find(
@@ -690,16 +690,16 @@ class BlockedMessages:
         self,
         lanes: Sequence[PriorityLevel],
         consumer: object,
-        rivals: Iterable[Cursor | None],
+        higher_priority: Iterable[Cursor | None],
         permits: Callable[[QueueEntry], bool],
         looks: int,
     ) -> tuple[int, int] | Literal[Unfinished.UNFINISHED] | None:
         """Return the lane and the place of the first message that `permits` allows to `consumer`; `UNFINISHED` after so many looks.
 
-        `rivals`: the selectors of interested consumers of higher priority. It begins anew when one of those has gone that were there: what it passed
+        `higher_priority`: the selectors of interested consumers of higher priority. It begins anew when one of those has gone that were there: what it passed
         over for that one's sake may be its own.
         """
-        turn = self.turn_of(consumer, rivals)
+        turn = self.turn_of(consumer, higher_priority)
         for priority in range(len(lanes) - 1, -1, -1):
             if lanes[priority].live:
                 index, looks = turn.find(lanes[priority], priority, permits, looks)
@@ -709,13 +709,15 @@ class BlockedMessages:
                     return UNFINISHED
         return None
 
-    def turn_of(self, consumer: object, rivals: Iterable[Cursor | None], cursor_went_back: int = 0) -> ScanState:
-        """Return how far a consumer has looked. `rivals` as in `find`; it begins anew, too, when the cursor of its selector has gone back."""
-        now = frozenset(rivals)
+    def turn_of(
+        self, consumer: object, higher_priority: Iterable[Cursor | None], cursor_went_back: int = 0
+    ) -> ScanState:
+        """Return how far a consumer has looked. `higher_priority` as in `find`; it begins anew, too, when the cursor of its selector has gone back."""
+        now = frozenset(higher_priority)
         turn = self._turns.get(consumer)
-        if turn is None or not turn.rivals <= now or turn.cursor_went_back != cursor_went_back:
+        if turn is None or not turn.higher_priority <= now or turn.cursor_went_back != cursor_went_back:
             turn = self._turns[consumer] = ScanState(cursor_went_back)
-        turn.rivals = now
+        turn.higher_priority = now
         return turn
 
     def forget(self, consumer: object) -> None:
@@ -727,7 +729,7 @@ class BlockedMessages:
         for turn in self._turns.values():
             note_behind(turn, priority, returned)
 
-    def look_again(self, lanes: Sequence[PriorityLevel], levels: Sequence[int], entries: Iterable[QueueEntry]) -> None:
+    def rewind(self, lanes: Sequence[PriorityLevel], levels: Sequence[int], entries: Iterable[QueueEntry]) -> None:
         """Have all ask again for those of `entries` that are available; `lanes` and `levels`: by JMS priority."""
         if not self._turns:
             return

@@ -123,7 +123,7 @@ class QueueEntryList(Protocol):
         ...
 
     def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> Cursor:
-        """Return the place of somebody who has seen nothing yet, for `look`."""
+        """Return the place of somebody who has seen nothing yet, for `peek`."""
         ...
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> Cursor:
@@ -153,20 +153,24 @@ class QueueEntryList(Protocol):
         ...
 
     def poll_permitted(
-        self, consumer: object, rivals: Iterable[Cursor | None], permits: Callable[[QueueEntry], bool], looks: int
+        self,
+        consumer: object,
+        higher_priority: Iterable[Cursor | None],
+        permits: Callable[[QueueEntry], bool],
+        looks: int,
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the first message that `permits` allows to `consumer`, who has no selector; `rivals`: who comes before it."""
+        """Take the first message that `permits` allows to `consumer`, who has no selector; `higher_priority`: who comes before it."""
         ...
 
-    def look_again(self, entries: Iterable[QueueEntry]) -> None:
+    def rewind(self, entries: Iterable[QueueEntry]) -> None:
         """Have all consumers ask again for messages that somebody else was to have."""
         ...
 
-    def forget_turn(self, consumer: object) -> None:
+    def forget_scan(self, consumer: object) -> None:
         """Have a consumer ask for all again, or be forgotten. May be repeated."""
         ...
 
-    def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+    def peek(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Return the next message for somebody's own `cursor`, leaving it in its place."""
         ...
 
@@ -188,7 +192,7 @@ def make_order(policy: QueuePolicy, sort_value: Callable[[QueueEntry], SortValue
 
 
 BACKLOG: Final = 1000
-"""Behind so many messages of its priority one is dormant if it can be: many objects cost memory, and time to collect."""
+"""Behind so many messages of its priority one is compact if it can be: many objects cost memory, and time to collect."""
 
 _BITS: Final = tuple(1 << priority for priority in range(PRIORITIES))
 _LEVELS: Final = tuple(range(PRIORITIES))  # each priority is a level of its own
@@ -215,7 +219,7 @@ class PriorityQueueEntryList:
         """`levels`: the lane of each JMS priority; the higher lane comes first."""
         self._levels = levels
         self.may_compact = False
-        """Whether messages may be dormant that have come: nobody else remembers entries."""
+        """Whether messages may be compact that have come: nobody else remembers entries."""
         self._make_lanes()
         self._mask = 0
         self._last = 0
@@ -249,8 +253,8 @@ class PriorityQueueEntryList:
                 if entry is not None:
                     yield entry
 
-    def awake(self) -> Iterator[QueueEntry]:
-        """Yield the available messages that are not dormant, in order; nothing may change meanwhile."""
+    def materialized(self) -> Iterator[QueueEntry]:
+        """Yield the available messages that are not compact, in order; nothing may change meanwhile."""
         for lane in reversed(self._lanes):
             for entry in lane.entries:
                 if isinstance(entry, QueueEntry):
@@ -258,7 +262,7 @@ class PriorityQueueEntryList:
 
     @property
     def compact_size(self) -> int:
-        """About how many bytes the dormant messages take."""
+        """About how many bytes the compact messages take."""
         return sum(entry + MESSAGE_OVERHEAD for lane in self._lanes for entry in lane.entries if entry.__class__ is int)
 
     def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
@@ -278,7 +282,7 @@ class PriorityQueueEntryList:
         return answer
 
     def append_run(self, queue: EntryQueue, priority: int, ids: Sequence[int], sizes: Sequence[int]) -> bool:
-        """Give messages of `queue` the last places of their priority, dormant, as `RecoveredRun` has them.
+        """Give messages of `queue` the last places of their priority, compact, as `RecoveredRun` has them.
 
         Return False, having done nothing, if they must come one by one.
         """
@@ -374,7 +378,7 @@ class PriorityQueueEntryList:
         entries = lane.entries
         entry = entries[head]
         if isinstance(entry, int):
-            entry = lane.wake(head, entry)
+            entry = lane.materialize(head, entry)
         if lane.live == 1 and head < SPARE:  # what `drop` does then, without the price of a call
             end = len(entries)
             entries[head] = None
@@ -423,7 +427,7 @@ class PriorityQueueEntryList:
     # Selectors
 
     def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> Cursor:
-        """Return the place of somebody who has seen nothing yet, for `look`."""
+        """Return the place of somebody who has seen nothing yet, for `peek`."""
         return Cursor(matches)
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> Cursor:
@@ -494,15 +498,15 @@ class PriorityQueueEntryList:
         self,
         consumer: object,
         cursor: Cursor,
-        rivals: Iterable[Cursor | None],
+        higher_priority: Iterable[Cursor | None],
         permits: Callable[[QueueEntry], bool],
         evaluations: int,
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take as `take_matching` does, for `consumer`, of which is kept what it was not permitted; `rivals` as in `BlockedMessages`.
+        """Take as `take_matching` does, for `consumer`, of which is kept what it was not permitted; `higher_priority` as in `BlockedMessages`.
 
         What matches is forgotten some time after it has gone, so until then `may_have` may say in vain that there is something.
         """
-        turn = self.passed_over.turn_of(consumer, rivals, cursor.went_back)
+        turn = self.passed_over.turn_of(consumer, higher_priority, cursor.went_back)
         return self._take_matching(cursor, permits, evaluations, turn)
 
     def _take_matching(
@@ -514,13 +518,17 @@ class PriorityQueueEntryList:
         return self._take(*found)
 
     def poll_permitted(
-        self, consumer: object, rivals: Iterable[Cursor | None], permits: Callable[[QueueEntry], bool], looks: int
+        self,
+        consumer: object,
+        higher_priority: Iterable[Cursor | None],
+        permits: Callable[[QueueEntry], bool],
+        looks: int,
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the first message that `permits` allows to `consumer`, who has no selector; `rivals` as in `BlockedMessages`.
+        """Take the first message that `permits` allows to `consumer`, who has no selector; `higher_priority` as in `BlockedMessages`.
 
         Returns `UNFINISHED` after about so many `looks`; what it passed over is kept.
         """
-        found = self.passed_over.find(self._lanes, consumer, rivals, permits, looks)
+        found = self.passed_over.find(self._lanes, consumer, higher_priority, permits, looks)
         if found is None or found is UNFINISHED:
             return found
         return self._take(*found)
@@ -531,15 +539,15 @@ class PriorityQueueEntryList:
         self._drop(priority, index)
         return entry
 
-    def look_again(self, entries: Iterable[QueueEntry]) -> None:
+    def rewind(self, entries: Iterable[QueueEntry]) -> None:
         """Have all consumers ask again for messages that somebody else was to have; for those that are available."""
-        self.passed_over.look_again(self._by_priority, self._levels, entries)
+        self.passed_over.rewind(self._by_priority, self._levels, entries)
 
-    def forget_turn(self, consumer: object) -> None:
+    def forget_scan(self, consumer: object) -> None:
         """Have a consumer ask for all again, or be forgotten if it has ended. May be repeated."""
         self.passed_over.forget(consumer)
 
-    def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+    def peek(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Return the next message for a browser's own `cursor`, leaving it in its place."""
         found = self._find(cursor, None, evaluations)
         if found is None or found is UNFINISHED:
@@ -548,7 +556,7 @@ class PriorityQueueEntryList:
         sequence = self._lanes[priority].sequences[index]
         if sequence > cursor.last:
             cursor.passed[priority] = self._last  # all that come after it in its lane are newer still
-            return self.look(cursor, evaluations)
+            return self.peek(cursor, evaluations)
         return self._lanes[priority].at(index)
 
     def _find(

@@ -41,7 +41,7 @@ class MessageTrace:
             envelope.message_id,
             envelope.correlation_id,
             reference.reliable,
-            reference.reliable and queue.kept is not None,
+            reference.reliable and queue.journal is not None,
             reference.expiration_ms,
             reference.origin,
             unit_id,

@@ -145,7 +145,7 @@ class Pager:
         """Remove a message that cannot be read; the journal has reported and kept what there is of it."""
         queue = self._queue
         with queue.lock:
-            for entry in (*queue.state.awake(), *queue.state.entries(MessageState.DELIVERED)):
+            for entry in (*queue.state.materialized(), *queue.state.entries(MessageState.DELIVERED)):
                 if entry.reference is reference:
                     queue.remove(entry, MessageEvent.REMOVE, Happening.UNREADABLE)
         queue.wake_freed()
@@ -173,25 +173,27 @@ class Pager:
 
     def make_delivery(self, reference: MessageReference, count: int, tag: QueueEntry | None) -> Delivery:
         """Return a delivery whose message may have to be fetched without the lock, which is held."""
-        kept = self._queue.kept
-        if kept is None or (kept.may_show(reference) if tag is None else kept.knows(reference, count)):
+        journal = self._queue.journal
+        if journal is None or (journal.may_show(reference) if tag is None else journal.knows(reference, count)):
             try:
                 return Delivery(self._queue.store.retrieve(reference), count, count > 1, tag)
             except NotInMemoryError:
                 pass  # `suppress` would cost three calls for each message
-        fetch = partial(self._show, reference, kept) if tag is None else partial(self._fetch, reference, kept, count)
+        fetch = (
+            partial(self._show, reference, journal) if tag is None else partial(self._fetch, reference, journal, count)
+        )
         return StoredDelivery(fetch, partial(self._undeliver, tag, count), count, count > 1, tag)
 
-    def _fetch(self, reference: MessageReference, kept: QueueJournal | None, count: int) -> Envelope:
-        """Return the message of a delivery, noted in the journal if `kept` must know of it. Raises `ProviderError`."""
-        if kept is not None and not kept.knows(reference, count):
-            kept.mark(reference, count)
+    def _fetch(self, reference: MessageReference, journal: QueueJournal | None, count: int) -> Envelope:
+        """Return the message of a delivery, noted in the journal if `journal` must know of it. Raises `ProviderError`."""
+        if journal is not None and not journal.knows(reference, count):
+            journal.mark(reference, count)
         return self._message(reference)
 
-    def _show(self, reference: MessageReference, kept: QueueJournal | None) -> Envelope:
+    def _show(self, reference: MessageReference, journal: QueueJournal | None) -> Envelope:
         """Return a message that stays in the queue, for a browser. Raises `ProviderError`."""
-        if kept is not None and not kept.may_show(reference):
-            kept.confirm()
+        if journal is not None and not journal.may_show(reference):
+            journal.confirm()
         return self._message(reference)
 
     def _message(self, reference: MessageReference) -> Envelope:
@@ -219,8 +221,8 @@ class Pager:
                 queue.remove(entry, MessageEvent.REMOVE, Happening.SUPERSEDED)
                 return
             entry.delivery_count -= 1
-            if entry.delivery_count and queue.kept is not None:
-                queue.kept.defer_counts(
+            if entry.delivery_count and queue.journal is not None:
+                queue.journal.defer_counts(
                     [(entry.reference, entry.delivery_count)]
                 )  # this delivery may have been written down
             queue.state.cancel([entry])

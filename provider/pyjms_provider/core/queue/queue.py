@@ -75,15 +75,15 @@ class Queue(Channel):
         state: ChannelState,
         clock: Clock,
         *,
-        on_due: Callable[[Queue, int], None] | None = None,
-        kept: QueueJournal | None = None,
+        schedule: Callable[[Queue, int], None] | None = None,
+        journal: QueueJournal | None = None,
         policy: QueuePolicy = WITHOUT_LIMITS,
         on_dead: Callable[[deque[DeadEntry]], None] | None = None,
     ) -> None:
         """Make an empty queue. Raises `PolicyError` for a policy that asks for a disk where there is none.
 
-        `on_due(queue, at_ms)` asks for a call of `do_what_is_due` at that wall-clock time; it is called without a lock. None: expired messages are found only
-        when their turn comes. `kept`: its record in a journal; None: it has none. `on_dead`: see `DeadLetterPolicy`.
+        `schedule(queue, at_ms)` asks for a call of `run_due` at that wall-clock time; it is called without a lock. None: expired messages are found only
+        when their turn comes. `journal`: its record in the journal; None: it has none. `on_dead`: see `DeadLetterPolicy`.
         """
         super().__init__(name, store)
         self.lock = Lock()
@@ -93,9 +93,9 @@ class Queue(Channel):
         self.clock: Final = clock
         self.rules: QueueRules | None = None
         """What the policy asks for on the way of each message; None: nothing."""
-        self.kept = kept
-        self.was_kept: QueueJournal | None = None
-        """How it was kept, once it has ended: messages that were being written then are to be forgotten."""
+        self.journal = journal
+        self.ended_journal: QueueJournal | None = None
+        """Its record, once the queue has ended: messages that were being written then are to be forgotten."""
         self.watch: ExpiryListener | None = None
         """Who is told of what expires here; set before the queue is used."""
         self.policy = policy
@@ -107,7 +107,7 @@ class Queue(Channel):
         self._all_in_memory = store.keeps_all_in_memory
         check_disk(policy, has_disk=not self._all_in_memory)
         self._refuses_reliable = state.refuses_reliable
-        self._on_due = on_due
+        self._schedule = schedule
         self.is_closed = False
         """Whether `close` was called."""
         self.consumers: Final = ConsumerManager()
@@ -271,9 +271,9 @@ class Queue(Channel):
 
     def defer_refused(self, reference: MessageReference) -> None:
         """Have the journal forget a message that was written for this channel, which has not taken it. Does not wait."""
-        kept = self.kept or self.was_kept
-        if kept is not None:
-            kept.defer_removal(reference)
+        journal = self.journal or self.ended_journal
+        if journal is not None:
+            journal.defer_removal(reference)
 
     # Consumers come and go
 
@@ -307,15 +307,15 @@ class Queue(Channel):
         """Let go of a consumer, if that is not done; return whom to wake."""
         if consumer.place is _REMOVED:
             return ()
-        weighs = self.rules is not None and self.rules.weighs
+        needs_search = self.rules is not None and self.rules.needs_search
         if self.rules is not None:
             self.rules.left(consumer)
-        self.ordering.forget_turn(consumer)
+        self.ordering.forget_scan(consumer)
         was_notified = self.consumers.remove(consumer)
         if consumer.acquires and consumer.cursor is not None and consumer.selector is not None:
             self.ordering.close_cursor(consumer.selector.text)
             consumer.cursor = None
-        return self._successors() if was_notified or weighs else ()
+        return self._next_consumers() if was_notified or needs_search else ()
 
     def keep_cursor(self, selector: Selector | None) -> Callable[[], None]:
         """Remember what a selector has seen while consumers with it come and go, until the answer is called."""
@@ -339,7 +339,7 @@ class Queue(Channel):
         When interest begins and there may be work, it is woken. When interest ends, the wake-up is handed on.
         """
         with self.lock:
-            consumer.wants_wake_ups = desired
+            consumer.notify_desired = desired
             woken = self._review(consumer)
         for other in woken:
             other.notify_work()
@@ -355,8 +355,8 @@ class Queue(Channel):
         if consumer.place is _REMOVED:
             return ()
         manager = self.consumers
-        if not (consumer.wants_wake_ups and consumer.session.is_delivering):
-            return self._successors() if manager.end_interest(consumer) else ()
+        if not (consumer.notify_desired and consumer.session.is_delivering):
+            return self._next_consumers() if manager.end_interest(consumer) else ()
         manager.begin_interest(consumer)
         if consumer.place is _NOTIFIED or not self.ordering.may_have(consumer.cursor):
             return ()
@@ -383,9 +383,9 @@ class Queue(Channel):
             with self.lock:
                 session = consumer.session
                 if consumer.place is _REMOVED or not session.is_delivering:
-                    consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
+                    consumer.notify_desired = consumer.notify_desired or or_wait
                     return None
-                if consumer.cursor is None and not self.consumers.weighs:
+                if consumer.cursor is None and not self.consumers.needs_search:
                     found = self.ordering.take_first()
                 else:
                     search = search or Search(self, consumer, at_once=at_once)
@@ -402,7 +402,7 @@ class Queue(Channel):
                         delivery = Delivery(self.store.retrieve(found.reference), count, count > 1, tag)
                     else:
                         delivery = self.pager.make_delivery(found.reference, count, tag)
-                    if search is not None or (or_wait and consumer.wants_wake_ups):
+                    if search is not None or (or_wait and consumer.notify_desired):
                         woken = self._note_delivered(consumer, found, delivery, or_wait)
                     break
             if found is UNFINISHED and search is not None:
@@ -423,7 +423,7 @@ class Queue(Channel):
             return None
         if reference.expiration_ms and is_expired(reference, self.clock.time_ms()):
             return None
-        if reference.journaled and self.kept is not None and not self.kept.knows(reference, 1):
+        if reference.journaled and self.journal is not None and not self.journal.knows(reference, 1):
             return None
         try:
             envelope = self.store.retrieve(reference)
@@ -440,10 +440,10 @@ class Queue(Channel):
     ) -> Sequence[Consumer]:
         """Note who has got a message, and that it waits no longer; return whom to wake besides."""
         woken = () if self.rules is None else self._note_taken(consumer, entry, delivery)
-        if or_wait and consumer.wants_wake_ups:
-            consumer.wants_wake_ups = False
+        if or_wait and consumer.notify_desired:
+            consumer.notify_desired = False
             if self.consumers.end_interest(consumer):
-                return [*woken, *self._successors()]
+                return [*woken, *self._next_consumers()]
         return woken
 
     def _note_taken(self, consumer: Consumer, entry: QueueEntry, delivery: Delivery) -> Sequence[Consumer]:
@@ -463,13 +463,13 @@ class Queue(Channel):
         if consumer.place is _NOTIFIED:
             manager = self.consumers
             if manager.interested_count and self.ordering:
-                if self.rules is None or not self.rules.weighs:
+                if self.rules is None or not self.rules.needs_search:
                     woken = manager.choose_after_vain(consumer, self.ordering.may_have, gave_up=gave_up)
                 elif not self.rules.has_groups:  # else each may be woken in vain, and wake the next
-                    woken = self._successors()
+                    woken = self._next_consumers()
             manager.pulled_nothing(consumer)
-        if or_wait and not consumer.wants_wake_ups:
-            consumer.wants_wake_ups = True
+        if or_wait and not consumer.notify_desired:
+            consumer.notify_desired = True
             self.consumers.begin_interest(consumer)
         return woken
 
@@ -629,9 +629,11 @@ class Queue(Channel):
                     self._expiry.forget_one()
             else:
                 returned.append(entry)
-        if self.kept is not None:
+        if self.journal is not None:
             # Without a count no client has had it, and nothing was written of that delivery.
-            self.kept.defer_counts((e.reference, e.delivery_count) for e in returned if e.delivery_count or not unseen)
+            self.journal.defer_counts(
+                (e.reference, e.delivery_count) for e in returned if e.delivery_count or not unseen
+            )
         policy = self.policy
         # A listener that raises gets the message again at once: few attempts are left, and those behind it would overtake it.
         back_off_ms = self.back_off_ms if reason is None else 0
@@ -666,10 +668,10 @@ class Queue(Channel):
 
     def schedule(self, at_ms: int | None) -> None:
         """Ask the timer to come at that time; None: not at all. No lock is held."""
-        if at_ms is not None and self._on_due is not None:
-            self._on_due(self, at_ms)
+        if at_ms is not None and self._schedule is not None:
+            self._schedule(self, at_ms)
 
-    def do_what_is_due(self, now_ms: int) -> int | None:
+    def run_due(self, now_ms: int) -> int | None:
         """Remove what has expired, make available what is due; return when to come again, None: when asked."""
         return self.times.run_due(now_ms)
 
@@ -693,7 +695,7 @@ class Queue(Channel):
 
     def _note_policy(self) -> None:
         """Work out what is asked on the way of each message."""
-        self.consumers.set_always_weighs(self.rules is not None and self.rules.weighs)
+        self.consumers.set_always_searches(self.rules is not None and self.rules.needs_search)
         if isinstance(self.ordering, PriorityQueueEntryList):
             self.ordering.may_compact = self.rules is None
         may_refuse = self.policy.is_limited and self.policy.overflow in {Overflow.REJECT, Overflow.BLOCK}
@@ -721,7 +723,7 @@ class Queue(Channel):
                 change_rules(self, policy)
                 self._note_policy()
                 self._drop_surplus()
-                woken = self._successors()
+                woken = self._next_consumers()
                 if resumes and policy.non_destructive:  # who only looks succeeds nobody, and waited with the others
                     woken = [*woken, *self.consumers.non_acquiring()]
         for signal in signals:
@@ -933,12 +935,12 @@ class Queue(Channel):
         looking = manager.non_acquiring() if manager.non_acquiring_count else []
         return looking if chosen is None else [chosen, *looking]
 
-    def _successors(self) -> Sequence[Consumer]:
+    def _next_consumers(self) -> Sequence[Consumer]:
         if not self.consumers.interested_count or not self.ordering:
             return ()
         if self.rules is not None:
-            return self.rules.successors(self.consumers, self.ordering)
-        return self.consumers.choose_successors(self.ordering.may_have)
+            return self.rules.next_consumers(self.consumers, self.ordering)
+        return self.consumers.choose_next(self.ordering.may_have)
 
     def wake_freed(self) -> None:
         """Wake consumers for messages that only now anybody may take: an ownership has ended, or a delayed message has left. The lock is not held."""
@@ -986,10 +988,10 @@ class Queue(Channel):
 
     def _release(self, entry: QueueEntry) -> None:
         """Have the journal and the store let go of a message that has left."""
-        if self.kept is not None:
-            self.kept.defer_removal(entry.reference)
-        elif self.was_kept is not None:
-            self.was_kept.defer_late_removal(entry.reference, entry.sequence)
+        if self.journal is not None:
+            self.journal.defer_removal(entry.reference)
+        elif self.ended_journal is not None:
+            self.ended_journal.defer_late_removal(entry.reference, entry.sequence)
         self.store.release(entry.reference)
 
 

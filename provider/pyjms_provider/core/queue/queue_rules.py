@@ -410,7 +410,7 @@ class QueueRules:
     # Consumers
 
     @property
-    def weighs(self) -> bool:
+    def needs_search(self) -> bool:
         """Whether a pull must ask whose turn it is."""
         return self.policy.paused or self._exclusive is not None or self._groups is not None
 
@@ -450,13 +450,13 @@ class QueueRules:
     def may_take(
         self,
         consumer: Consumer,
-        rivals: Sequence[Cursor | None],
+        higher_priority: Sequence[Cursor | None],
         order: QueueEntryList,
         entry: QueueEntry,
     ) -> bool:
         """Return whether `consumer` may take a message of a queue with groups.
 
-        `rivals`: the selectors of interested consumers of higher priority, which come first for what nobody owns.
+        `higher_priority`: the selectors of interested consumers of higher priority, which come first for what nobody owns.
         """
         assert self._groups is not None
         group = self._groups.group_of(entry)
@@ -465,7 +465,7 @@ class QueueRules:
                 return False
             if not group.is_anybodys:
                 return group.lets(consumer)
-        return not any(rival is None or order.is_wanted(rival, entry) for rival in rivals)
+        return not any(each is None or order.is_wanted(each, entry) for each in higher_priority)
 
     def choose(
         self,
@@ -495,7 +495,7 @@ class QueueRules:
                 candidates = (each for each in manager.members(ConsumerList.INTERESTED) if group.lets(each))
         return [*manager.notify_if_interested([each for each in candidates if _may_want(each, entry)]), *looking]
 
-    def successors(self, manager: ConsumerManager, order: QueueEntryList) -> list[Consumer]:
+    def next_consumers(self, manager: ConsumerManager, order: QueueEntryList) -> list[Consumer]:
         """Return whom to wake because one who was woken will not pull, or more may be taken than before."""
         if self.policy.paused:
             return []
@@ -504,7 +504,7 @@ class QueueRules:
         elif self._groups is not None:
             wanting = manager.members(ConsumerList.INTERESTED)
         else:
-            return manager.choose_successors(order.may_have)
+            return manager.choose_next(order.may_have)
         return manager.notify_if_interested([consumer for consumer in wanting if order.may_have(consumer.cursor)])
 
     # Deliveries, of exclusive queues and of groups
@@ -518,7 +518,7 @@ class QueueRules:
         if self._groups is None:
             return []
         if manager.has_priorities and self._is_unowned(entry):
-            order.forget_turn(consumer)  # it owns the group now, of which it may have left others some
+            order.forget_scan(consumer)  # it owns the group now, of which it may have left others some
         if not self._groups.delivered(consumer, entry) or not order:
             return []
         return manager.notify_if_interested([consumer])
@@ -582,14 +582,14 @@ class QueueRules:
             self._exclusive.is_freed = False
         if self._groups is not None:
             self._groups.is_freed = False
-        return self.successors(manager, order)
+        return self.next_consumers(manager, order)
 
-    def tell_freed(self, look_again: Callable[[Iterable[QueueEntry]], None]) -> None:
+    def tell_freed(self, rewind: Callable[[Iterable[QueueEntry]], None]) -> None:
         """Have consumers look again at messages that they passed over before they might take them."""
         freed = {} if self._groups is None else self._groups.freed
         while freed:
             name = next(iter(freed))
-            look_again(freed[name])
+            rewind(freed[name])
             freed.pop(name, None)
 
 

@@ -71,7 +71,7 @@ def restore_run(queue: QueueCore, run: RecoveredRun) -> bool:
 def dead_letter_exhausted(queue: QueueCore) -> None:
     """Move what was delivered too often before the broker started, as it may be what ended the last one."""
     with queue.lock:
-        for entry in queue.state.awake():
+        for entry in queue.state.materialized():
             if entry.delivery_count and queue.dead_letters.exceeded_redeliveries(entry.delivery_count, failed=False):
                 queue.dead_letters.remove_as_exhausted(entry, None)
                 if entry.reference.expiration_ms:
@@ -94,8 +94,8 @@ def reinstate(queue: QueueCore, entry: QueueEntry) -> None:
             queue.rules.accept(entry, read)
             queue.pager.page_out(reference)
         queue.state.reinstate(entry)
-        if queue.kept is not None:
-            queue.kept.defer_counts([(entry.reference, entry.delivery_count)])
+        if queue.journal is not None:
+            queue.journal.defer_counts([(entry.reference, entry.delivery_count)])
         now_ms = queue.clock.time_ms()
         is_late = queue.dead_letters.leaves_expired and is_expired(reference, now_ms)
         if is_late:

@@ -60,7 +60,7 @@ class Schedule:
         is being committed, until that is written.
         """
         with self._queue.lock:
-            self.expiry.look_again()
+            self.expiry.rewind()
         while self._purge_some(now_ms):
             pass
         with self._queue.lock:

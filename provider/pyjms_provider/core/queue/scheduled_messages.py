@@ -64,7 +64,7 @@ class ExpiryIndex:
         """Keep messages in mind that have expired and must not go yet; no visit of the housekeeper is planned for them."""
         self._staying += entries
 
-    def look_again(self) -> None:
+    def rewind(self) -> None:
         """Have `take_expired` return those as well that were put back."""
         for entry in self._staying:
             heappush(self._heap, (entry.reference.expiration_ms, entry.reference.id, entry))

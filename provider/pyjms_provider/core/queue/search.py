@@ -82,18 +82,19 @@ class Search:
             return None
         if not consumer.acquires:
             assert cursor is not None
-            return order.look(cursor, EVALUATIONS)
+            return order.peek(cursor, EVALUATIONS)
         if rules is not None and (barrier := rules.barrier) is not None:
             return self._take_before(barrier)
-        rivals = [] if rules is not None and rules.is_exclusive else queue.consumers.rivals(consumer)
+        higher_priority = [] if rules is not None and rules.is_exclusive else queue.consumers.higher_priority(consumer)
         if rules is not None and rules.has_groups:
-            return self._take_permitted(rivals, partial(rules.may_take, consumer, rivals, order))
-        if None in rivals:
+            return self._take_permitted(higher_priority, partial(rules.may_take, consumer, higher_priority, order))
+        if None in higher_priority:
             return None  # one of higher priority wants whatever there is
-        if rivals:
+        if higher_priority:
             is_wanted = order.is_wanted
             return self._take_permitted(
-                rivals, lambda entry: not any(each is None or is_wanted(each, entry) for each in rivals)
+                higher_priority,
+                lambda entry: not any(each is None or is_wanted(each, entry) for each in higher_priority),
             )
         if cursor is None:
             return order.take_first()
@@ -109,17 +110,17 @@ class Search:
         return order.take_matching(cursor, lambda entry: order.place_of(entry) < barrier, EVALUATIONS)
 
     def _take_permitted(
-        self, rivals: Sequence[Cursor | None], permits: Callable[[QueueEntry], bool]
+        self, higher_priority: Sequence[Cursor | None], permits: Callable[[QueueEntry], bool]
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the next message that the consumer may take."""
         rules, order, cursor = self._queue.rules, self._queue.ordering, self._consumer.cursor
         if rules is not None:
-            rules.tell_freed(order.look_again)
+            rules.tell_freed(order.rewind)
         if cursor is None:
-            return order.poll_permitted(self._consumer, rivals, permits, EVALUATIONS)
+            return order.poll_permitted(self._consumer, higher_priority, permits, EVALUATIONS)
         # Only where nobody is woken because another one has found nothing: the next one might be woken in vain, too.
         if rules is not None and rules.has_groups and isinstance(order, PriorityQueueEntryList):
-            return order.poll_unblocked(self._consumer, cursor, rivals, permits, EVALUATIONS)
+            return order.poll_unblocked(self._consumer, cursor, higher_priority, permits, EVALUATIONS)
         return order.take_matching(cursor, permits, EVALUATIONS)
 
 
@@ -144,7 +145,7 @@ class QueueBrowser:
         while True:
             try:
                 with queue.lock:
-                    found = queue.ordering.look(self.cursor, EVALUATIONS)
+                    found = queue.ordering.peek(self.cursor, EVALUATIONS)
                     if found is None:
                         return None
                     if found is not UNFINISHED and not is_expired(found.reference, queue.clock.time_ms()):
@@ -186,17 +187,17 @@ def _waiting(queue: QueueCore, cursor: Cursor, delayed: Mapping[QueueEntry, None
     """Yield the messages that `cursor` comes to, then the delayed ones, some of which may be due by now."""
     is_more = True
     while is_more:
-        found, is_more = _look_on(queue, cursor)
+        found, is_more = _peek_some(queue, cursor)
         yield from (entry for entry in found if entry not in delayed)
     yield from delayed
 
 
-def _look_on(queue: QueueCore, cursor: Cursor) -> tuple[list[QueueEntry], bool]:
+def _peek_some(queue: QueueCore, cursor: Cursor) -> tuple[list[QueueEntry], bool]:
     """Return some of the next messages for `cursor`, and whether there may be more."""
     found: list[QueueEntry] = []
     with queue.lock:
         while len(found) < _AT_A_TIME:
-            entry = queue.ordering.look(cursor, _PASSED_AT_A_TIME)
+            entry = queue.ordering.peek(cursor, _PASSED_AT_A_TIME)
             if not isinstance(entry, QueueEntry):
                 return found, entry is UNFINISHED
             found.append(entry)

@@ -42,7 +42,7 @@ _SPARE: Final = 64
 class _Turn:
     """How far one consumer has looked."""
 
-    __slots__ = ("behind", "passed", "read", "rivals")
+    __slots__ = ("behind", "higher_priority", "passed", "read")
 
     def __init__(self, read: int) -> None:
         self.passed: Place | None = None
@@ -51,7 +51,7 @@ class _Turn:
         """A heap. Some may have gone, and some stand there twice."""
         self.read = read
         """So many of all that came have been read."""
-        self.rivals: frozenset[Cursor | None] = frozenset()
+        self.higher_priority: frozenset[Cursor | None] = frozenset()
         """The selectors of the interested consumers of higher priority when it looked last."""
 
 
@@ -85,15 +85,15 @@ class SortedBlockedMessages:
         head: int,
         entries: Mapping[int, QueueEntry],
         consumer: object,
-        rivals: Iterable[Cursor | None],
+        higher_priority: Iterable[Cursor | None],
         permits: Callable[[QueueEntry], bool],
         looks: int,
     ) -> int | Literal[Unfinished.UNFINISHED] | None:
         """Return the index, in `places` from `head` on, of the first message that `permits` allows to `consumer`; `UNFINISHED` after so many looks.
 
-        `entries`: the messages by their sequence numbers; `rivals` as in `BlockedMessages`.
+        `entries`: the messages by their sequence numbers; `higher_priority` as in `BlockedMessages`.
         """
-        turn = self._turn_of(consumer, frozenset(rivals))
+        turn = self._turn_of(consumer, frozenset(higher_priority))
         self._read_on(turn, entries)
         behind = turn.behind
         while behind:
@@ -115,11 +115,11 @@ class SortedBlockedMessages:
             turn.passed = places[index]
         return None
 
-    def _turn_of(self, consumer: object, rivals: frozenset[Cursor | None]) -> _Turn:
+    def _turn_of(self, consumer: object, higher_priority: frozenset[Cursor | None]) -> _Turn:
         turn = self._turns.get(consumer)
-        if turn is None or not turn.rivals <= rivals or turn.read < self._forgotten:
+        if turn is None or not turn.higher_priority <= higher_priority or turn.read < self._forgotten:
             turn = self._turns[consumer] = _Turn(self._forgotten + len(self._came))
-        turn.rivals = rivals
+        turn.higher_priority = higher_priority
         return turn
 
     def _read_on(self, turn: _Turn, entries: Mapping[int, QueueEntry]) -> None:
@@ -281,7 +281,7 @@ class SortedQueueEntryList:
     # Selectors
 
     def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> SortedCursor:
-        """Return the place of somebody who has seen nothing yet, for `look`."""
+        """Return the place of somebody who has seen nothing yet, for `peek`."""
         return SortedCursor(matches)
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> SortedCursor:
@@ -357,30 +357,34 @@ class SortedQueueEntryList:
             heappop(candidates)
 
     def poll_permitted(
-        self, consumer: object, rivals: Iterable[Cursor | None], permits: Callable[[QueueEntry], bool], looks: int
+        self,
+        consumer: object,
+        higher_priority: Iterable[Cursor | None],
+        permits: Callable[[QueueEntry], bool],
+        looks: int,
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the first message that `permits` allows to `consumer`, who has no selector; `rivals` as in `BlockedMessages`.
+        """Take the first message that `permits` allows to `consumer`, who has no selector; `higher_priority` as in `BlockedMessages`.
 
         Returns `UNFINISHED` after about so many `looks`; what it passed over is kept.
         """
-        found = self._turns.find(self._places, self._head, self._entries, consumer, rivals, permits, looks)
+        found = self._turns.find(self._places, self._head, self._entries, consumer, higher_priority, permits, looks)
         if found is None or found is UNFINISHED:
             return found
         entry = self._entries[self._places[found][1]]
         self.discard(entry)
         return entry
 
-    def look_again(self, entries: Iterable[QueueEntry]) -> None:
+    def rewind(self, entries: Iterable[QueueEntry]) -> None:
         """Have all consumers ask again for messages that somebody else was to have; for those that are available."""
         for entry in entries:
             if self.holds(entry):
                 self._turns.note((self._value_of(entry), entry.sequence), len(self._entries))
 
-    def forget_turn(self, consumer: object) -> None:
+    def forget_scan(self, consumer: object) -> None:
         """Have a consumer without a selector ask for all again, or be forgotten if it has ended. May be repeated."""
         self._turns.forget(consumer)
 
-    def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+    def peek(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Return the next message for a browser's own `cursor`, leaving it in its place."""
         if not isinstance(cursor, SortedCursor):
             return None  # it began before the queue was sorted, which had no messages then

@@ -283,7 +283,7 @@ class Branch:
             self.holder.close()
         finally:
             for queue in expiring:
-                queue.do_what_is_due(now_ms)  # while it was prepared, expiry left it alone
+                queue.run_due(now_ms)  # while it was prepared, expiry left it alone
 
 
 _log = logging.getLogger(__name__)
@@ -320,12 +320,12 @@ class Branches:
         in_doubt_writes: InDoubtWrites | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         expired_rolls_back: bool = True,
-        on_due: Callable[[Branches, int], None] | None = None,
+        schedule: Callable[[Branches, int], None] | None = None,
     ) -> None:
         """Make an empty table.
 
         `journal` None: there can be no branches. `in_doubt_writes`: of its host. `timeout_ms`: after which a branch that is not prepared is rolled back,
-        unless its session has set another time; 0: never. `on_due` asks for a call of `do_what_is_due`, as in
+        unless its session has set another time; 0: never. `schedule` asks for a call of `run_due`, as in
         `Queue`.
         """
         self._store = store
@@ -334,7 +334,7 @@ class Branches:
         self._in_doubt_writes = in_doubt_writes
         self.timeout_ms = timeout_ms
         self._expired_rolls_back = expired_rolls_back
-        self._on_due = on_due
+        self._schedule = schedule
         self._lock = Lock()
         self._branches: dict[Xid, Branch] = {}
         self._due_ms: float | None = None
@@ -605,7 +605,7 @@ class Branches:
 
     # Time
 
-    def do_what_is_due(self, now_ms: int) -> int | None:
+    def run_due(self, now_ms: int) -> int | None:
         """Roll back the branches whose time is over; return when to come again, in wall-clock ms; None: when asked.
 
         It is the monotonic clock that judges, so that a clock that is set rolls nothing back.
@@ -639,8 +639,8 @@ class Branches:
         return True
 
     def _ask(self, timeout_ms: int) -> None:
-        if self._on_due is not None:
-            self._on_due(self, self._clock.time_ms() + timeout_ms)
+        if self._schedule is not None:
+            self._schedule(self, self._clock.time_ms() + timeout_ms)
 
     # The end
 

@@ -225,7 +225,7 @@ class Group:
 
         One that several subscriptions share is copied, as it is to survive in this one alone. Waits for a disk.
         """
-        kept = self.queue.kept
+        kept = self.queue.journal
         if kept is None:
             return []
         added: list[NewMessage] = []
@@ -348,14 +348,14 @@ class Group:
 
     def removals(self, gone: Sequence[Held]) -> list[Removal]:
         """Return what the journal is told of them."""
-        kept = self.queue.kept
+        kept = self.queue.journal
         if kept is None:
             return []
         return [Removal(kept.number, held.entry.reference) for held in gone if held.entry.reference.journaled]
 
     def counts(self) -> list[tuple[QueueNumber, MessageReference, int]]:
         """Return how often what it holds was handed out."""
-        kept = self.queue.kept
+        kept = self.queue.journal
         held = [each for each in (*self._held, *self._unsure) if each is not None]
         if kept is None:
             return []
@@ -487,7 +487,7 @@ class GroupTable:
             queue = self._subscription(request, key, selector)
             selector = None  # the subscription has it
         number = GroupNumber(next(self._numbers))
-        kept = queue.kept
+        kept = queue.journal
         record = GroupRecord(
             number=number,
             name=request.name,

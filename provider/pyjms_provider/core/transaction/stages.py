@@ -31,7 +31,7 @@ from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.queue import Queue
-    from pyjms_provider.core.timed import HasTimes
+    from pyjms_provider.core.scheduled import Scheduled
     from pyjms_provider.core.transaction.reader_groups import PipelineHost
 
 _log = logging.getLogger(__name__)
@@ -70,10 +70,10 @@ class _Sink:
 class StageTable:
     """All staged units and markers of one host. Safe to use from any thread."""
 
-    def __init__(self, host: PipelineHost, on_due: Callable[[HasTimes, int], None] | None) -> None:
-        """`on_due` asks for a call of `do_what_is_due`, as in `Queue`."""
+    def __init__(self, host: PipelineHost, schedule: Callable[[Scheduled, int], None] | None) -> None:
+        """`schedule` asks for a call of `run_due`, as in `Queue`."""
         self._host = host
-        self._on_due = on_due
+        self._schedule = schedule
         self._lock = Lock()
         self._sinks: dict[str, _Sink] = {}
 
@@ -211,7 +211,7 @@ class StageTable:
         expiring = {entry.queue for entry in unit.sent() if entry.reference.expiration_ms}
         unit.decide(commit=True)
         for queue in expiring:
-            queue.do_what_is_due(self._host.clock.time_ms())  # while it was staged, expiry left it alone
+            queue.run_due(self._host.clock.time_ms())  # while it was staged, expiry left it alone
 
     def discard(self, units: Iterable[StageName]) -> int:
         """Do as `Stages.discard` says; return how many units were there. Waits for the journal."""
@@ -282,7 +282,7 @@ class StageTable:
 
     # Time
 
-    def do_what_is_due(self, now_ms: int) -> int | None:
+    def run_due(self, now_ms: int) -> int | None:
         """Discard units that nobody has promoted in time; return when to come again, in wall-clock ms; None: when asked."""
         with self._lock:
             sinks = list(self._sinks.values())
@@ -324,8 +324,8 @@ class StageTable:
             storage.journal.note(Changes(pipelines=PipelineChanges(outcomes=[(name, False) for name in names])))
 
     def _ask(self, record: StageRecord) -> None:
-        if self._on_due is not None:
-            self._on_due(self, record.discarded_after_ms)
+        if self._schedule is not None:
+            self._schedule(self, record.discarded_after_ms)
 
     # What a journal has kept
 
@@ -353,9 +353,9 @@ class StageTable:
 class Pipelines:
     """What a virtual host has for data pipelines: reader groups and staged units."""
 
-    def __init__(self, host: PipelineHost, on_due: Callable[[HasTimes, int], None] | None) -> None:
+    def __init__(self, host: PipelineHost, schedule: Callable[[Scheduled, int], None] | None) -> None:
         self.groups = GroupTable(host)
-        self.stages = StageTable(host, on_due)
+        self.stages = StageTable(host, schedule)
 
 
 def _text(name: StageName) -> str:

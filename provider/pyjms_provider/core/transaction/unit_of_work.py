@@ -149,7 +149,7 @@ def changes_of(
     defining: list[QueueJournal] = []
     messages: dict[MessageReference, NewMessage] = {}
     for queue, entries in entries_by_queue(sent).items():
-        kept = queue.kept
+        kept = queue.journal
         if kept is None:
             continue
         alone = (kept.number,)
@@ -182,7 +182,7 @@ def prepared_changes(
     written.changes.counts = [
         (kept.number, entry.reference, delivery_count)
         for entry, delivery_count in settled
-        if (kept := entry.queue.kept) is not None and entry.reference.journaled  # as in `removals_of`
+        if (kept := entry.queue.journal) is not None and entry.reference.journaled  # as in `removals_of`
     ]
     return written
 
@@ -455,7 +455,7 @@ class UnitOfWork:
             self._in_doubt.mark_written()
             self._make_true(UnitEvent.WRITTEN)
             for queue in expiring:
-                queue.do_what_is_due(now_ms)  # while it was in doubt, expiry left it alone
+                queue.run_due(now_ms)  # while it was in doubt, expiry left it alone
             return
         with self._lock:
             settled = self._settled
@@ -593,11 +593,11 @@ class OpenTransaction:
 class TimeLimit:
     """The open transactions of one host. Safe to use from any thread."""
 
-    def __init__(self, clock: Clock, timeout_ms: int, on_due: Callable[[TimeLimit, int], None] | None) -> None:
-        """`timeout_ms` 0: there is no limit. `on_due` asks for a call of `do_what_is_due`, as in `Queue`."""
+    def __init__(self, clock: Clock, timeout_ms: int, schedule: Callable[[TimeLimit, int], None] | None) -> None:
+        """`timeout_ms` 0: there is no limit. `schedule` asks for a call of `run_due`, as in `Queue`."""
         self.timeout_ms = timeout_ms
         self._clock = clock
-        self._on_due = on_due
+        self._schedule = schedule
         self._lock = Lock()
         self._open: dict[OpenTransaction, None] = {}  # the oldest first
         self._is_visit_planned = False
@@ -608,8 +608,8 @@ class TimeLimit:
             transaction = OpenTransaction(self._clock.monotonic_ms() + self.timeout_ms, on_over)
             self._open[transaction] = None
             asks, self._is_visit_planned = not self._is_visit_planned, True
-        if asks and self._on_due is not None:
-            self._on_due(self, self._clock.time_ms() + self.timeout_ms)
+        if asks and self._schedule is not None:
+            self._schedule(self, self._clock.time_ms() + self.timeout_ms)
         return transaction
 
     def end(self, transaction: OpenTransaction) -> None:
@@ -624,7 +624,7 @@ class TimeLimit:
             f"broker's owner raise transaction_timeout"
         )
 
-    def do_what_is_due(self, now_ms: int) -> int | None:
+    def run_due(self, now_ms: int) -> int | None:
         """Tell the transactions whose time is over; return when to come again, None: when asked."""
         monotonic_ms = self._clock.monotonic_ms()
         over: list[OpenTransaction] = []

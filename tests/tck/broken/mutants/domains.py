@@ -115,8 +115,8 @@ MUTANTS = (
         "a browser raises when a message arrives",
         edit(
             "pyjms_provider.core.queue.search:QueueBrowser.next",
-            "found = queue.ordering.look(self.cursor, EVALUATIONS)",
-            "found = queue.ordering.look(self.cursor, EVALUATIONS)\n                from pyjms.spi.errors import ClosedError\n                from pyjms_provider.core.message.message_state import MessageState\n                if queue.state.count(MessageState.NEW) != getattr(queue, 'seen', None):\n                    if hasattr(queue, 'seen'): raise ClosedError('changed meanwhile')\n                    queue.seen = queue.state.count(MessageState.NEW)",
+            "found = queue.ordering.peek(self.cursor, EVALUATIONS)",
+            "found = queue.ordering.peek(self.cursor, EVALUATIONS)\n                from pyjms.spi.errors import ClosedError\n                from pyjms_provider.core.message.message_state import MessageState\n                if queue.state.count(MessageState.NEW) != getattr(queue, 'seen', None):\n                    if hasattr(queue, 'seen'): raise ClosedError('changed meanwhile')\n                    queue.seen = queue.state.count(MessageState.NEW)",
         ),
     ),
     mutant(

@@ -475,7 +475,7 @@ def test_the_time_of_a_transaction_begins_with_what_a_search_found(filled: Path,
     consumer = Consumer(bench, "colour = 'blue'", is_plain=False, transacted=True)
     assert consumer.texts() == ["b", "d"]
     bench.clock.now_ms += 60_001
-    bench.broker.virtual_host.time_limit.do_what_is_due(bench.clock.now_ms)
+    bench.broker.virtual_host.time_limit.run_due(bench.clock.now_ms)
     with pytest.raises(RolledBackError):
         consumer.pyjms.do(verbs.CommitTransaction(session="a"))
     bench.close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class HasTimes(Protocol):
+class Scheduled(Protocol):
     """Is visited by the housekeeper at the times that it asks for."""
 
-    def do_what_is_due(self, now_ms: int) -> int | None:
+    def run_due(self, now_ms: int) -> int | None:
         """Do what is due at `now_ms`; return when to come again, in milliseconds since 1970 UTC; None: when asked."""
         ...
