@@ -42,8 +42,8 @@ def _ending() -> tuple[int, ...]:
 def ending_signals() -> Iterator[Callable[[], int]]:
     """Give what waits for SIGTERM, SIGHUP or Ctrl-C, and returns its number; afterwards they do nothing. The main thread's to call.
 
-    No former handler is put back: the broker is closed then, and whoever asks it to end once more, as supervisors and people do,
-    is not to break that off, nor to change the exit code of a process that is about to end as it was asked to.
+    No former handler is restored: the broker is closed then, and a supervisor or person that signals once more
+    must not break that off, nor change the exit code of the ending process.
     """
     reader, writer = socket.socketpair()
     numbers = _ending()

@@ -16,7 +16,7 @@ class BadMethodError(ProviderError):
 
 
 class ChangedMeanwhileError(ProviderError):
-    """An object is not the version that somebody has seen who wants it changed."""
+    """An object is no longer the version that the caller has seen."""
 
     code = "PYJMS-CHANGED-MEANWHILE"
 
@@ -28,7 +28,7 @@ class ContentTypeError(ProviderError):
 
 
 class LockoutError(ProviderError):
-    """Who asks for a change could not undo it, as it takes from them what they come in by."""
+    """A change would lock its own caller out."""
 
     code = "PYJMS-LOCK-OUT"
 

@@ -70,7 +70,7 @@ class SteadySums:
                 for name, count in counts.items():
                     if name not in without:
                         last = known.get(name, 0)
-                        before.value += count - last if count >= last else count  # one that fell has begun anew
+                        before.value += count - last if count >= last else count  # one that fell was reset
                 before.look, before.counts = look, counts
             return before.value
 

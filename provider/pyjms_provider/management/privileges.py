@@ -180,7 +180,7 @@ _FORCE = 'or force it: ?force=true by REST, --force of pyjms manage set, "force"
 def check_way_back(
     principal: Principal, access: AccessPolicy, port: UUID | None, managed: ManagedObject, changes: Mapping[str, Any]
 ) -> None:
-    """Refuse a change of attributes after which who asks could not undo it. Raises `LockoutError`.
+    """Refuse a change of attributes that the caller could not undo. Raises `LockoutError`.
 
     `access`: what their port goes by; `port`: its id; None: by none.
     """
@@ -238,7 +238,7 @@ def _lost_with_provider(
     principal: Principal, access: AccessPolicy, managed: AuthenticationProvider, new: Attributes
 ) -> str:
     if managed.kind.settings is not UserFileSettings:
-        return ""  # who is known elsewhere cannot be asked for here
+        return ""  # users of another system cannot be checked here
     try:
         users = managed.user_file(managed.settings(new)).users()
     except (ProviderError, OSError):

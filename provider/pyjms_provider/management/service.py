@@ -61,7 +61,7 @@ ANYTHING: Final = Expected()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, where from, and who says what they may do."""
+    """The user of a request, the address, and the policy of the user's rights."""
 
     principal: Principal
     access: AccessPolicy
@@ -358,7 +358,7 @@ class ManagementService:
         arguments: Mapping[str, Any],
         expected: Expected = ANYTHING,
     ) -> Job:
-        """Start a long operation; who asks may look at the job, and end it. Raises as `invoke`."""
+        """Start a long operation; the caller may look at the job, and end it. Raises as `invoke`."""
         declared = self.operation(managed, name)
         facts = {"operation": name, "after": arguments, "secure": _secure_arguments(declared, arguments)}
         is_noted = declared.changes
@@ -421,7 +421,7 @@ class ManagementService:
         self._sessions.add(sessions)
 
     def end_sessions(self, provider: str, user_name: str) -> None:
-        """End the log-ins of a user, who is not what they were at the log-in."""
+        """End the log-ins of a user whose rights have changed since the log-in."""
         self.revocations.note(provider, user_name)
         for each in list(self._sessions):
             each.end_all_of(provider, user_name)

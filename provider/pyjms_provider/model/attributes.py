@@ -216,7 +216,7 @@ def _cycles(context: Any, lookup: Callable[[str], str | None], effort: Effort) -
             except CyclicVariableError as error:
                 found.append(Problem(name=f"context.{name}", text=error.reason))
             except BadVariableError:
-                continue  # whoever uses it is told; the variable may come before that
+                continue  # its use reports the error; the variable may be set before that
     return found
 
 

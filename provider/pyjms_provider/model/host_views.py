@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class ObservedObject(ManagedObject):
-    """A view of something by its name. What it shows is asked for anew each time."""
+    """A view of an object by its name. Its values are read each time."""
 
     def __init__(self, parent: ManagedObject, name: str, **facts: Any) -> None:
         """`facts`: of the record, such as `created_ms`."""
@@ -121,7 +121,7 @@ class ClientConnection(ObservedObject):
 
     @statistic("Who is connected; empty: nobody logged in, as within one process.")
     def user(self) -> str:
-        """Who is connected."""
+        """The connected user."""
         return self._client().user
 
     @statistic(

@@ -81,7 +81,7 @@ class ManagedObject:
     attributes_class: ClassVar[type[Attributes]] = Attributes
 
     def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
-        """Make an object that nobody knows yet; whoever makes it has it live."""
+        """Make an object that is not yet in the tree; the caller opens it."""
         self.parent = parent
         self.id = record.id
         self.name = record.name

@@ -263,7 +263,7 @@ class MetricsSampler:
                 continue
             came, delivered, left = (new - past for new, past in zip(counters, old, strict=True))
             if came < 0 or delivered < 0 or left < 0:
-                came, delivered, left = counters  # it was made anew
+                came, delivered, left = counters  # the queue was made again
             traffic[name] = traffic.get(name, 0.0) + came + left
             rates[name] = came / seconds, delivered / seconds, left / seconds
         self._traffic = traffic

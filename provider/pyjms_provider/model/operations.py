@@ -65,7 +65,7 @@ def _all_of_them(
 
 
 EVERYTHING: Final[Permissions] = _all_of_them
-"""For who is in this process: they could look by plain calls."""
+"""The permissions of clients in this process: they could read everything by plain calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class OperationDeclaration:
     arguments_type: type[BaseModel]
     result_type: TypeAdapter[Any]
     injected: tuple[str, ...]
-    """The parameters that are not the caller's: `by`, who asks, `progress`, and `permissions`, what they may."""
+    """The parameters that are not the caller's: `by`, the user; `progress`; and `permissions`, the user's rights."""
 
     def read_arguments(self, where: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return plain values as the method wants them. Raises `InvalidArgumentsError`."""

@@ -498,7 +498,7 @@ class QueueSource(ChildSource):
             return None
         found = self.made.get(name)
         if found is None:
-            # Whoever listens to a queue holds it, and finds the same one again.
+            # A listener keeps a reference to the queue's object, and must find the same one again.
             found = self.made[name] = ManagedQueue(
                 self.host, self, name, observed_id(self.host.as_object, "queue", name)
             )

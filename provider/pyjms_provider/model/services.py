@@ -1,6 +1,6 @@
 """What the model needs of the rest of the broker, handed to it from outside: how ports are opened.
 
-The model knows neither transports nor management; `SystemConfig` gets their factories from whoever puts the broker together.
+The model knows neither transports nor management; `SystemConfig` gets their factories from the program that assembles the broker.
 """
 
 from __future__ import annotations

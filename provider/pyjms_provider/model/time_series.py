@@ -172,7 +172,7 @@ class Rates:
             while len(seen) > 1 and seen[1][0] <= now_ms - self._window_ms:
                 seen.popleft()
             if seen and any(now < before for now, before in zip(counters, seen[-1][1], strict=True)):
-                seen.clear()  # the thing was made anew
+                seen.clear()  # the object was made again
             if not seen or now_ms - seen[-1][0] >= self._step_ms:
                 seen.append((now_ms, counters))
             first_ms, first = seen[0]

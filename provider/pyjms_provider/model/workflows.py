@@ -530,7 +530,7 @@ class WorkflowStore(Stoppable):
         return now_ms + max(_FRESH_MS, took_ms, min(_SHARE * took_ms, _STALE_MS))
 
     def forget_look(self) -> None:
-        """Have the store looked over anew: something was changed."""
+        """Sample the store again: something was changed."""
         self._looked = self._failed = None
 
     # The hooks

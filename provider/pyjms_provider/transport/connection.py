@@ -1,7 +1,7 @@
 """One connection: what the loop tells of its socket, turned into the work cycle of its engine (BJ-TCP-3 … 6).
 
 All runs on the loop's thread, in turns that are short: one read of at most the buffer's size, or one write of about that
-size. Whoever has more to write waits for his next turn, after the others.
+size. A connection with more to write waits for its next turn, after the others.
 
 What must stay true:
 
@@ -439,7 +439,7 @@ class Connection(asyncio.BufferedProtocol):
             self._bound_stranger(layer)
 
     def _bound_stranger(self, layer: Layer) -> None:
-        """Hold no more for who has not logged in; while that goes on, the rest waits in the socket."""
+        """Limit the input of a client that has not logged in; the rest waits in the socket."""
         engine = self._engine
         if engine is None or (engine.is_reading and not engine.knows_peer):
             self._refuse(layer.refuse_more())
@@ -522,7 +522,7 @@ class Connection(asyncio.BufferedProtocol):
         return is_fed
 
     def _write(self) -> None:
-        """Pull about a buffer's size, and send it at once; who has more has another turn (BJ-PE-6, 7)."""
+        """Pull about a buffer's size, and send it at once; a connection with more has another turn (BJ-PE-6, 7)."""
         if self._is_blocked:
             return
         engine = self._engine

@@ -224,7 +224,7 @@ class Listener:
         )
 
     def reload_tls(self, tls: TlsSettings) -> None:
-        """Read certificate, key and trusted authorities anew, for the connections that are still to come.
+        """Read certificate, key and trusted authorities again, for new connections.
 
         Raises `ListenerSettingsError` if that fails, or if it was opened without TLS; then what was read before stays.
         """

@@ -34,7 +34,7 @@ _LOOK_S: Final = 0.02  # so often it is looked whether anything moves, while job
 _PRUNE_S: Final = 5.0  # so long threads stay that nobody needs any more
 _JOIN_S: Final = 2.0
 _BRIEF_S: Final = 0.02  # longer than this nobody else's work is held up on the loop, if it can be known
-_TOGETHER_S: Final = 0.01  # who has work within such a time of others may share a write with them
+_TOGETHER_S: Final = 0.01  # threads whose work comes within this time may share a write
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 4.0
 """So long no brief job is done on the loop after one that was slow: twice as long each time, up to the latter."""

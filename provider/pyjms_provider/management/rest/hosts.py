@@ -1,6 +1,6 @@
 """By which names an http port answers, so that no other site's name is lent to it (DNS rebinding).
 
-Whoever owns a name can point it at this machine: a browser then takes the broker for the server of that site's pages, and their
+The owner of a host name can point it at this machine: a browser then takes the broker for the server of that site's pages, and their
 scripts ask what they like, with their reader's network and name. An address, and ``localhost``, is lent by nobody.
 """
 

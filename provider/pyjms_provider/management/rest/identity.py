@@ -114,7 +114,7 @@ _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class ForgedRequestError(AccessDeniedError):
-    """A request that would change something may come from another site's page, in the name of who is logged in."""
+    """A request that would change something may come from another site's page, with the log-in of the user."""
 
     code = "PYJMS-FORGED"
 

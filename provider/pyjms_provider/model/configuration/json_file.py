@@ -71,7 +71,7 @@ def _address_of(record: ObjectRecord) -> _Address:
 
 
 class FileConfigurationStore(ConfigurationStore):
-    """Keeps all records in one file; every change writes it anew."""
+    """Keeps all records in one file; every change writes the whole file."""
 
     def __init__(self, path: str | Path, *, write: Writer = write_private) -> None:
         """`write`: puts a text in place of a file's, at once and durably."""
@@ -145,7 +145,7 @@ class FileConfigurationStore(ConfigurationStore):
         self._note_written()
 
     def _check_unedited(self) -> None:
-        """Refuse to write over what somebody else has written meanwhile. A file that has gone is written anew."""
+        """Refuse to overwrite a file that was edited meanwhile. A file that was deleted is written again."""
         try:
             is_edited = self._path.read_text(encoding="utf-8") != self._text
         except FileNotFoundError:
