@@ -15,7 +15,7 @@ from measure import compare, report
 
 from pyjms import ConnectionFactory, Session
 from pyjms_provider.broker import running_broker, stop_broker
-from pyjms_provider.stories.reading import Wanted, find_stories
+from pyjms_provider.stories.reading import StoryQuery, find_stories
 
 MESSAGES = 50_000
 _numbers = count(1)
@@ -64,7 +64,7 @@ def main() -> int:
             detail=f"{all_steps.ours:.1f} and {all_steps.theirs:.1f} µs; {all_steps.ratio:.2f} times",
         )
         began = time.perf_counter()
-        find_stories(Path(folder) / "all", Wanted(message_id="ID:nobody"))
+        find_stories(Path(folder) / "all", StoryQuery(message_id="ID:nobody"))
         size = sum(each.stat().st_size for each in (Path(folder) / "all").iterdir())
         took_ms = (time.perf_counter() - began) * 1000
         good &= report("ms to look for a message", took_ms, most=2000, detail=f"in {size / 1e6:.0f} MB")

@@ -7,8 +7,7 @@ from threading import Lock, Thread
 from typing import Any
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.host.virtual_host import VirtualHost
-from pyjms_provider.core.queue.turn import WritingTurns
+from pyjms_provider.core.host.virtual_host import KeyedLock, VirtualHost
 
 ORDERS = "orders"
 
@@ -29,7 +28,7 @@ class _WatchedTurn:
         self._turn.release()
 
 
-class _WatchedTurns(WritingTurns):
+class _WatchedTurns(KeyedLock):
     def __init__(self) -> None:
         super().__init__()
         self.watched: dict[str, Any] = {}

@@ -86,7 +86,6 @@ COMPOSITES = frozenset(
         "queue/contracts",
         "queue/entry",
         "queue/queue",
-        "queue/turn",
         "store/paging",
         "topic/subscription",
         "topic/topic",

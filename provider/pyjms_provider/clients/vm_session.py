@@ -305,7 +305,7 @@ class VmSession(VmTransactions):
     def reject(self, delivery: Delivery, reason: str) -> None:
         if self._closed:
             raise self._closed_error()
-        self._host.reject(delivery, entry_of(delivery), self._receiving, reason)
+        self._host.mover.reject(delivery, entry_of(delivery), self._receiving, reason)
 
     def adopt(self, deliveries: Sequence[Delivery]) -> None:
         if self._closed:

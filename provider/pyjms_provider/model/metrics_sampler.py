@@ -88,7 +88,7 @@ class AlertNotifier:
 
     def _send(self, news: AlertNews) -> None:
         running = self._broker.virtual_host
-        if not running.has_topic(ALERTS):
+        if running.find_topic(ALERTS) is None:
             return
         alert = news.alert
         body = {

@@ -15,7 +15,7 @@ from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
 from pyjms_provider.model.operations import EVERYTHING, Permissions, operation
 from pyjms_provider.security.contracts import Operation, TargetKind
-from pyjms_provider.stories.reading import Found, Story, Wanted, find_stories, in_words
+from pyjms_provider.stories.reading import FoundStories, Story, StoryQuery, find_stories, in_words
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
 
 if TYPE_CHECKING:
@@ -210,14 +210,14 @@ class StoryTelling:
         if property and not equals:
             told = Problem(name="property", text="is NAME=VALUE")
             raise InvalidArgumentsError(f"story of {self.path}", (told,))
-        wanted = Wanted(message_id=id, correlation_id=correlation_id, property=(name, value) if property else None)
+        wanted = StoryQuery(message_id=id, correlation_id=correlation_id, property=(name, value) if property else None)
         return _tell(self.embedded, wanted, most, VisibilityFilter(permissions, self.name))
 
 
-def _tell(broker: EmbeddedBroker, wanted: Wanted, most: int, visibility: VisibilityFilter) -> StoriesView:
+def _tell(broker: EmbeddedBroker, wanted: StoryQuery, most: int, visibility: VisibilityFilter) -> StoriesView:
     log = broker.stories
     if log is None:
-        found = Found(stories=(), missing=0, since_ms=None, is_cut=False)
+        found = FoundStories(stories=(), missing=0, since_ms=None, is_cut=False)
     else:
         log.flush()
         found = find_stories(log.settings.directory, wanted, most)

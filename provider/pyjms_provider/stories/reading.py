@@ -7,6 +7,7 @@ store when it ended goes on under its number in the next run; what it had in mem
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -30,7 +31,7 @@ _WITH_IDS: Final = frozenset(each for each, names in FACTS.items() if "message_i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class StoryQuery:
     """Which messages are looked for; what is None does not matter."""
 
     message_id: str | None = None
@@ -97,7 +98,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundStories:
     """All stories that were looked for."""
 
     stories: tuple[Story, ...]
@@ -121,7 +122,7 @@ class _Life:
     """The channels that have it."""
 
 
-def find_stories(directory: Path, wanted: Wanted, most: int = 20) -> Found:
+def find_stories(directory: Path, wanted: StoryQuery, most: int = 20) -> FoundStories:
     """Return the stories of the messages that are wanted, at most so many. Raises `OSError`."""
     reader = _Reader(wanted, most)
     segments = segments_in(directory)
@@ -131,7 +132,7 @@ def find_stories(directory: Path, wanted: Wanted, most: int = 20) -> Found:
         except FileNotFoundError:
             continue  # it went meanwhile, as the oldest do
         reader.read(segment.run_id, segment.begun_ms, data)
-    return Found(
+    return FoundStories(
         stories=tuple(reader.stories.values()),
         missing=reader.missing,
         since_ms=segments[0].begun_ms if segments else None,
@@ -140,7 +141,7 @@ def find_stories(directory: Path, wanted: Wanted, most: int = 20) -> Found:
 
 
 class _Reader:
-    def __init__(self, wanted: Wanted, most: int) -> None:
+    def __init__(self, wanted: StoryQuery, most: int) -> None:
         self._wanted = wanted
         self._most = most
         self._needle = wanted.needle()
@@ -336,3 +337,11 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = MappingProxyType(
         LOST: lambda _: "the broker ended, and the message was in its memory alone",
     }
 )
+
+
+def __getattr__(name: str) -> Any:
+    renamed = {"Wanted": StoryQuery, "Found": FoundStories}.get(name)  # until 0.3
+    if renamed is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} is called {renamed.__name__}", DeprecationWarning, stacklevel=2)
+    return renamed

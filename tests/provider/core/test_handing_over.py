@@ -246,7 +246,7 @@ def test_a_kept_message_is_handed_to_nobody_before_a_mark_covers_it() -> None:
         world.queue.enqueue(reference)
         if text == "a":
             assert taker.texts == [], "after a crash it would come again without its flag"
-            kept.mark(reference, 1)
+            kept.cover(reference, 1)
             assert text_of(reader.consumer.pull()) == "a"
             assert reader.consumer.pull() is None  # now it waits again
     assert taker.texts == ["b"]

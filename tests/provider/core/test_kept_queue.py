@@ -39,9 +39,9 @@ class Consumers:
             self.last += each
             reference = MessageReference(ReferenceId(self.last), None, 0, 4, True)
             reference.journaled = True
-            if not self.journal.knows(reference, 1):
-                self.journal.mark(reference, 1)
-                assert self.journal.knows(reference, 1)
+            if not self.journal.is_covered(reference, 1):
+                self.journal.cover(reference, 1)
+                assert self.journal.is_covered(reference, 1)
             if number % in_a_ms == 0:
                 self.clock.advance(1)
         return self.covered[before:]
@@ -61,11 +61,11 @@ def test_while_the_store_may_have_another_holder_each_delivery_asks_for_a_write(
     consumers.receive(1, in_a_ms=1)
     reference = MessageReference(ReferenceId(consumers.last), None, 0, 4, True)
     consumers.is_held = False
-    assert consumers.journal.knows(reference, 1), "what is not kept has no other holder"
+    assert consumers.journal.is_covered(reference, 1), "what is not kept has no other holder"
     reference.journaled = True
-    assert not consumers.journal.knows(reference, 1)
+    assert not consumers.journal.is_covered(reference, 1)
     consumers.is_held = True
-    assert consumers.journal.knows(reference, 1)
+    assert consumers.journal.is_covered(reference, 1)
 
 
 def test_quick_deliveries_have_marks_that_cover_more_and_more_up_to_a_limit(consumers: Consumers) -> None:
@@ -89,7 +89,7 @@ def test_who_waits_for_a_write_meanwhile_takes_nothing_back(consumers: Consumers
     assert consumers.receive(500, in_a_ms=100) == [100, 200, 400]
     late = MessageReference(ReferenceId(1), None, 0, 4, True)
     late.journaled = True
-    consumers.journal.mark(late, 1)
+    consumers.journal.cover(late, 1)
     assert consumers.receive(1, in_a_ms=100) == []
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from threading import Event, Thread
 
-from pyjms_provider.core.queue.turn import WritingTurns
+from pyjms_provider.core.host.virtual_host import KeyedLock
 
 
 def test_one_at_a_time() -> None:
-    turns, has, may_go, order = WritingTurns(), Event(), Event(), list[int]()
+    turns, has, may_go, order = KeyedLock(), Event(), Event(), list[int]()
 
     def first() -> None:
         with turns.of("a"):
@@ -32,9 +32,9 @@ def test_one_at_a_time() -> None:
 
 
 def test_each_name_has_a_turn_while_somebody_has_it() -> None:
-    turns = WritingTurns()
+    turns = KeyedLock()
     with turns.of("a"), turns.of("b"):
         assert turns.of("a") is turns.of("a")
         assert not turns.of("a").acquire(blocking=False)
-        assert len(turns._turns) == 2
-    assert len(turns._turns) == 0
+        assert len(turns._locks) == 2
+    assert len(turns._locks) == 0

@@ -8,7 +8,7 @@ from typing import Any
 from pyjms import Connection, ConnectionFactory, Message, Session
 from pyjms_provider.broker import EmbeddedBroker, running_broker, stop_broker
 from pyjms_provider.queue_manager import QueueManager
-from pyjms_provider.stories.reading import Found, Story, Wanted, find_stories
+from pyjms_provider.stories.reading import FoundStories, Story, StoryQuery, find_stories
 
 NAME = "storied"
 
@@ -48,13 +48,13 @@ class Teller:
         """Its queue manager."""
         return QueueManager.of(NAME)
 
-    def found(self, **wanted: Any) -> Found:
+    def found(self, **wanted: Any) -> FoundStories:
         """Return what was written, of a broker that may have ended."""
         broker = running_broker(NAME)
         if broker is not None:
             assert broker.stories is not None
             broker.stories.flush()
-        return find_stories(self.directory, Wanted(**wanted))
+        return find_stories(self.directory, StoryQuery(**wanted))
 
     def story(self, message: Message) -> Story:
         """Return the one story of a message."""

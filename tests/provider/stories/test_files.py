@@ -14,7 +14,7 @@ import pytest
 from pyjms.testing import VirtualClock
 from pyjms_provider.core.message.trace_events import Happening, StoryBuffer
 from pyjms_provider.stories.log import StoryLog, segments_in
-from pyjms_provider.stories.reading import LOST, RESTARTED, Wanted, find_stories, in_words
+from pyjms_provider.stories.reading import LOST, RESTARTED, StoryQuery, find_stories, in_words
 from pyjms_provider.stories.settings import DAY_MS, StoryLevel, StorySettings
 from tests.provider.stories.teller import Teller, send
 
@@ -103,7 +103,7 @@ def test_more_stories_than_are_wanted_are_said_to_be_more(teller: Teller) -> Non
     for _ in range(3):
         send(session, jms_correlation_id="A")
     teller.found(correlation_id="A")
-    found = find_stories(teller.directory, Wanted(correlation_id="A"), 2)
+    found = find_stories(teller.directory, StoryQuery(correlation_id="A"), 2)
     assert (len(found.stories), found.is_cut) == (2, True)
 
 
@@ -150,8 +150,8 @@ def test_the_oldest_files_go_when_there_are_too_many_bytes(tmp_path: Path) -> No
         log.flush()
     log.close()
     assert sum(each.path.stat().st_size for each in segments_in(tmp_path)) <= 131_072
-    assert find_stories(tmp_path, Wanted(message_id="ID:1")).stories == ()
-    assert len(find_stories(tmp_path, Wanted(message_id="ID:4000")).stories) == 1
+    assert find_stories(tmp_path, StoryQuery(message_id="ID:1")).stories == ()
+    assert len(find_stories(tmp_path, StoryQuery(message_id="ID:4000")).stories) == 1
 
 
 def test_files_go_when_their_days_are_over(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_files_go_when_their_days_are_over(tmp_path: Path) -> None:
         log.flush()
         clock.advance(DAY_MS + 1)
     log.close()
-    assert find_stories(tmp_path, Wanted(message_id="ID:1")).stories == ()
-    assert len(find_stories(tmp_path, Wanted(message_id="ID:5")).stories) == 1
+    assert find_stories(tmp_path, StoryQuery(message_id="ID:1")).stories == ()
+    assert len(find_stories(tmp_path, StoryQuery(message_id="ID:5")).stories) == 1
 
 
 def test_what_cannot_be_written_is_told_of_and_noted_as_missing(
@@ -179,7 +179,7 @@ def test_what_cannot_be_written_is_told_of_and_noted_as_missing(
     tell(log, 4)
     log.flush()
     log.close()
-    found = find_stories(folder, Wanted(message_id="ID:4"))
+    found = find_stories(folder, StoryQuery(message_id="ID:4"))
     assert (len(found.stories), found.missing) == (1, 3)
     told = [each.message.partition(" ")[0] for each in caplog.records if each.name == "pyjms_provider.stories.log"]
     assert told == ["PYJMS-STORY-1", "PYJMS-STORY-2"]
@@ -199,7 +199,7 @@ def test_memory_is_bounded_and_what_did_not_fit_is_counted() -> None:
 
 
 def test_the_directory_of_nobody_has_no_stories(tmp_path: Path) -> None:
-    found = find_stories(tmp_path / "nowhere", Wanted(message_id="ID:1"))
+    found = find_stories(tmp_path / "nowhere", StoryQuery(message_id="ID:1"))
     assert (found.stories, found.since_ms) == ((), None)
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
@@ -46,7 +47,6 @@ from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
 from pyjms_provider.core.queue.message_trace import MessageTrace
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.queue_rules import check_disk
-from pyjms_provider.core.queue.turn import WritingTurns
 from pyjms_provider.core.topic import Subscription, SubscriptionTerms, Topic
 from pyjms_provider.core.transaction.branches import Branches
 from pyjms_provider.core.transaction.stages import Pipelines
@@ -54,7 +54,6 @@ from pyjms_provider.core.transaction.unit_of_work import TimeLimit
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
-    from pyjms.spi.delivery import Delivery
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.journal.journal import JoinedTransaction, QueueRecord
     from pyjms_provider.core.journal.queue_journal import QueueJournal
@@ -123,8 +122,8 @@ class VirtualHost:
         # By name, because hashing an address costs more than the rest of the look-up.
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, Topic] = {}
-        self._turns = WritingTurns()  # to make, alter and destroy queues
-        self.temporaries = TemporaryDestinations(self._lock, self._make_temporary, self._forget_temporary)
+        self._turns = KeyedLock()  # to make, alter and destroy queues
+        self.temporaries = TemporaryDestinations(self._lock, self._make_temporary, self.admission.forget)
         self.subscriptions = HostSubscriptions(self, self._lock, self._make_state, schedule)
         self._client_ids: dict[str, ConnectionId] = {}
 
@@ -221,10 +220,6 @@ class VirtualHost:
         assert self.storage is not None, "only a host that keeps messages can be joined"
         self.storage.finish_joined(unit, joined)
 
-    def reject(self, delivery: Delivery, entry: QueueEntry, session: ConsumerSession, reason: str) -> None:
-        """Settle a delivery and keep its message aside, with `reason`; see `MessageMover`. Raises `ResourceError`."""
-        self.mover.reject(delivery, entry, session, reason)
-
     # Destinations
 
     def queue(self, name: str) -> Queue:
@@ -282,10 +277,6 @@ class VirtualHost:
     def find_topic(self, name: str) -> Topic | None:
         """Return the topic `name` if there is one; none is made."""
         return self._topics.get(name)
-
-    def has_topic(self, name: str) -> bool:
-        """Say whether there is a topic `name`; none is made."""
-        return name in self._topics
 
     def has_destination(self, address: Address) -> bool:
         """Say whether there is such a destination; none is made."""
@@ -385,9 +376,6 @@ class VirtualHost:
             return self._make_queue(str(address), self.policy.queues.default)
         return Topic(str(address), self.store, self.policy.queues.subscriptions)
 
-    def _forget_temporary(self, address: Address) -> None:
-        self.admission.forget(address)
-
     def _make_state(self) -> ChannelState:
         persistence = None if self.storage is None else self.storage.journal
         return ChannelState(self.store, persistence=persistence, reliability=self.policy.reliability, trace=self.trace)
@@ -425,6 +413,23 @@ class VirtualHost:
 
 def _at_once(act: Callable[[], _T], /) -> _T:
     return act()
+
+
+class KeyedLock:
+    """A lock for each key, which is there while a thread holds it or waits for it.
+
+    It guards no fields, but is the right to change what has that name, and is held while the change is written (decision 0104):
+    its holder waits for nothing but the disk, so that all others get it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
+
+    def of(self, key: str) -> Lock:
+        """Return the lock of `key`, for ``with locks.of(key):``."""
+        with self._lock:
+            return self._locks.setdefault(key, Lock())
 
 
 class HostSubscriptions:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pyjms.spi.clock import Clock
-    from pyjms_provider.core.journal.journal import Changes, Journal, Witness
+    from pyjms_provider.core.journal.journal import Changes, Journal
     from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.scheduled import Scheduled
@@ -36,8 +36,9 @@ RETRY_MS: Final = 1000
 class InDoubtWrite(Protocol):
     """A write that was not answered, and what depends on it."""
 
-    def witnesses(self) -> Iterable[Witness]:
-        """Return what tells whether the write was made: the first one whose queue is kept."""
+    @property
+    def changes(self) -> Changes:
+        """What was written, or was not."""
         ...
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
@@ -69,10 +70,6 @@ class RemovalInDoubt:
     def __str__(self) -> str:
         return f"the removal of {counted(len(self._entries), 'message')} from {self._entries[0].queue.name}"
 
-    def witnesses(self) -> Iterable[Witness]:
-        """Do as `InDoubtWrite` says."""
-        return self.changes.witnesses()
-
     def is_about(self, entries: Iterable[QueueEntry]) -> bool:
         """Return whether one of `entries` is one of the messages."""
         return any(entry in self._entries for entry in entries)
@@ -96,7 +93,7 @@ class MoveInDoubt:
         store: PagingMessageStore,
         reinstate: Callable[[Sequence[QueueEntry]], None],
     ) -> None:
-        self._changes = changes
+        self.changes: Final = changes
         self._entry = entry
         self._target = target
         self._store = store
@@ -105,17 +102,13 @@ class MoveInDoubt:
     def __str__(self) -> str:
         return f"the move of a message from {self._entry.queue.name} to {self._target.name}"
 
-    def witnesses(self) -> Iterable[Witness]:
-        """Do as `InDoubtWrite` says."""
-        return self._changes.witnesses()
-
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
         """Do as `InDoubtWrite` says: have the one or the other in its queue."""
         if not is_written:
             self._reinstate([self._entry])
             return
         self._store.release(self._entry.reference)
-        for message in self._changes.messages:
+        for message in self.changes.messages:
             reference = message.reference
             reference.journaled = True
             self._store.adopt(reference, message.envelope)  # who moved it has let go of it, and its queue may read it
@@ -240,7 +233,7 @@ class InDoubtWrites:
 
     def _is_written(self, doubt: InDoubtWrite) -> bool:
         """Return whether a write was made. Raises `ProviderError` while nobody can tell."""
-        for queue, reference, is_there in doubt.witnesses():
+        for queue, reference, is_there in doubt.changes.witnesses():
             found = self._journal.holds(queue, reference)
             if found is not None:
                 return found is is_there

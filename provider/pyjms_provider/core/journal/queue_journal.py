@@ -60,13 +60,13 @@ class QueueJournal:
         self._marked_ms = -math.inf
         self._gap = 0
 
-    def knows(self, reference: MessageReference, count: int) -> bool:
+    def is_covered(self, reference: MessageReference, count: int) -> bool:
         """Return whether the message may be delivered for the `count`-th time without a write."""
         if not reference.journaled:
             return True
         return count == 1 and reference.id <= self._marks[reference.priority] and self._journal.is_held
 
-    def may_show(self, reference: MessageReference) -> bool:
+    def is_confirmed(self, reference: MessageReference) -> bool:
         """Return whether a message that stays in its queue may be shown without asking the journal, by `confirm`."""
         return not reference.journaled or self._journal.is_held
 
@@ -74,7 +74,7 @@ class QueueJournal:
         """Have the journal find out that it is still held. Waits for it. Raises `ResourceError`."""
         self._journal.confirm()
 
-    def mark(self, reference: MessageReference, count: int) -> None:
+    def cover(self, reference: MessageReference, count: int) -> None:
         """Write down a delivery, or a mark that covers it. Waits for the journal. Raises `ResourceError`."""
         if count > 1:
             self._journal.write(Changes(counts=[(self.number, reference, count)]), force=False)

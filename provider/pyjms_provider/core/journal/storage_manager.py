@@ -144,8 +144,8 @@ class StorageManager:
         """Keep a queue that somebody has named, and its own policy if it has one, from its first message on. Does not wait."""
         return self._later(_queue_record(QueueNumber(0), address, policy))
 
-    def _later(self, record: QueueRecord) -> QueueJournal:
-        number = self.journal.number_of(record)
+    def _later(self, record: QueueRecord, *, anew: bool = False) -> QueueJournal:
+        number = self.journal.number_of(record, anew=anew)
         return QueueJournal(self.journal, self._clock, number, replace(record, number=number))
 
     def define(self, kept: QueueJournal) -> None:
@@ -176,9 +176,7 @@ class StorageManager:
 
     def succeed_later(self, key: SubscriptionKey, terms: SubscriptionTerms) -> QueueJournal:
         """Have a number for a durable subscription that is to take the place of one of its name. Does not wait."""
-        record = _subscription_record(key, terms)
-        number = self.journal.number_of(record, anew=True)
-        return QueueJournal(self.journal, self._clock, number, replace(record, number=number))
+        return self._later(_subscription_record(key, terms), anew=True)
 
     def succeed(self, ended: QueueJournal, successor: QueueJournal) -> None:
         """Keep a subscription in the place of another one, in one write. Raises `ResourceError`; after any other error `has_succeeded` must be called."""
@@ -235,15 +233,7 @@ class StorageManager:
 
         Raises `ResourceError`; `InDoubtError`: then they are there again, or gone, when the store has answered.
         """
-        changes = Changes(removals=removals_of(settled))
-        try:
-            self.journal.write(changes, force=self.force_acknowledgements)
-        except Exception as error:
-            if is_outcome_unknown(error):
-                self.in_doubt_writes.add(RemovalInDoubt(changes, settled, self.take_back))
-            else:
-                self.take_back(settled)
-            raise
+        self._write_removals(Changes(removals=removals_of(settled)), settled, self.take_back)
 
     def remove_again(self, settled: Collection[QueueEntry]) -> bool:
         """Write once more that messages were settled, where that is in doubt; return whether it is in doubt no more."""
@@ -255,15 +245,23 @@ class StorageManager:
         Raises `ResourceError`: they are there again; `InDoubtError`: they will be, or are gone, when the store has answered.
         """
         changes = Changes(removals=removals_of(deleted))
-        if not changes.removals:
-            return
+        if changes.removals:
+            self._write_removals(changes, deleted, self._put_back, self._let_go)
+
+    def _write_removals(
+        self,
+        changes: Changes,
+        entries: Sequence[QueueEntry],
+        reinstate: Callable[[Sequence[QueueEntry]], None],
+        let_go: Callable[[Sequence[QueueEntry]], None] | None = None,
+    ) -> None:
         try:
             self.journal.write(changes, force=self.force_acknowledgements)
         except Exception as error:
             if is_outcome_unknown(error):
-                self.in_doubt_writes.add(RemovalInDoubt(changes, deleted, self._put_back, self._let_go))
+                self.in_doubt_writes.add(RemovalInDoubt(changes, entries, reinstate, let_go))
             else:
-                self._put_back(deleted)
+                reinstate(entries)
             raise
 
     def take_back(self, settled: Sequence[QueueEntry]) -> None:

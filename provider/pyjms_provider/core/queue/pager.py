@@ -174,7 +174,7 @@ class Pager:
     def make_delivery(self, reference: MessageReference, count: int, tag: QueueEntry | None) -> Delivery:
         """Return a delivery whose message may have to be fetched without the lock, which is held."""
         journal = self._queue.journal
-        if journal is None or (journal.may_show(reference) if tag is None else journal.knows(reference, count)):
+        if journal is None or (journal.is_confirmed(reference) if tag is None else journal.is_covered(reference, count)):
             try:
                 return Delivery(self._queue.store.retrieve(reference), count, count > 1, tag)
             except NotInMemoryError:
@@ -186,13 +186,13 @@ class Pager:
 
     def _fetch(self, reference: MessageReference, journal: QueueJournal | None, count: int) -> Envelope:
         """Return the message of a delivery, noted in the journal if `journal` must know of it. Raises `ProviderError`."""
-        if journal is not None and not journal.knows(reference, count):
-            journal.mark(reference, count)
+        if journal is not None and not journal.is_covered(reference, count):
+            journal.cover(reference, count)
         return self._message(reference)
 
     def _show(self, reference: MessageReference, journal: QueueJournal | None) -> Envelope:
         """Return a message that stays in the queue, for a browser. Raises `ProviderError`."""
-        if journal is not None and not journal.may_show(reference):
+        if journal is not None and not journal.is_confirmed(reference):
             journal.confirm()
         return self._message(reference)
 

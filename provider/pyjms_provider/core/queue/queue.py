@@ -423,7 +423,7 @@ class Queue(Channel):
             return None
         if reference.expiration_ms and is_expired(reference, self.clock.time_ms()):
             return None
-        if reference.journaled and self.journal is not None and not self.journal.knows(reference, 1):
+        if reference.journaled and self.journal is not None and not self.journal.is_covered(reference, 1):
             return None
         try:
             envelope = self.store.retrieve(reference)

@@ -45,7 +45,6 @@ from pyjms_provider.core.journal.journal import (
 from pyjms_provider.core.message.entry import ReceiverId
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
-from pyjms_provider.core.queue.turn import WritingTurn
 from pyjms_provider.core.store import NotInMemoryError, approximate_size
 from pyjms_provider.core.topic import Subscription
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
@@ -70,7 +69,7 @@ PAGE_BYTES: Final = 1 << 20
 """How much `read` returns at most: one message in any case."""
 
 
-class Held(NamedTuple):
+class GroupEntry(NamedTuple):
     """A message that a group holds."""
 
     entry: QueueEntry
@@ -98,7 +97,7 @@ class Group:
         self.key = key
         self.queue = queue
         self.low = record.low
-        self.turn = WritingTurn()
+        self.turn = Lock()
         self.lock = Lock()
         self.is_ended = False
         self.doubtful = 0
@@ -107,8 +106,8 @@ class Group:
         """Whether it was released, and nobody answered: only that can be tried again."""
         self._selector = selector
         self._let_go_of_cursor = queue.keep_cursor(selector)
-        self._held: list[Held | None] = []  # from low + 1 on; None: it could not be understood after a restart
-        self._unsure: list[Held] = []  # nobody answered when these were written, so they are next
+        self._held: list[GroupEntry | None] = []  # from low + 1 on; None: it could not be understood after a restart
+        self._unsure: list[GroupEntry] = []  # nobody answered when these were written, so they are next
         self._holder = ConsumerSession(ReceiverId(f"reader group {record.name}"), is_delivering=True)
         self._unit = UnitOfWork(UnitId(f"reader group {record.name}"), self._holder)
         self._unit.restore_prepared()
@@ -187,14 +186,14 @@ class Group:
 
     def pull(
         self, consumer: Consumer, room: int, room_bytes: int | None, *, one: bool, store: MessageStore
-    ) -> list[Held]:
+    ) -> list[GroupEntry]:
         """Take the next messages, up to `room` of them and so many bytes; `one`: the first may be larger.
 
         May wait for a disk. Raises `ResourceError`; then it has taken none.
         """
         queue, holder, unit = self.queue, self._holder, self._unit
         taken: list[tuple[QueueEntry, int]] = []
-        pulled: list[Held] = []
+        pulled: list[GroupEntry] = []
         try:
             while len(pulled) < room and (delivery := queue.deliver_single_message(consumer)) is not None:
                 entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # a consumer that acquires
@@ -206,21 +205,21 @@ class Group:
                         break
                     room_bytes -= size
                 if queue.settle_in(unit, [(entry, delivery.count)], holder):  # else it has expired at this moment
-                    pulled.append(Held(entry, delivery.count, size))
+                    pulled.append(GroupEntry(entry, delivery.count, size))
         except Exception:
             # The disk failed: else they would be the group's without a number.
             queue.give_back(taken, holder, unseen=True)
             raise
         return pulled
 
-    def reservations(self, pulled: Sequence[Held]) -> list[Reservation]:
+    def reservations(self, pulled: Sequence[GroupEntry]) -> list[Reservation]:
         """Return what is to be written when they are the next ones."""
         number, group = self.high, self.record.number
         return [
             Reservation(group, number + place, held.entry.reference, held.times) for place, held in enumerate(pulled, 1)
         ]
 
-    def keep_transient(self, pulled: Sequence[Held], store: MessageStore) -> list[NewMessage]:
+    def keep_transient(self, pulled: Sequence[GroupEntry], store: MessageStore) -> list[NewMessage]:
         """Return the messages among them that the store does not have: from now on it keeps them for the group.
 
         One that several subscriptions share is copied, as it is to survive in this one alone. Waits for a disk.
@@ -239,28 +238,28 @@ class Group:
             added.append(NewMessage(entry.reference, envelope, (kept.number,)))
         return added
 
-    def give_back_unseen(self, pulled: Sequence[Held]) -> None:
+    def give_back_unseen(self, pulled: Sequence[GroupEntry]) -> None:
         """Return messages that could not be reserved, as if nobody had taken them."""
         self.queue.give_back([(held.entry, held.times) for held in pulled], self._holder, unseen=True)
 
-    def take(self, pulled: Sequence[Held]) -> None:
+    def take(self, pulled: Sequence[GroupEntry]) -> None:
         """Hold them, as that is written."""
         with self.lock:
             self._held.extend(pulled)
             self._unsure = []
 
     @property
-    def unsure(self) -> list[Held]:
+    def unsure(self) -> list[GroupEntry]:
         """The next messages if they were written: nobody answered. They are to be written again before all others."""
         return self._unsure
 
-    def note_unsure(self, pulled: list[Held]) -> None:
+    def note_unsure(self, pulled: list[GroupEntry]) -> None:
         """Hold messages of which nobody knows whether they were written."""
         self._unsure = pulled
 
     # Reading
 
-    def page(self, after: int, upto: int) -> list[Held | None]:
+    def page(self, after: int, upto: int) -> list[GroupEntry | None]:
         """Return what is held after that number, at most a page. Raises `GroupError`."""
         name = self.record.name
         with self.lock:
@@ -279,7 +278,7 @@ class Group:
                 return found[:place]
         return found
 
-    def read(self, page: Sequence[Held | None], after: int, store: MessageStore) -> list[ReservedMessage]:
+    def read(self, page: Sequence[GroupEntry | None], after: int, store: MessageStore) -> list[ReservedMessage]:
         """Return the messages of a page, as far as they fit into memory. Waits for a disk. Raises `GroupError`."""
         wanted = [held.entry.reference for held in page if held is not None]
         if not store.keeps_all_in_memory:
@@ -304,7 +303,7 @@ class Group:
             messages.append(ReservedMessage(number=number, envelope=envelope, count=count, redelivered=count > 1))
         return messages
 
-    def _find(self, held: Held, number: int) -> Envelope | None:
+    def _find(self, held: GroupEntry, number: int) -> Envelope | None:
         envelope = self.queue.message_of(held.entry.reference)
         if envelope is None:
             with self.lock:
@@ -319,7 +318,7 @@ class Group:
             f"broker's log); acknowledge up to it to go on without it"
         )
 
-    def _envelope(self, held: Held, store: MessageStore) -> Envelope:
+    def _envelope(self, held: GroupEntry, store: MessageStore) -> Envelope:
         try:
             return store.retrieve(held.entry.reference)
         except NotInMemoryError:
@@ -330,7 +329,7 @@ class Group:
 
     # Letting go: who has the turn
 
-    def acknowledged(self, upto: int) -> list[Held]:
+    def acknowledged(self, upto: int) -> list[GroupEntry]:
         """Return what is held up to that number. Raises `GroupError` when it was never reserved."""
         if upto > self.high:
             raise GroupError(
@@ -338,7 +337,7 @@ class Group:
             )
         return [held for held in self._held[: max(0, upto - self.low)] if held is not None]
 
-    def settle(self, upto: int, gone: Sequence[Held]) -> None:
+    def settle(self, upto: int, gone: Sequence[GroupEntry]) -> None:
         """Let go of them for good, as that is written."""
         with self.lock:
             del self._held[: upto - self.low]
@@ -346,7 +345,7 @@ class Group:
         self.queue.settle_committed([(held.entry, held.times) for held in gone], self._holder)
         self.queue.wake_freed()
 
-    def removals(self, gone: Sequence[Held]) -> list[Removal]:
+    def removals(self, gone: Sequence[GroupEntry]) -> list[Removal]:
         """Return what the journal is told of them."""
         kept = self.queue.journal
         if kept is None:
@@ -380,7 +379,7 @@ class Group:
             self._held.append(None)
             return
         self.queue.hold(entry, self._unit, self._holder)
-        self._held.append(Held(entry, count, max(0, entry.reference.size - MESSAGE_OVERHEAD)))
+        self._held.append(GroupEntry(entry, count, max(0, entry.reference.size - MESSAGE_OVERHEAD)))
 
 
 def _size_of(entry: QueueEntry, store: MessageStore) -> int:
@@ -443,7 +442,7 @@ class GroupTable:
     def __init__(self, host: PipelineHost) -> None:
         self._host = host
         self._lock = Lock()
-        self._opening = WritingTurn()
+        self._opening = Lock()
         self._groups: dict[str, Group] = {}
         self._numbers = count(1)
 
@@ -596,7 +595,7 @@ class GroupTable:
         if pulled:
             self._keep(group, pulled)
 
-    def _keep(self, group: Group, pulled: list[Held]) -> None:
+    def _keep(self, group: Group, pulled: list[GroupEntry]) -> None:
         """Write that messages are the group's, and hold them; or give them back. The turn is taken."""
         storage = self._host.storage
         if storage is not None:

@@ -24,7 +24,6 @@ from pyjms_provider.core.message.entry import ReceiverId
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.consumer import ConsumerSession
 from pyjms_provider.core.queue.recovery import restore_message
-from pyjms_provider.core.queue.turn import WritingTurn
 from pyjms_provider.core.transaction.reader_groups import GroupTable
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 
@@ -55,7 +54,7 @@ class _Sink:
 
     def __init__(self) -> None:
         self.marker: int | None = None
-        self.turn = WritingTurn()
+        self.turn = Lock()
         self.staged: dict[StageName, _Staged] = {}
         self.claimed: dict[StageName, UnitOfWork] = {}
         """Units that are being staged."""

@@ -23,7 +23,7 @@ from pyjms_provider.core.state_machine import StateMachine
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.xid import Xid
-    from pyjms_provider.core.journal.journal import DuplicateMark, Journal, QueueNumber, StageRecord, Witness
+    from pyjms_provider.core.journal.journal import DuplicateMark, Journal, QueueNumber, StageRecord
     from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.message.entry import EntryQueue, QueueEntry, ReceiverId
     from pyjms_provider.core.message.reference import MessageReference
@@ -423,29 +423,22 @@ class UnitOfWork:
 
     def end_unwritten(self) -> None:
         """End it without effect if it had begun to commit, and failed before it began to write. May be repeated."""
-        with self._lock:
-            if self._state is not UnitState.COMMITTING or self._in_doubt is not None:
-                return
-            settled = self._settled
-            self._end(UnitEvent.REFUSED)
-        self._give_back(settled)
+        if self._in_doubt is None:
+            self._refuse()
 
     def withdraw(self) -> Changes | None:
         """End it without effect, and return what a journal must forget; None: it has received, so it must be looked at."""
-        assert self._in_doubt is not None
-        changes = self._in_doubt.changes
+        changes = self.changes
         if changes.removals:
             return None
-        with self._lock:
-            settled = self._settled
-            self._end(UnitEvent.REFUSED)
-        self._give_back(settled)
+        self._refuse()
         return changes.withdrawal()
 
-    def witnesses(self) -> Iterable[Witness]:
-        """Do as `InDoubtWrite` says."""
+    @property
+    def changes(self) -> Changes:
+        """What may have been written."""
         assert self._in_doubt is not None
-        return self._in_doubt.changes.witnesses()
+        return self._in_doubt.changes
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
         """Do as `InDoubtWrite` says: make it true, or give back what it has received."""
@@ -456,14 +449,16 @@ class UnitOfWork:
             self._make_true(UnitEvent.WRITTEN)
             for queue in expiring:
                 queue.run_due(now_ms)  # while it was in doubt, expiry left it alone
-            return
+        else:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        """End it without effect if it is COMMITTING, and release what its session has left to it: its client was told that nobody knows."""
         with self._lock:
+            if self._state is not UnitState.COMMITTING:
+                return
             settled = self._settled
             self._end(UnitEvent.REFUSED)
-        self._give_back(settled)
-
-    def _give_back(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
-        """Make available what its session has left to it: its client was told that nobody knows."""
         for queue, received in by_queue(settled).items():
             queue.give_back(received, self._session)
 
