@@ -42,6 +42,7 @@ class CommitRequest(Generic[_Work]):
     def __init__(self, work: _Work, force: bool) -> None:
         self.work = work
         self.force = force
+        # A commit that a second signal ends is in doubt, and must not pass for written.
         self.error: ProviderError | None = _INTERRUPTED
         self.is_leader = False
         """Its thread was chosen to lead the next group."""
@@ -88,6 +89,7 @@ class GroupCommit(Generic[_Work]):
         """Return when `work` was committed. Raises the error that its request was given."""
         request = CommitRequest(work, force)
         if self.is_free():
+            # Another thread may have come since `is_free`: then this one waits for the lock, which is as good.
             with self.writer_lock:
                 self._commit((request,))
         else:
@@ -152,6 +154,7 @@ class GroupCommit(Generic[_Work]):
         with self._lock:
             request.is_withdrawn = True
             if request in self._waiting:
+                # Its work was not begun, and is never written.
                 self._waiting.remove(request)
         if request.is_leader:
             self._release_to_next(())

@@ -269,6 +269,7 @@ class VolatileJournal(Journal):
         )
 
     def write(self, changes: Changes, *, force: bool) -> None:
+        # Without the lock: a tap may call the journal.
         self._pass("before write", changes)
         whole = changes.with_envelopes(self.read)
         with self._lock:

@@ -78,6 +78,7 @@ class StoryLog:
         with self._lock:
             self._gone[connection_id] = facts
             while len(self._gone) > _GONE_MAX:
+                # A bound: connections that come and go by thousands must not fill memory.
                 self._gone.popitem(last=False)
 
     def flush(self) -> None:
@@ -330,6 +331,7 @@ class SegmentWriter:
         self._prune(there, now_ms)
         self._number += 1
         path = directory / f"{self._begun_ms:013d}-{self._run_id}-{self._number:06d}.story"
+        # O_EXCL: a file of that name would be another run's.
         self._file = FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600), "a")
         self._size = 0
         try:

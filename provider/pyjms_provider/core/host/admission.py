@@ -281,6 +281,7 @@ class AdmissionController:
             window.restore(self._restored.get(address, ()), self._clock.time_ms(), self._clock.monotonic_ms())
             self._windows[address] = window
             self._restored.pop(address, None)
+        # An operator may have altered the policy since the last message.
         window.window_ms, window.most = policy.duplicate_window_ms, policy.duplicate_count
         return window
 
@@ -332,6 +333,7 @@ class AdmissionController:
         until_ms = self._clock.monotonic_ms() + timeout_ms if timeout_ms else None
         try:
             while not patience.is_over:
+                # One step under the queue's lock, so that room which is freed at this moment is not missed.
                 if queue.reserve(waiting, or_wait=True):
                     return
                 if queue.policy.is_limited and queue.policy.overflow is not Overflow.BLOCK:
@@ -341,6 +343,7 @@ class AdmissionController:
                         queue, "this transaction alone takes that, so commit it, and send the rest in another one"
                     )
                 if not deferred.wait(self._clock.wait, patience.signal, until_ms):
+                    # The time is over, but room may have been freed at this moment.
                     if queue.reserve(waiting):
                         return
                     raise _full(queue, f"there was no room within {timeout_ms} ms, so receive faster or wait longer")

@@ -84,6 +84,7 @@ class MessageMover:
 
     def set_aside(self, waiting: deque[DeadEntry]) -> None:
         """Keep messages that have left their queue where its policy says; what fails is logged, and comes back."""
+        # One by one: messages that an error leaves in the deque are moved with the next ones.
         while waiting:
             self._set_one_aside(waiting.popleft())
 

@@ -213,6 +213,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         reserved_count = pipelines.count_of(entry.queue, reference)
         is_held = reserved_count is not None or in_doubt.holds(entry.queue, reference)
         was_seen = was_seen and not is_held  # that delivery is counted by its branch, or its group
+        # Adopted before it is in its queue, which may look at its body at once.
         store.adopt(reference)
         delivery_count = entry.delivery_count + was_seen if reserved_count is None else reserved_count
         restored = restore_message(queue, reference, delivery_count, is_held=is_held)
@@ -225,9 +226,11 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
             seen.counts.append((entry.queue, reference, 1))
     journal.note(seen)
     host.admission.restore(_standing_marks(recovery), max((mark.serial for mark in recovery.duplicates), default=0))
+    # After the queues' own messages, among which are those that branches and groups have received.
     in_doubt.restore(host, journal, queues, store)
     pipelines.restore(host, journal, queues, store)
     for queue in queues.values():
+        # Last: dead-lettering writes, and sends to other queues, which must be whole by then.
         dead_letter_exhausted(queue)
     subscriptions = sum(record.subscription is not None for record in recovery.queues)
     return Restored(

@@ -158,6 +158,7 @@ class VirtualHost:
                 if admission is None:
                     return
                 envelope = admission.envelope
+            # A transacted message is written with the commit; one that is NON_PERSISTENT never is.
             if storage is not None and transaction is None and envelope.delivery_mode == _PERSISTENT:
                 storage.send(channel, envelope, origin, admission)
             else:
@@ -404,6 +405,7 @@ class VirtualHost:
         """Close all destinations; their messages go from memory, and stay in the journal that keeps them."""
         self.branches.close()
         with self._lock:
+            # Before they are closed: what closing takes out of memory stays in the journal.
             for queue in (*self._queues.values(), *self.subscriptions.end_all()):
                 queue.journal = None
             channels: list[Channel] = [*self._queues.values(), *self._topics.values(), *self.temporaries.channels()]
@@ -506,6 +508,7 @@ class HostSubscriptions:
         terms = SubscriptionTerms.of(request)
         with self._lock:
             subscription = self._durable.get(key)
+            # The journal is written without the lock: `_changing` keeps other threads from the key meanwhile.
             if key in self._changing or (subscription is not None and subscription.is_active):
                 raise SubscriptionInUseError(
                     f"durable subscription {key.name!r} has a subscriber; close that one first"
@@ -554,6 +557,7 @@ class HostSubscriptions:
         if storage is None or old.journal is None:
             self._drop_durable(key, old)
             return self._make_durable(key, request, subscriber, None)
+        # Messages that a session holds would be acknowledged in a subscription that has ended.
         _check_settled(key, old)
         terms = SubscriptionTerms.of(request)
         kept = storage.succeed_later(key, terms)
@@ -615,6 +619,7 @@ class HostSubscriptions:
     def end(self, subscription: Subscription, user: object) -> None:
         """Let a subscription go whose consumer has closed: a durable one stays, any other ends. May be repeated, also when another `user` has it."""
         with self._lock:
+            # Another consumer may have the subscription since; then this call is a late repetition.
             if subscription.user is user:
                 subscription.user = None
             if subscription.is_durable:

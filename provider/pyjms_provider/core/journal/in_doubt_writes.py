@@ -161,6 +161,7 @@ class InDoubtWrites:
                     return False
                 doubt.end_doubt(self._clock.time_ms(), is_written=True)
                 with self._lock:
+                    # Only now: if its end fails, the write stays in doubt.
                     self._waiting.remove(doubt)
                 _log.warning("PYJMS-BROKER-16 %s has been written, as it was asked for once more", doubt)
             return not is_unread
@@ -207,6 +208,7 @@ class InDoubtWrites:
                     with self._lock:
                         self._unread.remove(entry)
             for doubt in waiting:
+                # The store does not answer, so it is not asked about the others: each question may take as long.
                 if not self._is_over(partial(self._settle, doubt), doubt):
                     return
                 with self._lock:

@@ -82,6 +82,7 @@ class QueueJournal:
         up_to = ReferenceId(reference.id + max(self._next_stride(), self._next_leap(reference)))
         # Forced: after a loss of power an acknowledgement may be undone, and then the flag must be there.
         self._journal.write(Changes(marks=[(self.number, reference.priority, up_to)]), force=True)
+        # Several threads write marks at once, and the higher one may have been first.
         self._marks[reference.priority] = max(self._marks[reference.priority], up_to)
 
     def _next_stride(self) -> int:

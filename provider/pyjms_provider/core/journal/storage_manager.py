@@ -170,6 +170,7 @@ class StorageManager:
             self.define(kept)
         except Exception as error:
             if is_outcome_unknown(error):
+                # It may be in the store: its removal is written before anything else.
                 self.journal.note(Changes(dropped=[kept.number]))
             raise
         return kept
@@ -196,6 +197,7 @@ class StorageManager:
 
     def drop(self, kept: QueueJournal) -> None:
         """Forget a queue or a subscription with its messages. Raises `ResourceError`; after any other error `forget` must be called."""
+        # Read before the write: a sender may have the queue defined meanwhile.
         was_unwritten = kept.definition is not None
         self.journal.drop_queue(kept.number)
         kept.has_ended(was_unwritten=was_unwritten)
@@ -307,6 +309,7 @@ class StorageManager:
             return
         is_kept = bool(changes.messages)
         try:
+            # A loss of power may undo a removal, after which a message only comes again; it must not undo an addition.
             self.journal.write(changes, force=is_kept)
             reference.journaled = is_kept
             if changes.definitions and target_kept is not None:
@@ -368,6 +371,7 @@ class StorageManager:
                 self._take_back_sent(error, kept, NewMessage(reference, envelope, (kept.number,)))
                 raise
         finally:
+            # After the message is in its queue: `end` must not let the journal close before.
             work.entries.pop()
             if work.is_ending:
                 work.tell_if_idle()
@@ -404,6 +408,7 @@ class StorageManager:
             store.relieve()
             return self._work.do(partial(self._send_all, sends))
         except InDoubtError as error:
+            # Not sent again: they may be in the store, and would be there twice.
             return [error] * len(sends)
         except ProviderError:
             return [self._send_alone(*send) for send in sends]
@@ -603,6 +608,7 @@ def end_when_written(queue: Queue, storage: StorageManager | None, forget: Calla
     kept = None if storage is None else queue.journal
     try:
         if storage is not None and kept is not None:
+            # Before the write: messages that come later are not dropped with the queue.
             kept.is_to_end(queue.ordering.last_place)
             storage.drop(kept)
         _end(queue, kept, forget)

@@ -426,6 +426,7 @@ class Branches:
                 self._doom(branch, BranchFailure.ROLLED_BACK)
                 del branch.workers[worker]
         for branch in left:
+            # Without the lock, as consumers are woken.
             branch.undo()
 
     # Two-phase commit
@@ -440,9 +441,11 @@ class Branches:
         with self._lock:
             branch = self._find(xid)
             branch.check_alive()
+            # A read-only branch needs no second phase (X/Open XA, xa_prepare: XA_RDONLY).
             if branch.state is BranchState.IDLE and branch.unit.is_empty:
                 self._end(branch, BranchEvent.PREPARE_NOTHING)
                 return False
+            # The journal is written without the lock; the state keeps other callers away.
             branch.step(BranchEvent.PREPARE)
         try:
             branch.unit.prepare(xid, now_ms, journal)
@@ -500,6 +503,7 @@ class Branches:
             committed = _HEURISTIC.get(branch.state)
             if committed is None:
                 raise BranchError(f"branch {xid} was not settled by an operator, so it cannot be forgotten")
+        # Forced: a coordinator that was told so never asks about the branch again.
         journal.write(Changes(outcomes=[BranchOutcome(xid, commit=committed)]), force=True)
         with self._lock:
             if branch.state in _HEURISTIC:  # another call may have been as fast
@@ -550,6 +554,7 @@ class Branches:
         with self._lock:
             branch = self._find(xid)
             _check_decision(branch, commit=commit)
+            # As in `prepare`: SETTLING keeps a second decision away while the first one is written.
             branch.step(BranchEvent.SETTLE)
         changes = Changes(outcomes=[BranchOutcome(xid, commit, heuristic)])
         is_begun = is_written = False
@@ -616,6 +621,7 @@ class Branches:
             for branch in list(self._branches.values()):
                 if branch.deadline_ms is None or branch.deadline_ms > monotonic_ms:
                     continue
+                # Once more as long: a branch whose coordinator does not ask until then is forgotten.
                 branch.deadline_ms = monotonic_ms + (self.timeout_ms or DEFAULT_TIMEOUT_MS)
                 if branch.state in _TIMED:
                     self._doom(branch, BranchFailure.TIMED_OUT)

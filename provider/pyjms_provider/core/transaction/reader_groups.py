@@ -442,6 +442,7 @@ class GroupTable:
     def __init__(self, host: PipelineHost) -> None:
         self._host = host
         self._lock = Lock()
+        # Groups are opened one at a time, so that two readers do not make a group of one name twice.
         self._opening = Lock()
         self._groups: dict[str, Group] = {}
         self._numbers = count(1)
@@ -669,6 +670,7 @@ class GroupTable:
         return released
 
     def _release(self, group: Group) -> int:
+        # In this order: acknowledgements, unanswered reservations, the release.
         self._acknowledge(group, group.doubtful)  # else what is gone could come back
         if group.unsure:  # else the store could have transient messages of which the queue knows nothing
             self._keep(group, group.unsure)

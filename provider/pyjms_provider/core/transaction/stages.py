@@ -134,6 +134,7 @@ class StageTable:
         for entry in unit.sent():
             host.store.drop_copy(entry.reference)
         with self._lock:
+            # The epoch may have been promoted while the unit was written.
             is_late = sink.has_promoted(name.epoch)
             if not is_late:
                 sink.staged[name] = _Staged(record, unit)
@@ -163,6 +164,7 @@ class StageTable:
 
     def _promote_in_turn(self, sink: _Sink, sink_name: str, epoch: int, units: Sequence[StageName]) -> bool:
         if sink.doubtful is not None:
+            # An unanswered promotion may be in the store, so no later epoch may overtake it.
             last, outcomes = sink.doubtful
             self._promote(sink, sink_name, last, outcomes)
             if (last, {name for name, is_promoted in outcomes if is_promoted}) == (epoch, set(units)):
@@ -222,6 +224,7 @@ class StageTable:
             sink = self._sinks.get(sink_name)
             if sink is not None:
                 with sink.turn:
+                    # One sink at a time: to hold two locks could meet another thread that takes them in the other order.
                     discarded += self._host.work(partial(self._discard, sink, names))
         return discarded
 
@@ -287,6 +290,7 @@ class StageTable:
             sinks = list(self._sinks.values())
         is_busy = False
         for sink in sinks:
+            # The timer thread serves the whole broker, and must not wait for a disk.
             if not sink.turn.acquire(blocking=False):
                 is_busy = True
                 continue

@@ -353,6 +353,7 @@ class UnitOfWork:
                         f"transaction {self.unit_id} was rolled back: a message expired in it, which also received, or its session was closed"
                     )
                 return
+            # Asked under the lock: the thread of expiry finds the unit either OPEN or COMMITTING, and leaves the latter alone.
             may_expire = [entry.reference for entry in self._sent if entry.reference.expiration_ms]
             if self.expired_rolls_back and any(is_expired(reference, now_ms) for reference in may_expire):
                 self._end(UnitEvent.EXPIRE)
@@ -496,6 +497,7 @@ class UnitOfWork:
     def _make_true(self, event: UnitEvent) -> None:
         with self._lock:
             sent = self._sent
+            # A repeated call comes after an error while consumers were woken: the effects are there already.
             if self._state is not UnitState.COMMITTED:
                 self._end(event)
             settled_in, self._settled_in = self._settled_in, ()
@@ -505,6 +507,7 @@ class UnitOfWork:
             queue.wake_freed()
 
     def _write(self, journal: Journal | JoinedTransaction, written: UnitChanges, *, force: bool) -> None:
+        # Before the write, so that whatever ends the write finds what may be in the store.
         self._in_doubt = written
         try:
             journal.write(written.changes, force=force)
@@ -603,6 +606,7 @@ class TimeLimit:
             transaction = OpenTransaction(self._clock.monotonic_ms() + self.timeout_ms, on_over)
             self._open[transaction] = None
             asks, self._is_visit_planned = not self._is_visit_planned, True
+        # Without the lock: the timer has one of its own.
         if asks and self._schedule is not None:
             self._schedule(self, self._clock.time_ms() + self.timeout_ms)
         return transaction

@@ -207,6 +207,7 @@ class Batch:
     def absorb(self, later: Batch) -> None:
         """Do what `later` does, too, and after the rest."""
         for name, rows in later.rows.items():
+            # Several threads write marks of one queue: the highest counts, whichever batch it came in.
             if name == "put_mark":
                 for key, row in rows.items():
                     self._put_mark(key, row)

@@ -303,6 +303,7 @@ class SqlJournal(Journal):
         if group.is_free():  # nobody else writes now, so this is no group, but one statement
             try:
                 with group.writer_lock:
+                    # Looked at with the lock held: deferred records must be written before this message, which only a group does.
                     if self._deferred.batch is None and self._lost is None and not self._is_closed:
                         self._database.add_messages((row,))
                         return
@@ -325,6 +326,7 @@ class SqlJournal(Journal):
     def note(self, changes: Changes) -> None:
         if self._is_closed:
             return
+        # Which rows an end concerns is read from the database, and this method must not wait.
         if changes.outcomes or (changes.pipelines is not None and changes.pipelines.outcomes):
             self._deferred.add_end(changes)
         else:
@@ -480,6 +482,7 @@ class SqlJournal(Journal):
         with self._lock:
             if self._lost is not None:
                 return
+            # Once only: the listener stops the broker.
             self._lost = error
         _log.error("PYJMS-STORE-3 %s", error.reason)
         self._on_lost(error)
@@ -490,6 +493,7 @@ class SqlJournal(Journal):
         """Find out whether the store is still held. Who commits just now finds out itself."""
         if not self._group.is_free():
             if self._lease is not None:
+                # A thread commits, and finds out itself; to wait for it here would let the lease run out.
                 self._lease.extend(self._lease.now_s())
         else:
             try:
@@ -507,6 +511,7 @@ class SqlJournal(Journal):
 
     def confirm(self) -> None:
         asked = Batch()
+        # The commit asks whether the store is still held; an empty batch would not reach the database.
         asked.others = [("SELECT 1", [()])]
         self._submit(asked, force=False)
 

@@ -153,6 +153,7 @@ def _queues(connection: Connection) -> list[QueueRecord]:
     Of two of one name the newer one has it: if the file is whole, the older one was destroyed.
     """
     found: dict[object, QueueRecord] = {}
+    # From the newest on, which keeps its name.
     for row in reversed(list(all_rows(connection, t.QUEUE, t.QUEUE.c.number))):
         is_queue = row.kind == AddressKind.QUEUE or row.subscription is not None
         record = _queue(row) if is_whole(t.QUEUE, row) and row.kind in _KINDS and is_queue else None
@@ -274,6 +275,7 @@ def _read_runs(
         rows = stream(
             text(select(_lane(), message.id, func.length(message.payload)).where(in_queues).order_by(message.id))
         )
+        # Payloads stay in the database: a million messages must be known without being in memory.
         while found := list(islice(rows, _RUN)):
             others: dict[ReferenceId, list[RecoveredEntry]] = {}
             lanes, ids, sizes = zip(*found, strict=True)

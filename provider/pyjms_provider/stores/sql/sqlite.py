@@ -373,6 +373,7 @@ def make_engine(
         cursor.execute(f"PRAGMA synchronous={synchronous}")
         cursor.execute(f"PRAGMA secure_delete={'ON' if erases else 'FAST'}")
         if not checkpoints_in_commits:
+            # SQLite tells nobody when the disk fails in a checkpoint of its own; `Checkpoints` makes them.
             cursor.execute("PRAGMA wal_autocheckpoint=0")
         cursor.close()
 
@@ -450,6 +451,7 @@ class SqliteDatabase(Database):
                 self._level = level
             statement, rows = steps[0]
             if len(steps) > 1 or type(rows) is PagedRows:
+                # IMMEDIATE takes the write lock now: a transaction that reads first could fail when it goes on to write (SQLITE_BUSY_SNAPSHOT).
                 cursor.execute("BEGIN IMMEDIATE")
                 for statement, rows in steps:
                     cursor.executemany(statement, rows)
