@@ -40,8 +40,6 @@ __all__ = ["ConfigurationHome", "JournalHome"]
 
 pytest.register_assert_rewrite(
     "pyjms_provider.stores.testing.suite",
-    "pyjms_provider.stores.testing.pipeline_suite",
-    "pyjms_provider.stores.testing.queue_suite",
     "pyjms_provider.stores.testing.configuration_suite",
 )
 

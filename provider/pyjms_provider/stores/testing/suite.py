@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from threading import Barrier, Thread
 
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, ObjectBody
 from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms.spi.replay import StageName
 from pyjms_provider.core.journal.journal import (
     Changes,
     DuplicateMark,
+    GroupNumber,
+    GroupRecord,
+    NewMessage,
+    PipelineChanges,
+    PreparedBranch,
+    QueueNumber,
+    QueueRecord,
     Removal,
+    Reservation,
+    StageRecord,
+    SubscriptionKey,
 )
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.testing import JournalHome
-from pyjms_provider.stores.testing.pipeline_suite import *  # noqa: F403  pytest finds tests in the namespace of a module
-from pyjms_provider.stores.testing.queue_suite import *  # noqa: F403  as above
 from pyjms_provider.stores.testing.world import (
     AWKWARD,
     ORDERS,
@@ -549,3 +559,372 @@ def test_recovery_tells_how_far_it_is(world: World) -> None:
     assert len(list(recovery.entries)) == 100
     assert told[-1] == 100
     assert told == sorted(told)
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_queues_and_subscriptions_are_found_again(world: World, name: str) -> None:
+    """All that a record has is kept, whatever the names are."""
+    queue = QueueRecord(number=QueueNumber(0), address=Address(AddressKind.QUEUE, name), policy=f'{{"name": "{name}"}}')
+    subscription = QueueRecord(
+        number=QueueNumber(0),
+        address=Address(AddressKind.TOPIC, name),
+        subscription=SubscriptionKey(name, f"name {name}"),
+        selector_text=f"a = '{name}'",
+        no_local=True,
+    )
+    numbers = [world.journal.define_queue(record) for record in (queue, subscription)]
+    kept = {record.number: record for record in world.reopen().recovery.queues}
+    found, found_subscription = (kept[number] for number in numbers)
+    assert (found.address, found.policy, found.subscription, found.no_local) == (
+        queue.address,
+        queue.policy,
+        None,
+        False,
+    )
+    assert found_subscription.subscription == subscription.subscription
+    assert (found_subscription.selector_text, found_subscription.no_local) == (subscription.selector_text, True)
+    assert found_subscription.address == subscription.address
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_queue_may_be_defined_with_its_first_message(world: World, prepared: bool) -> None:
+    """Journal.number_of and Changes.definitions: also with a prepared branch, where the definition takes effect at once."""
+    record = queue_record("promised")
+    number = world.journal.number_of(record)
+    assert world.journal.number_of(record) == number
+    definition = replace(record, number=number)
+    message = world.message(number)
+    branch = PreparedBranch(xid(1), 5) if prepared else None
+    world.journal.write(Changes(messages=[message], definitions=[definition], prepared=branch), force=True)
+    assert definition in world.reopen().recovery.queues
+    if prepared:
+        world.decide(1, commit=True)
+        world.reopen()
+    assert world.found.ids == [(message.reference.id, number)]
+    assert world.journal.number_of(record) == number
+    assert world.journal.define_queue(queue_record("next")) != number
+
+
+def test_a_number_that_was_promised_is_given_to_nobody_else(world: World) -> None:
+    """Journal.number_of."""
+    promised = world.journal.number_of(queue_record("promised"))
+    assert world.journal.define_queue(queue_record("other")) != promised
+    assert world.journal.define_queue(queue_record("promised")) == promised
+    assert world.journal.number_of(queue_record("first")) == world.queue
+
+
+def test_a_queue_may_take_the_place_of_another_one_of_its_name(world: World) -> None:
+    """Journal.number_of, Changes.dropped and Changes.corrected: in one write; before that, the other one is there."""
+    record = queue_record("first")
+    old = world.add(world.message())
+    number = world.journal.number_of(record, anew=True)
+    assert number not in {world.queue, world.other, world.journal.number_of(record, anew=True)}
+    assert world.journal.holds(world.queue, old.reference) is True
+    new = replace(record, number=number, policy="{}")
+    world.journal.write(Changes(dropped=[world.queue], corrected=[new]), force=True)
+    assert world.journal.number_of(record) == number
+    world.journal.drop_queue(world.queue)  # for the sake of its messages
+    sent = world.message(number)
+    world.journal.write(Changes(messages=[sent]), force=True)
+    found = world.reopen()
+    assert {each.number: each for each in found.recovery.queues}.keys() == {world.other, number}
+    assert new in found.recovery.queues
+    assert found.ids == [(sent.reference.id, number)]
+    assert world.journal.number_of(record) == number
+
+
+def test_a_definition_changes_no_queue_that_is_kept(world: World) -> None:
+    """Changes.definitions: a queue that is kept stays as it is."""
+    record = replace(queue_record("first", world.queue), policy="{}")
+    world.journal.define_queue(record)
+    world.journal.write(Changes(definitions=[queue_record("first", world.queue)]), force=True)
+    assert record in world.reopen().recovery.queues
+
+
+def test_a_queue_keeps_its_number(world: World) -> None:
+    """Defining a queue again, by its number or by its name, gives the same number and the new policy."""
+    number = world.journal.define_queue(queue_record("again"))
+    assert world.journal.define_queue(queue_record("again")) == number
+    assert world.journal.define_queue(queue_record("again", number)) == number
+    world.reopen()
+    changed = QueueRecord(number=QueueNumber(0), address=queue_record("again").address, policy="{}")
+    assert world.journal.define_queue(changed) == number
+    records = [record for record in world.reopen().recovery.queues if record.address == changed.address]
+    assert [(record.number, record.policy) for record in records] == [(number, "{}")]
+
+
+def test_a_number_is_never_given_twice(world: World) -> None:
+    """A dropped queue's number does not come back, also after the journal was opened again."""
+    given = {world.queue, world.other}
+    for _ in range(3):
+        number = world.journal.define_queue(queue_record("short-lived"))
+        assert number not in given
+        given.add(number)
+        world.journal.drop_queue(number)
+        world.reopen()
+
+
+def test_a_dropped_queue_takes_its_messages_along(world: World) -> None:
+    """Those that are in other queues too stay there; those of a prepared branch are gone."""
+    first, shared, other = world.message(), world.message(world.queue, world.other), world.message(world.other)
+    world.add(first, shared, other)
+    world.journal.write(Changes(marks=[(world.queue, 4, ReferenceId(3))]), force=False)
+    world.prepare(1, world.message(), removals=[Removal(world.queue, first.reference)])
+    world.journal.drop_queue(world.queue)
+    assert world.bodies(first.reference.id) == {}
+    found = world.reopen()
+    assert found.ids == [(shared.reference.id, world.other), (other.reference.id, world.other)]
+    assert [record.number for record in found.recovery.queues] == [world.other]
+    assert list(found.recovery.marks) == []
+    (branch,) = found.recovery.branches
+    assert (list(branch.messages), list(branch.removals)) == ([], [])
+
+
+def test_a_dropped_queue_takes_the_ids_of_its_producers_along(world: World) -> None:
+    """Else they would keep new messages from the next queue of its name; those of other queues and of topics stay."""
+    first, second = (queue_record(name).address for name in ("first", "second"))
+    topic = Address(AddressKind.TOPIC, first.name)
+    subscription = QueueRecord(number=QueueNumber(0), address=topic, subscription=SubscriptionKey("client", "name"))
+    number = world.journal.define_queue(subscription)
+    for address in (first, second, topic):
+        world.remember("id", 2**62, address)
+        world.remember("another", 2**62, address)
+    for dropped in (world.queue, number):
+        world.journal.drop_queue(dropped)
+    found = [(mark.address, mark.duplicate_id) for mark in world.reopen().recovery.duplicates]
+    assert set(found) == {(address, each) for address in (second, topic) for each in ("id", "another")}
+
+
+def test_what_was_noted_as_dropped_makes_way_for_the_next_of_its_name(world: World) -> None:
+    """Changes.dropped: of two queues of one name the noted one is gone, with the ids of its producers, also if the other is written with it."""
+    record = queue_record("first")
+    world.add(world.message(), world.message(world.other))
+    for identity in ("id", "another"):
+        world.remember(identity, 2**62, record.address)
+    world.journal.note(Changes(dropped=[world.queue]))
+    number = world.journal.number_of(record)
+    assert number not in {world.queue, world.other}
+    message = world.message(number)
+    mark = DuplicateMark(record.address, "id", 2**62, 9)
+    definition = replace(record, number=number)
+    world.journal.write(Changes(messages=[message], definitions=[definition], duplicates=[mark]), force=True)
+    found = world.reopen()
+    assert {each.number: each.address for each in found.recovery.queues} == {
+        world.other: queue_record("second").address,
+        number: record.address,
+    }
+    assert [each.duplicate_id for each in found.recovery.duplicates] == ["id"]
+    assert (message.reference.id, number) in found.ids
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_an_id_is_kept_and_forgotten_only_for_a_queue_that_is_there(world: World, is_noted: bool) -> None:
+    """DuplicateMark.queue: of two queues of one name the older one's changes, if they come late, leave the newer one's ids alone."""
+    record = queue_record("first")
+    if is_noted:
+        world.journal.note(Changes(dropped=[world.queue]))
+    else:
+        world.journal.drop_queue(world.queue)
+    number = world.journal.number_of(record)
+
+    def mark(identity: str, queue: QueueNumber, until_ms: int = 2**62) -> DuplicateMark:
+        return DuplicateMark(record.address, identity, until_ms, len(identity), queue)
+
+    late = [mark("too late", world.queue)]
+    world.journal.write(Changes(messages=[world.message(world.queue)], duplicates=late), force=True)
+    definition = replace(record, number=number)
+    new = [mark("new", number), mark("withdrawn", number)]
+    world.journal.write(Changes(messages=[world.message(number)], definitions=[definition], duplicates=new), force=True)
+    world.journal.note(Changes(duplicates=[mark("new", world.queue, 0), mark("withdrawn", number, 0)]))
+    found = {each.duplicate_id: each.until_ms for each in world.reopen().recovery.duplicates if each.until_ms}
+    assert found == {"new": 2**62}
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_was_noted_as_dropped_is_gone_after_the_close(world: World, is_there: bool) -> None:
+    """Changes.dropped: also if it was dropped before."""
+    if not is_there:
+        world.journal.drop_queue(world.queue)
+    world.journal.note(Changes(dropped=[world.queue]))
+    assert [record.number for record in world.reopen().recovery.queues] == [world.other]
+
+
+def test_what_was_noted_of_a_queue_is_kept_whatever_was_written_before(world: World) -> None:
+    """Changes.corrected: also of one that is not kept yet, and with the next write or the close."""
+    record = queue_record("first", world.queue)
+    world.journal.define_queue(replace(record, policy="{}"))
+    number = world.journal.number_of(queue_record("new"))
+    new = replace(queue_record("new", number), policy="{}")
+    world.journal.note(Changes(corrected=[record, new]))
+    found = {each.number: each for each in world.reopen().recovery.queues}
+    assert (found[world.queue], found[number]) == (record, new)
+    assert world.journal.define_queue(queue_record("newer")) not in {world.queue, world.other, number}
+
+
+def test_a_queue_that_is_not_kept_says_nothing_of_its_messages(world: World) -> None:
+    """`holds` of one that was dropped, also in a note, and of one that was only promised."""
+    message = world.add(world.message())
+    for drop in (world.journal.drop_queue, lambda number: world.journal.note(Changes(dropped=[number]))):
+        number = world.journal.define_queue(queue_record("short-lived"))
+        sent = world.message(number)
+        world.journal.write(Changes(messages=[sent]), force=True)
+        assert world.journal.holds(number, sent.reference) is True
+        assert world.journal.holds(number, message.reference) is False
+        drop(number)
+        assert world.journal.holds(number, sent.reference) is None
+    promised = world.journal.number_of(queue_record("promised"))
+    assert world.journal.holds(promised, message.reference) is None
+
+
+_AWKWARD = "a\0b \ud800 back\\slash \\u0041 😀"
+
+
+def _group(world: World, number: int = 1, *, low: int = 0, fence: int = 1, name: str = "group") -> GroupRecord:
+    return GroupRecord(
+        number=GroupNumber(number),
+        name=name,
+        queue=world.queue,
+        selector_text=_AWKWARD,
+        generation=f"generation {number} {_AWKWARD}",
+        low=low,
+        fence=fence,
+        opened_ms=2**41,
+    )
+
+
+def _write(world: World, *, removals: tuple[Removal, ...] = (), **pipelines: object) -> None:
+    changes = Changes(removals=list(removals), pipelines=PipelineChanges(**pipelines))  # type: ignore[arg-type]
+    world.journal.write(changes, force=True)
+
+
+def _unit(epoch: int, partition: int = 0, attempt: str = "a") -> StageName:
+    return StageName(_AWKWARD, epoch, partition, attempt)
+
+
+def _stage(world: World, name: StageName, texts: int = 1, *, both: bool = False) -> list[int]:
+    queues = (world.queue, world.other) if both else (world.queue,)
+    messages: list[NewMessage] = [world.message(*queues) for _ in range(texts)]
+    record = StageRecord(name=name, messages=texts, staged_ms=5, discarded_after_ms=2**45)
+    world.journal.write(Changes(messages=messages, pipelines=PipelineChanges(staged=record)), force=True)
+    return [message.reference.id for message in messages]
+
+
+def test_a_reader_group_is_found_again_with_what_it_holds(world: World) -> None:
+    """Groups come with their reservations, by number; the messages are entries of their queue as before."""
+    sent = [world.add(world.message()).reference for _ in range(3)]
+    _write(world, groups=[_group(world)])
+    _write(world, reserved=[Reservation(GroupNumber(1), number, sent[number - 1], number) for number in (1, 2)])
+    (found,) = world.reopen().recovery.groups
+    assert found.record == _group(world)
+    assert list(found.reserved) == [(1, sent[0].id, 1), (2, sent[1].id, 2)]
+    assert [message for message, _ in world.found.ids] == [reference.id for reference in sent]
+
+
+def test_a_reservation_may_be_written_again(world: World) -> None:
+    """Who was not answered writes the same once more."""
+    sent = world.add(world.message()).reference
+    _write(world, groups=[_group(world)])
+    for _ in range(2):
+        _write(world, reserved=[Reservation(GroupNumber(1), 1, sent, 1)])
+    assert list(world.reopen().recovery.groups[0].reserved) == [(1, sent.id, 1)]
+
+
+def test_what_a_group_acknowledges_is_gone_and_its_low_mark_rises(world: World) -> None:
+    """Removals and the mark are one write; it may be repeated."""
+    sent = [world.add(world.message()).reference for _ in range(3)]
+    reserved = [Reservation(GroupNumber(1), number, reference, 1) for number, reference in enumerate(sent, 1)]
+    _write(world, groups=[_group(world)], reserved=reserved)
+    removals = tuple(Removal(world.queue, reference) for reference in sent[:2])
+    for _ in range(2):
+        _write(world, removals=removals, acknowledged=[(GroupNumber(1), 2)])
+    (found,) = world.reopen().recovery.groups
+    assert (found.record.low, list(found.reserved)) == (2, [(3, sent[2].id, 1)])
+    assert world.found.ids == [(sent[2].id, world.queue)]
+
+
+def test_a_group_that_is_taken_over_keeps_what_it_holds(world: World) -> None:
+    """Writing the record again replaces it alone."""
+    sent = world.add(world.message()).reference
+    _write(world, groups=[_group(world)], reserved=[Reservation(GroupNumber(1), 1, sent, 1)])
+    _write(world, groups=[_group(world, fence=2)])
+    (found,) = world.reopen().recovery.groups
+    assert (found.record.fence, list(found.reserved)) == (2, [(1, sent.id, 1)])
+
+
+def test_a_released_group_is_gone_and_its_messages_stay(world: World) -> None:
+    """Only the group ends."""
+    sent = world.add(world.message()).reference
+    other = _group(world, 2, name="other")
+    _write(world, groups=[_group(world), other], reserved=[Reservation(GroupNumber(1), 1, sent, 1)])
+    _write(world, released=[GroupNumber(1)])
+    assert [found.record.name for found in world.reopen().recovery.groups] == ["other"]
+    assert world.found.ids == [(sent.id, world.queue)]
+
+
+def test_groups_go_with_their_queue(world: World) -> None:
+    """`drop_queue` forgets them, and what they hold."""
+    sent = world.add(world.message()).reference
+    _write(world, groups=[_group(world)], reserved=[Reservation(GroupNumber(1), 1, sent, 1)])
+    world.journal.drop_queue(world.queue)
+    assert list(world.reopen().recovery.groups) == []
+
+
+def test_a_staged_unit_is_found_again_and_its_messages_are_no_entries(world: World) -> None:
+    """It comes with all that it is known by; bodies can be read."""
+    first, second = _stage(world, _unit(2**62, -1), 2, both=True)
+    recovery = world.reopen().recovery
+    (found,) = recovery.stages
+    assert found.record == StageRecord(name=_unit(2**62, -1), messages=2, staged_ms=5, discarded_after_ms=2**45)
+    assert [(queue, reference.id) for queue, reference in found.messages] == [
+        (world.queue, first),
+        (world.other, first),
+        (world.queue, second),
+        (world.other, second),
+    ]
+    assert world.found.ids == []
+    assert set(world.bodies(first, second)) == {first, second}
+    assert recovery.last_id >= second
+    assert list(recovery.branches) == []
+
+
+def test_units_are_promoted_and_discarded_together_with_the_marker(world: World) -> None:
+    """One write ends them all; one that is not there is passed over."""
+    good, lost, later = _stage(world, _unit(1), 2), _stage(world, _unit(1, 1), both=True), _stage(world, _unit(2))
+    outcomes = [(_unit(1), True), (_unit(1, 1), False), (_unit(9), True)]
+    for _ in range(2):
+        _write(world, outcomes=outcomes, markers=[(_AWKWARD, 1), ("other", 2**62)])
+    recovery = world.reopen().recovery
+    assert [message for message, _ in world.found.ids] == good
+    assert [found.record.name for found in recovery.stages] == [_unit(2)]
+    assert dict(recovery.stage_markers) == {_AWKWARD: 1, "other": 2**62}
+    assert set(world.bodies(*good, *lost, *later)) == {*good, *later}
+
+
+def test_promoted_messages_are_removed_as_all_others_are(world: World) -> None:
+    """Nothing of a unit is left when its messages have gone."""
+    _stage(world, _unit(1), both=True)
+    _write(world, outcomes=[(_unit(1), True)])
+    entries = world.reopen().entries
+    world.remove(*((entry.queue, entry.reference) for entry in entries))
+    assert world.reopen().ids == []
+
+
+def test_staged_messages_go_with_their_queue(world: World) -> None:
+    """The unit stays, without them."""
+    _stage(world, _unit(1), both=True)
+    world.journal.drop_queue(world.queue)
+    (found,) = world.reopen().recovery.stages
+    assert [queue for queue, _ in found.messages] == [world.other]
+
+
+def test_branches_and_staged_units_are_kept_apart(world: World) -> None:
+    """The end of one leaves the other alone."""
+    branch = world.message()
+    world.prepare(1, branch)
+    (staged,) = _stage(world, _unit(1))
+    world.decide(1, commit=False)
+    assert [found.record.name for found in world.reopen().recovery.stages] == [_unit(1)]
+    world.prepare(2, world.message())
+    _write(world, outcomes=[(_unit(1), True)])
+    assert [message for message, _ in world.reopen().ids] == [staged]
+    assert len(world.found.recovery.branches) == 1
