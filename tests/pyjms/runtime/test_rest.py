@@ -38,7 +38,7 @@ class Store:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_away = True
         self.asked: Queue[None] = Queue()
-        real = QueueJournal.mark
+        real = QueueJournal.cover
 
         def mark(*arguments: Any) -> None:
             if self.is_away:
@@ -46,7 +46,7 @@ class Store:
                 raise UnavailableStoreError("the server is away")
             real(*arguments)
 
-        monkeypatch.setattr(QueueJournal, "mark", mark)
+        monkeypatch.setattr(QueueJournal, "cover", mark)
 
     def await_asked(self) -> None:
         self.asked.get(timeout=PATIENCE_S)

@@ -10,7 +10,7 @@ import pytest
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerTarget
 from pyjms_provider.core.transaction import stages as stages_module
-from pyjms_provider.core.transaction.reader_groups import Group, GroupTable, Held
+from pyjms_provider.core.transaction.reader_groups import Group, GroupEntry, GroupTable
 from pyjms_provider.core.transaction.stages import StageTable
 from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from pyjms_tck.spi import pipeline_suite
@@ -30,28 +30,28 @@ _promote, _stage = StageTable.promote, StageTable.stage
 
 def pull_backwards(
     group: Group, consumer: Consumer, room: int, room_bytes: int | None, *, one: bool, store: MessageStore
-) -> list[Held]:
+) -> list[GroupEntry]:
     """Numbers do not follow the queue's order."""
     return _pull(group, consumer, room, room_bytes, one=one, store=store)[::-1]
 
 
 def pull_without_limit(
     group: Group, consumer: Consumer, room: int, room_bytes: int | None, *, one: bool, store: MessageStore
-) -> list[Held]:
+) -> list[GroupEntry]:
     """Bytes are not counted."""
     return _pull(group, consumer, room, None, one=one, store=store)
 
 
 def pull_and_return(
     group: Group, consumer: Consumer, room: int, room_bytes: int | None, *, one: bool, store: MessageStore
-) -> list[Held]:
+) -> list[GroupEntry]:
     """What is reserved is left to others."""
     pulled = _pull(group, consumer, room, room_bytes, one=one, store=store)
     group.give_back_unseen(pulled)
     return pulled
 
 
-def settle_nothing(group: Group, upto: int, gone: Sequence[Held]) -> None:
+def settle_nothing(group: Group, upto: int, gone: Sequence[GroupEntry]) -> None:
     """What is acknowledged comes back with the release."""
     with group.lock:
         del group._held[: upto - group.low]

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.journal.journal import JoinedTransaction, QueueRecord
     from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.journal.storage_manager import RunsWork, StorageManager
-    from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.message.trace_events import StoryBuffer
     from pyjms_provider.core.queue.consumer import ConsumerSession
     from pyjms_provider.core.scheduled import Scheduled

@@ -174,7 +174,9 @@ class Pager:
     def make_delivery(self, reference: MessageReference, count: int, tag: QueueEntry | None) -> Delivery:
         """Return a delivery whose message may have to be fetched without the lock, which is held."""
         journal = self._queue.journal
-        if journal is None or (journal.is_confirmed(reference) if tag is None else journal.is_covered(reference, count)):
+        if journal is None or (
+            journal.is_confirmed(reference) if tag is None else journal.is_covered(reference, count)
+        ):
             try:
                 return Delivery(self._queue.store.retrieve(reference), count, count > 1, tag)
             except NotInMemoryError:
