@@ -114,7 +114,7 @@ BANS = (
             "provider/pyjms_provider/model/configuration_thread.py": "one thread that makes changes to managed objects",
             "provider/pyjms_provider/stores/group_commit.py": "where many threads wait for a commit, one that has nothing else to do",
             "provider/pyjms_provider/stores/sql/sqlite_files.py": "carrying the log of SQLite over takes long, and nobody is to wait",
-            "provider/pyjms_provider/stores/sql/journal.py": "who looks whether an idle broker still holds its store",
+            "provider/pyjms_provider/stores/sql/database.py": "who looks whether an idle broker still holds its store",
             "provider/pyjms_provider/stories/log.py": "the thread that writes stories, so that nobody waits for that",
             "provider/pyjms_provider/transport/service.py": "the one thread of the network's event loop",
             "provider/pyjms_provider/transport/scheduler.py": "the thread that waits by the injected clock for the network",

@@ -235,7 +235,12 @@ class StorageManager:
 
         Raises `ResourceError`; `InDoubtError`: then they are there again, or gone, when the store has answered.
         """
-        self._write_removals(Changes(removals=removals_of(settled)), settled, self.take_back)
+        changes = Changes(removals=removals_of(settled))
+        try:  # here and in `write_deleted`, as each call counts in an acknowledgement
+            self.journal.write(changes, force=self.force_acknowledgements)
+        except Exception as error:
+            self._undo_removal(error, changes, settled, self.take_back)
+            raise
 
     def remove_again(self, settled: Collection[QueueEntry]) -> bool:
         """Write once more that messages were settled, where that is in doubt; return whether it is in doubt no more."""
@@ -247,24 +252,26 @@ class StorageManager:
         Raises `ResourceError`: they are there again; `InDoubtError`: they will be, or are gone, when the store has answered.
         """
         changes = Changes(removals=removals_of(deleted))
-        if changes.removals:
-            self._write_removals(changes, deleted, self._put_back, self._let_go)
+        if not changes.removals:
+            return
+        try:
+            self.journal.write(changes, force=self.force_acknowledgements)
+        except Exception as error:
+            self._undo_removal(error, changes, deleted, self._put_back, self._let_go)
+            raise
 
-    def _write_removals(
+    def _undo_removal(
         self,
+        error: Exception,
         changes: Changes,
         entries: Sequence[QueueEntry],
         reinstate: Callable[[Sequence[QueueEntry]], None],
         let_go: Callable[[Sequence[QueueEntry]], None] | None = None,
     ) -> None:
-        try:
-            self.journal.write(changes, force=self.force_acknowledgements)
-        except Exception as error:
-            if is_outcome_unknown(error):
-                self.in_doubt_writes.add(RemovalInDoubt(changes, entries, reinstate, let_go))
-            else:
-                reinstate(entries)
-            raise
+        if is_outcome_unknown(error):
+            self.in_doubt_writes.add(RemovalInDoubt(changes, entries, reinstate, let_go))
+        else:
+            reinstate(entries)
 
     def take_back(self, settled: Sequence[QueueEntry]) -> None:
         """Have messages in their queues again whose removal was not written: now, or when they can be read."""
