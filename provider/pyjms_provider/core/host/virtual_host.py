@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.journal.storage_manager import RunsWork, StorageManager
     from pyjms_provider.core.message.trace_events import StoryBuffer
-    from pyjms_provider.core.queue.consumer import ConsumerSession
     from pyjms_provider.core.scheduled import Scheduled
     from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
