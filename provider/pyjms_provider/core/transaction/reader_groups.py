@@ -415,11 +415,19 @@ _IN_MEMORY: Final = QueueNumber(0)
 class SubscriptionTable(Protocol):
     """What reader groups use of the table of subscriptions."""
 
-    def durable(self) -> dict[SubscriptionKey, Subscription]: ...
+    def durable(self) -> dict[SubscriptionKey, Subscription]:
+        """Return the durable subscriptions, with a subscriber or without."""
+        ...
+
     def subscribe(
         self, request: SubscribeRequest, subscriber: ConnectionId, client_id: str | None, user: object
-    ) -> Subscription: ...
-    def end(self, subscription: Subscription, user: object) -> None: ...
+    ) -> Subscription:
+        """Return the subscription that `user` has from now on."""
+        ...
+
+    def end(self, subscription: Subscription, user: object) -> None:
+        """Let a subscription go that `user` has."""
+        ...
 
 
 class PipelineHost(Protocol):
@@ -430,10 +438,18 @@ class PipelineHost(Protocol):
     storage: StorageManager | None
 
     @property
-    def work(self) -> RunsWork: ...
+    def work(self) -> RunsWork:
+        """Runs what may write; the end of the host waits for it."""
+        ...
+
     @property
-    def subscriptions(self) -> SubscriptionTable: ...
-    def queue(self, name: str) -> Queue: ...
+    def subscriptions(self) -> SubscriptionTable:
+        """The host's subscriptions."""
+        ...
+
+    def queue(self, name: str) -> Queue:
+        """Return the queue of that name, made now if there is none."""
+        ...
 
 
 class GroupTable:
