@@ -239,6 +239,7 @@ class Pusher:
         with channel.lock:
             if channel.remove_if_expired(entry) or channel.state.begin_push(entry) is None:
                 return
+            # A copy: receivers may come and go while those here are called, without the lock.
             receivers = self.receivers
         handled = False
         for receiver in receivers:

@@ -10,4 +10,3 @@ class Scheduled(Protocol):
 
     def run_due(self, now_ms: int) -> int | None:
         """Do what is due at `now_ms`; return when to come again, in milliseconds since 1970 UTC; None: when asked."""
-        ...

@@ -42,7 +42,6 @@ class PersistenceManager(Protocol):
     @property
     def is_reliable(self) -> bool:
         """Whether what it keeps survives the process."""
-        ...
 
 
 class MessageStore(ABC):
@@ -276,6 +275,7 @@ class PagingMessageStore(MessageStore):
                 self._pageable[reference.id] = reference
 
     def drop_copy(self, reference: MessageReference) -> None:
+        # Asked without the lock first: nearly no message was paged out before its commit, and this is called for each.
         if reference.id in self._paged:
             with self._lock:
                 self._drop_paged(reference)
@@ -357,6 +357,7 @@ class PagingMessageStore(MessageStore):
         if not (reference.journaled or reference.id in self._paged):
             self._leaving[reference.id] = reference
             return False
+        # The journal has it, or it was paged out before: nothing need be written.
         del self._pageable[reference.id], self._messages[reference.id]
         self._bytes -= reference.size
         return True
@@ -372,6 +373,7 @@ class PagingMessageStore(MessageStore):
         with self._lock:
             if self._is_relieving:
                 return
+            # Without the lock from here on, as paging out writes; the flag keeps a second thread from doing the same work.
             self._is_relieving = True
         try:
             while self._leaving:
@@ -421,6 +423,7 @@ class PagingMessageStore(MessageStore):
             for reference, envelope in leaving
             if not reference.journaled and reference.id not in self._paged
         ]
+        # Not under the lock, as it waits for the disk; so what follows looks again at who holds each message.
         if transient:
             self._journal.page_out(transient)
         gone: list[ReferenceId] = []

@@ -256,6 +256,7 @@ class Topic(Channel):
 
     def _grouped(self) -> Addressees:
         """Return the subscriptions by selector, as they are now."""
+        # Read once: an immutable table, so publishing takes the lock only after a subscription came or left.
         addressees = self._addressees
         if addressees is None:
             with self._lock:
@@ -288,6 +289,7 @@ class Topic(Channel):
     ) -> bool:
         """Do the same for the subscriptions that `wanting` has found."""
         store, passed, acknowledged = self.store, 0, True
+        # All holds before the first subscription has it: a consumer that settles at once would be the last holder else.
         store.acquire(reference, len(wanting))
         try:
             for subscription in wanting:
@@ -359,5 +361,6 @@ class Topic(Channel):
             self._addressees = Addressees()
             self._members = {}
             self._receivers = ()
+        # Without the topic's lock, as each takes its own.
         for subscription in subscriptions:
             subscription.close()

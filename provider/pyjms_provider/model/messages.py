@@ -12,9 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.spi.selector.identifiers import is_identifier
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
-from pyjms_provider.core.host.admission import DELIVER_AT
+from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID
 from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
-from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
 
 CLIENT_JMSX: Final = {"JMSXGroupID": ("string", str), "JMSXGroupSeq": ("int", int)}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms_provider.core.host import admission as duplicates
 from pyjms_provider.core.host.admission import DuplicateClaim
-from pyjms_provider.core.queue import duplicates
 from pyjms_provider.core.queue.queue_rules import QueueFullError
 from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from tests.provider.policy_world import PolicyWorld

@@ -14,14 +14,19 @@ from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.types import Int, Long
-from pyjms_provider.core.host.admission import deliver_at_ms, with_overrides
+from pyjms_provider.core.host.admission import (
+    DuplicateIdCache,
+    DuplicateStatus,
+    deliver_at_ms,
+    duplicate_id,
+    with_overrides,
+)
 from pyjms_provider.core.journal.journal import DuplicateMark
 from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.queue.consumer import Consumer
-from pyjms_provider.core.queue.duplicates import DuplicateIdCache, DuplicateStatus, duplicate_id
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.queue.message_groups import ExclusiveConsumer, MessageGroups, group_place
 from pyjms_provider.core.queue.queue_rules import Capacity, CapacityReservation, LastValues, last_key

@@ -18,11 +18,10 @@ from pyjms.types import Long
 from pyjms_provider.broker import EmbeddedBroker, running_broker
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_session import VmSession
-from pyjms_provider.core.host.admission import DELIVER_AT
+from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
-from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.transaction.branches import BranchState
 from pyjms_provider.queue_manager import QueueManager

@@ -29,7 +29,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.words import counted
 from pyjms_provider.core.channel import Channel, ChannelClosedError
-from pyjms_provider.core.host.admission import DELIVER_AT, AdmissionController, SendPermit, SendTimeout
+from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID, AdmissionController, SendPermit, SendTimeout
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.host.message_mover import ExpiryWatch, MessageMover
 from pyjms_provider.core.journal.journal import SubscriptionKey
@@ -43,7 +43,6 @@ from pyjms_provider.core.journal.storage_manager import (
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.channel_state import ChannelState
-from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
 from pyjms_provider.core.queue.message_trace import MessageTrace
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.queue_rules import check_disk

@@ -37,7 +37,6 @@ class Transaction(Protocol):
     @property
     def unit_id(self) -> str:
         """What names it in the log."""
-        ...
 
     expired_rolls_back: bool
     """Whether a message that expires before the commit rolls all back (True), or is merely left out."""
@@ -45,28 +44,22 @@ class Transaction(Protocol):
     @property
     def is_committing(self) -> bool:
         """Whether the unit is being written, so that what is in it must be left alone. Read without the lock."""
-        ...
 
     @property
     def is_prepared(self) -> bool:
         """Whether a coordinator decides, so that not even time changes what is in it. Read without the lock."""
-        ...
 
     def add_sent(self, entry: QueueEntry) -> bool:
         """Add a NOT_COMMITTED message; return False if the unit has ended and the message must go."""
-        ...
 
     def add_settled(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
         """Add the acknowledgements of pulled messages: of each the delivery of that number."""
-        ...
 
     def add_acknowledgement(self, entry: QueueEntry, receiver_id: ReceiverId) -> None:
         """Add the acknowledgement of a message that was pushed to `receiver_id`."""
-        ...
 
     def expire(self) -> None:
         """Let it not be committed, as a message in it expired (§5.1.3); the session hears of it when it commits."""
-        ...
 
 
 class EntryQueue(Protocol):
@@ -78,21 +71,17 @@ class EntryQueue(Protocol):
     @property
     def name(self) -> str:
         """What errors call it."""
-        ...
 
     @property
     def lock(self) -> Lock:
         """The one lock of the queue: held for a few steps, and by nobody who waits."""
-        ...
 
     @property
     def subscription_name(self) -> str | None:
         """What names the channel between a topic and one subscriber; None: this is a queue."""
-        ...
 
     def message_of(self, reference: MessageReference) -> Envelope | None:
         """Return a message of this queue; None if it has gone, or is damaged. Waits for a disk. Raises `ResourceError`."""
-        ...
 
     def uncommitted_messages(
         self, entries: Iterable[QueueEntry], *, with_transient: bool
@@ -101,31 +90,24 @@ class EntryQueue(Protocol):
 
         Without their envelopes those that were paged out.
         """
-        ...
 
     def rollback(self, entry: QueueEntry) -> None:
         """Remove a message if it is NOT_COMMITTED (§5.1.3)."""
-        ...
 
     def commit(self, entries: Iterable[QueueEntry]) -> None:
         """Make NOT_COMMITTED messages available, in this order, and deliver them if that can be (§2.2.1)."""
-        ...
 
     def settle(self, entry: QueueEntry, delivery_count: int, session: Holder) -> bool:
         """Take a pulled message out for good; return False if that delivery is no longer the session's."""
-        ...
 
     def settle_in(self, unit: Transaction, deliveries: Sequence[tuple[QueueEntry, int]], session: Holder) -> bool:
         """Have pulled messages settled when `unit` commits; return False if one of them is no longer the session's (§6.2.1)."""
-        ...
 
     def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: Holder) -> None:
         """Take pulled messages out whose acknowledgements have been committed, and written. The caller then calls `wake_freed`, without a lock."""
-        ...
 
     def wake_freed(self) -> None:
         """Wake consumers for messages that only now anybody may take: an ownership has ended, or a delayed message has left. The lock is not held."""
-        ...
 
     def give_back(
         self,
@@ -136,51 +118,39 @@ class EntryQueue(Protocol):
         unseen: bool = False,
     ) -> None:
         """Make messages available again, in their old places, if the deliveries are still the session's."""
-        ...
 
     def change_holder(self, entry: QueueEntry, delivery_count: int, session: Holder, heir: Holder) -> bool:
         """Let `heir` settle a delivery in place of `session`; return False if it is no longer the session's."""
-        ...
 
     def hold(self, entry: QueueEntry, unit: Transaction, holder: Holder) -> None:
         """Let `holder` have received, in `unit`, a message that was restored; before the channel is used."""
-        ...
 
     def drop_acknowledgement(self, entry: QueueEntry, unit: Transaction) -> None:
         """Forget an acknowledgement, of a pushed or pulled message, whose unit of work rolls back (§6.2.1)."""
-        ...
 
     def reinstate(self, entry: QueueEntry) -> None:
         """Take back a message that was settled, and whose removal could not be written; it comes again, flagged."""
-        ...
 
     def take_out(self, entry: QueueEntry, taken: list[QueueEntry], cause: Happening | None = None) -> bool:
         """Take a message out that nobody holds, for one who puts it elsewhere, or deletes it; return False if it is held, or has gone."""
-        ...
 
     def take_out_held(self, entry: QueueEntry, delivery_count: int, session: Holder, taken: list[QueueEntry]) -> bool:
         """Remove an unacknowledged message so that the caller can move it; return False if `session` no longer holds this delivery."""
-        ...
 
     def let_go_of_expired(self, entry: QueueEntry) -> None:
         """Let go of a message that was taken out as it had expired, and then told of."""
-        ...
 
     def held_count(self, session: Holder) -> int:
         """Return how many unsettled messages of this queue `session` has."""
-        ...
 
     def apply_acknowledgements(self, acknowledged: Iterable[tuple[QueueEntry, ReceiverId]]) -> None:
         """Apply acknowledgements of pushed messages whose unit of work commits (§6.2.1)."""
-        ...
 
     def run_due(self, now_ms: int) -> int | None:
         """Remove what has expired, make available what is due; return when to come again, None: when asked."""
-        ...
 
     def give_back_all(self, session: Holder) -> None:
         """Make all messages available again that `session` pulled and has not settled."""
-        ...
 
 
 class Acknowledgements:

@@ -185,6 +185,7 @@ class ChannelState:
         if len(self._delivered) <= _FEW_HELD:
             self._by_holder = None
             return [entry for entry in self._delivered if entry.holder is session]
+        # Built once for all sessions: a broker that stops asks for each of thousands, and each look over all that is held would make that quadratic.
         if self._by_holder is None:
             found: defaultdict[Holder, dict[QueueEntry, None]] = defaultdict(dict)
             for entry in self._delivered:
@@ -312,6 +313,7 @@ class ChannelState:
         Pulling is a delivery with a negative acknowledgement: the positive one is to come (§5.3).
         """
         assert entry.state is _ACCEPTED
+        # A dictionary keeps the order of delivery, in which messages are released.
         self._delivered[entry] = None
         if self._by_holder is not None:
             self._by_holder[session][entry] = None

@@ -390,6 +390,7 @@ class ConsumerManager:
     def _move(self, consumer: Consumer, event: ConsumerEvent) -> None:
         before = consumer.place
         after = _NEXT.get((before, event)) or next_list(before, event)
+        # Mostly: a consumer says with each receive that it is interested.
         if before is after:
             return
         group = consumer.group
@@ -455,6 +456,7 @@ class ConsumerManager:
             if found is not None:
                 self._move(found, _NOTIFY)
                 break
+            # It pulls the message or hands the wake-up on, so waking one of lower priority now would let that one overtake it.
             if self.has_priorities and any(map(choice.wants, group.lists[_NOTIFIED])):
                 break  # a woken consumer of higher priority than the rest is going to take it
         if choice.guessed:
@@ -563,25 +565,20 @@ class ConsumedQueue(EntryQueue, Protocol):
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Attach a consumer; it is not interested yet. Raises `ChannelClosedError`, `ClosedError`."""
-        ...
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer; what it pulled stays with its session. May be repeated."""
-        ...
 
     def set_notify_work_desired(self, consumer: Consumer, desired: bool) -> None:
         """Note whether `consumer` wants to be woken. Any thread; ignored for a consumer that has been removed."""
-        ...
 
     def review_interest(self, consumer: Consumer) -> None:
         """Look anew whether `consumer` wants to be woken, after its connection was started or stopped; else as `set_notify_work_desired`."""
-        ...
 
     def deliver_single_message(
         self, consumer: Consumer, *, or_wait: bool = False, at_once: bool = False
     ) -> Delivery | None:
         """Hand the next message that `consumer` would and may take to its session; None when there is none now."""
-        ...
 
 
 class Consumer:
@@ -662,11 +659,9 @@ class DirectConsumer(Protocol):
 
     def may_take(self) -> bool:
         """Say whether it takes one now. Any thread; the queue's lock is held, so it takes no other lock, and never waits."""
-        ...
 
     def take(self, delivery: Delivery) -> None:
         """Have the message, after `may_take` has said so. No lock of the queue is held. Must not raise, or wait."""
-        ...
 
 
 class ConsumerTarget:
@@ -734,6 +729,7 @@ class ConsumerSession:
             self._consumer_count += 1
             consumer.number = self._consumer_count
             consumer.target.consumers = (*consumer.target.consumers, consumer)
+        # Without the session's lock, as the queue takes its own.
         consumer.queue.add_consumer(consumer)
 
     def remove_target(self, target: ConsumerTarget) -> None:
@@ -745,6 +741,7 @@ class ConsumerSession:
             with self._lock:
                 others = self._queues.get(consumer.queue, {})
                 others.pop(consumer, None)
+            # Asked without the session's lock: the queue's lock is never taken under it.
             if not others and not consumer.queue.held_count(self):
                 with self._lock:
                     if not self._queues.get(consumer.queue):  # none has come meanwhile
@@ -758,6 +755,7 @@ class ConsumerSession:
 
     def set_delivering(self, is_delivering: bool) -> None:
         """Let pulls answer, or not; when it returns, no pull answers any more."""
+        # Before the queues are asked: each reads it under its own lock, so no pull that begins later answers.
         self.is_delivering = is_delivering
         with self._lock:
             targets = list(self._targets)

@@ -82,6 +82,7 @@ class PriorityLevel:
             if self.head > SPARE:
                 self._forget_passed()
             return True
+        # `head` must stand at a message, so that taking the first one needs no search.
         if index == self.head:
             index += 1
             while entries[index] is None:
@@ -89,6 +90,7 @@ class PriorityLevel:
             self.head = index
             if index > SPARE and index * 2 > len(entries):
                 self._forget_passed()
+        # Not before half of the places are gaps: so each removal pays for a constant part of the copying.
         elif len(entries) - self.head > 2 * self.live + SPARE:
             self._close_gaps()
         return False
@@ -121,6 +123,7 @@ class PriorityLevel:
 
     def put_back(self, returned: list[QueueEntry]) -> None:
         """Restore `returned`, sorted by sequence, to their places."""
+        # An empty level has no order to keep: the lists are made from what came back, which also drops all gaps.
         if not self.live:
             self._rebuild(returned)
         else:
@@ -150,6 +153,7 @@ class PriorityLevel:
         first = bisect_left(self.sequences, returned[0].sequence, head)
         last = bisect_left(self.sequences, returned[-1].sequence, first)
         goes_forward = (last - head) <= (len(self.sequences) - first) // _COPIES
+        # Whichever side is shorter is moved; the list itself moves what is behind, which is cheaper by `_COPIES`.
         low = head if goes_forward else first
         entries, sequences = self._merged(returned, low, last)
         if goes_forward and head >= size:
@@ -192,11 +196,9 @@ class Places(Protocol):
 
     def find(self, sequence: int) -> int:
         """Return the index of the available message with `sequence`, or -1."""
-        ...
 
     def at(self, index: int) -> QueueEntry | None:
         """Return the message at `index`; None: there is none any more."""
-        ...
 
 
 class Unfinished(Enum):
@@ -267,6 +269,7 @@ def first_noted(
     kept: list[int] = []
     for position, sequence in enumerate(sequences):
         index = lane.find(sequence)
+        # A number that was noted may have gone since: nobody takes it from here when its message is taken.
         entry = None if index < 0 else lane.at(index)
         if entry is not None and (matches is None or matches(entry)):
             if permits is None or permits(entry):
@@ -429,6 +432,7 @@ class _Places:
         blocks = self._thinned(lane)
         if places:
             blocks.append(_make_block(sorted(places), max(sequence for _, sequence in places)))
+        # Replaced in one go: an iterator over the old blocks, which `after` may have handed out, goes on over them.
         self._blocks = blocks
         self._recent = {}
         self._count = 0
@@ -715,6 +719,7 @@ class BlockedMessages:
         """Return how far a consumer has looked. `higher_priority` as in `find`; it begins anew, too, when the cursor of its selector has gone back."""
         now = frozenset(higher_priority)
         turn = self._turns.get(consumer)
+        # A consumer of higher priority that left may have been the only reason why messages were skipped.
         if turn is None or not turn.higher_priority <= now or turn.cursor_went_back != cursor_went_back:
             turn = self._turns[consumer] = ScanState(cursor_went_back)
         turn.higher_priority = now

@@ -185,6 +185,7 @@ class DeadLetterPolicy:
 
     def remove_as_expired(self, entry: QueueEntry) -> bool:
         """Remove a message that has expired; return False, having done nothing, if nobody wants to have it, or to hear of it. The lock is held."""
+        # A DELIVERED message has a transaction, too: the one that is to acknowledge it, which does not go with it.
         unit = entry.transaction if entry.state is MessageState.NOT_COMMITTED else None
         is_kept = entry.state is not MessageState.NOT_COMMITTED and self.moves_expired
         # What rolls its transaction back never was there.
@@ -212,6 +213,7 @@ class DeadLetterPolicy:
         """Have the messages moved that have left. The lock is not held."""
         if not self._pending or self._on_dead is None:
             return
+        # Taken out under the lock: of two threads that flush at once, each moves its own.
         with self._queue.lock:
             dead, self._pending = self._pending, deque()
         try:

@@ -63,94 +63,72 @@ class QueueEntryList(Protocol):
 
     def __iter__(self) -> Iterator[QueueEntry]:
         """Yield the messages in order; nothing may change meanwhile."""
-        ...
 
     @property
     def last_place(self) -> int:
         """The highest sequence number of all messages that have come."""
-        ...
 
     def oldest(self) -> list[QueueEntry]:
         """Return a few messages, the oldest one among them."""
-        ...
 
     def first(self, most: int) -> list[QueueEntry]:
         """Return up to `most` messages of those that leave first, or some of them."""
-        ...
 
     def newest(self, most: int) -> list[QueueEntry]:
         """Return about `most` messages, or a few times as many, those among them that came last."""
-        ...
 
     def append(self, entry: QueueEntry) -> None:
         """Give a new message its place, and a sequence number."""
-        ...
 
     def assign_sequence(self, entry: QueueEntry) -> None:
         """Give a new message that somebody takes at once the sequence number of the place that it would have had."""
-        ...
 
     def restore(self, entries: Iterable[QueueEntry]) -> None:
         """Put messages that were taken back into their old places."""
-        ...
 
     def take_first(self) -> QueueEntry | None:
         """Take the first message; None when there is none."""
-        ...
 
     def least(self) -> QueueEntry | None:
         """Return the message that is needed least: a ring queue that is full drops it."""
-        ...
 
     def discard(self, entry: QueueEntry) -> bool:
         """Take out this very message; return whether it was available."""
-        ...
 
     def holds(self, entry: QueueEntry) -> bool:
         """Return whether a message is available."""
-        ...
 
     def place_of(self, entry: QueueEntry) -> Place:
         """Return the place in the order of a message that has had one: lower places come first."""
-        ...
 
     def clear(self) -> list[QueueEntry]:
         """Take out all messages and return them in order."""
-        ...
 
     def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
         """Return up to `most` messages that will probably be wanted after that one."""
-        ...
 
     def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> Cursor:
         """Return the place of somebody who has seen nothing yet, for `peek`."""
-        ...
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> Cursor:
         """Return the cursor that all users of the selector `text` share; to be closed as often as opened. `asked`: what it asks for, if that is known."""
-        ...
 
     def close_cursor(self, text: str) -> None:
         """Forget the cursor of `text` with its last user."""
-        ...
 
     def may_have(self, cursor: Cursor | None) -> bool:
         """Return whether there may be a message for `cursor` (None: any message), without evaluating anything."""
-        ...
 
     def is_wanted(self, cursor: Cursor, entry: QueueEntry) -> bool:
         """Return whether `entry`, which is available, matches; without evaluating it, if that is known."""
-        ...
 
     def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
         """Remember, if that helps, that `entry`, just appended, does not match."""
-        ...
 
     def take_matching(
         self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the first message that matches `cursor` and that `permits` (None: all) allows."""
-        ...
 
     def poll_permitted(
         self,
@@ -160,19 +138,15 @@ class QueueEntryList(Protocol):
         looks: int,
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the first message that `permits` allows to `consumer`, who has no selector; `higher_priority`: who comes before it."""
-        ...
 
     def rewind(self, entries: Iterable[QueueEntry]) -> None:
         """Have all consumers ask again for messages that somebody else was to have."""
-        ...
 
     def forget_scan(self, consumer: object) -> None:
         """Have a consumer ask for all again, or be forgotten. May be repeated."""
-        ...
 
     def peek(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Return the next message for somebody's own `cursor`, leaving it in its place."""
-        ...
 
 
 def priority_levels(levels: int) -> tuple[int, ...]:
@@ -286,6 +260,7 @@ class PriorityQueueEntryList:
 
         Return False, having done nothing, if they must come one by one.
         """
+        # A compact message has its priority by its level, and its id by its sequence number: both must be its own.
         if self._levels is not _LEVELS or ids[0] <= self._last:
             return False
         lane = self._lanes[priority]
@@ -330,6 +305,7 @@ class PriorityQueueEntryList:
             sequence = self._last + 1
         self._last = entry.sequence = sequence
         lane = self._by_priority[reference.priority]
+        # Behind a backlog the message is wanted late, and its objects would be what the collector walks through meanwhile.
         if lane.live >= BACKLOG and self.may_compact and self._is_plain(entry):
             lane.queue = entry.queue
             lane.entries.append(max(reference.size - MESSAGE_OVERHEAD, 0))
@@ -363,6 +339,7 @@ class PriorityQueueEntryList:
             returned.sort(key=_by_sequence)
             lane.put_back(returned)
             self._mask |= lane.bit
+            # Cursors with an index are not told: the index is, and tells those whose key the message has.
             for cursor in (*self._cursors.values(), *self._indexes.values()):
                 note_behind(cursor, priority, returned)
             self.passed_over.note_returned(priority, returned)
@@ -554,6 +531,7 @@ class PriorityQueueEntryList:
             return found
         priority, index = found
         sequence = self._lanes[priority].sequences[index]
+        # A browser sees what was there when it began (JMS 1.1 §5.9 leaves that open); it would not end in a queue that is filled.
         if sequence > cursor.last:
             cursor.passed[priority] = self._last  # all that come after it in its lane are newer still
             return self.peek(cursor, evaluations)
@@ -571,6 +549,7 @@ class PriorityQueueEntryList:
         while mask:
             priority = mask.bit_length() - 1
             mask ^= _BITS[priority]
+            # The index first: what it has not read might match, and come before what the cursor finds.
             if by_value is not None:
                 evaluations = by_value.read_on(priority, evaluations)
                 if not evaluations:
@@ -601,6 +580,7 @@ class PriorityQueueEntryList:
                 found.append(turn.find_matched(lane, cursor.matched, priority, permits))
         if priority in cursor.behind:
             found.append(first_noted(lane, cursor.behind, priority, cursor.matches, permits))
+        # Both lists are by age, and the older message of the two leaves first.
         index = min((each for each in found if each >= 0), default=-1)
         if index < 0:
             return -1

@@ -150,6 +150,7 @@ class ExclusiveConsumer:
 
     def _end_delivery(self, entry: QueueEntry) -> None:
         self._outstanding.discard(entry)
+        # Only now: what the last owner releases would come after what the next one had taken.
         if self.active is None and not self._outstanding:
             self._choose()
 
@@ -250,6 +251,7 @@ class MessageGroups:
         self._places.pop(entry, None)
         if group.entries or self._groups.get(group.name) is not group:
             return
+        # An owner is remembered beyond the last message: the next one of the group must not overtake what it still processes.
         if group.owner is None:
             del self._groups[group.name]
             return

@@ -217,6 +217,7 @@ class Pager:
             return
         queue = self._queue
         with queue.lock:
+            # The session may have ended while the fetch waited for the disk, and has released the message then; it may even be delivered again.
             if entry.state is not MessageState.DELIVERED or entry.delivery_count != count or queue.is_closed:
                 return
             if queue.rules is not None and queue.rules.is_superseded(entry):

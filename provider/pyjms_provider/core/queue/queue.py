@@ -203,6 +203,7 @@ class Queue(Channel):
                 self.rollback(entry)  # the unit has been rolled back meanwhile
         elif self.has_receivers:
             self.push_or_choose(entry)
+        # Outside of the lock: the client's code runs in here, and may call the queue.
         if handed is not None:
             handed[0].direct_deliver(handed[1])
         for consumer in woken:
@@ -499,6 +500,7 @@ class Queue(Channel):
                 self._expiry.forget_one()
             if rules is not None:
                 rules.gone(entry)
+        # After the queue's lock is released: the store has a lock of its own, and consumers of the next message need not wait for it.
         self.store.release(reference)
         if rules is not None:
             self.wake_freed()
@@ -522,6 +524,7 @@ class Queue(Channel):
             record = self.state.record_acknowledgement
             for entry, _ in held:
                 record(entry, unit)
+        # Not under the queue's lock: a unit's lock comes before those of queues.
         unit.add_settled(held)
         return len(held) == len(deliveries)
 
@@ -962,7 +965,9 @@ class Queue(Channel):
         """Remove a message that has expired, and is no longer in the index of those that will."""
         if not self.dead_letters.remove_as_expired(entry):
             self.state.remove(entry, MessageEvent.EXPIRE)
-            self._let_go(entry)
+            if self.rules is not None:
+                self.rules.gone(entry)
+            self._release(entry)
 
     def remove_if_expired(self, entry: QueueEntry) -> bool:
         if not entry.reference.expiration_ms or not is_expired(entry.reference, self.clock.time_ms()):
@@ -977,13 +982,7 @@ class Queue(Channel):
 
     def forget(self, entry: QueueEntry) -> None:
         """Let go of the message of an entry that has just become ABSENT."""
-        if entry.reference.expiration_ms:
-            self._expiry.forget_one()
-        self._let_go(entry)
-
-    def _let_go(self, entry: QueueEntry) -> None:
-        if self.rules is not None:
-            self.rules.gone(entry)
+        self._note_out(entry)
         self._release(entry)
 
     def _release(self, entry: QueueEntry) -> None:

@@ -102,6 +102,7 @@ class Capacity:
         Who has waited does so no longer if this succeeds.
         """
         first = next(iter(self._waiting), None)
+        # First come, first served: a small message that fits must not overtake a large one for ever.
         if first not in {None, waiting} or not self.has_room(waiting.size):
             return False
         self._waiting.pop(waiting, None)
@@ -325,6 +326,7 @@ class QueueRules:
         self.room = Capacity(policy.max_messages, policy.max_bytes) if policy.is_limited else None
         if self.room is not None:
             if before is not None:
+                # Senders that wait, and claims on the way, go over: their threads know the queue, and not which room they wait in.
                 self.room.follow(before)
             for reference in references:
                 if policy.max_bytes and not reference.size:
@@ -357,6 +359,7 @@ class QueueRules:
         if properties is not None:
             value = None if self.policy.key is None else properties.get(self.policy.key)
             group = None if self._groups is None else group_place(properties)
+            # Remembered, as the message may have been paged out when the rules ask the next time, and they never wait.
             self._marks[entry] = _Marks(last_key(value), sort_value(value), group)
             if self._groups is not None:
                 self._groups.arrived(entry, group)

@@ -38,6 +38,7 @@ def restore_message(
     Raises `ResourceError`. `is_held`: `Queue.hold` follows. A message that a client had before stays away for the delay that it had then, from now
     on: when it was given back is not known.
     """
+    # Before the lock is taken, as reading waits for the disk.
     read = _reader_for(queue, reference)
     if read is None:
         queue.store.release(reference)
@@ -87,6 +88,7 @@ def reinstate(queue: QueueCore, entry: QueueEntry) -> None:
     reference = entry.reference
     read = _reader_for(queue, reference)
     with queue.lock:
+        # Under the lock: the queue may have been closed while the message was read.
         if read is None or queue.is_closed:
             queue.store.release(reference)
             return

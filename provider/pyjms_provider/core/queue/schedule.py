@@ -60,6 +60,7 @@ class Schedule:
         is being committed, until that is written.
         """
         with self._queue.lock:
+            # What had to stay at the last visit may go now: its holder has released it, or its branch was decided.
             self.expiry.rewind()
         while self._purge_some(now_ms):
             pass
@@ -84,6 +85,7 @@ class Schedule:
                     doomed.append(unit)
                 queue.expire(entry)
             self.expiry.put_back(staying)
+        # Without the queue's lock: the unit's lock comes first, and its rollback takes those of all its queues.
         for unit in doomed:
             unit.expire()  # §5.1.3: the expiry of one message rolls its transaction back
         return len(expired) == AT_ONCE
@@ -94,6 +96,7 @@ class Schedule:
         woken: list[Consumer] = []
         with queue.lock:
             due = queue.state.delays.take_due(now_ms, AT_ONCE)
+            # All places are given before anything is announced: a message that is superseded by a later one of these is announced to nobody.
             queue.state.place_all(due)
             if queue.rules is not None:
                 for entry in due:

@@ -53,6 +53,7 @@ class ExpiryIndex:
 
     def forget_one(self) -> None:
         """Note that some message that can expire has left the channel in another way."""
+        # Finding one in a heap costs as much as clearing all, so those that have gone are counted, and cleared together.
         self._gone += 1
         if self._gone > _SPARE and self._gone * 2 > len(self):
             self._staying = [entry for entry in self._staying if entry.state is not MessageState.ABSENT]
@@ -138,6 +139,7 @@ class DelayIndex:
     def next_ms(self) -> int | None:
         """When the next one is due, in milliseconds since 1970 UTC."""
         heap = self._heap
+        # A message that left, or was delayed again, is still in the heap with its old time.
         while heap and self._due.get(heap[0][2]) != heap[0][0]:
             heappop(heap)
         return heap[0][0] if heap else None

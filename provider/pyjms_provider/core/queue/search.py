@@ -178,6 +178,7 @@ def waiting_entries(queue: QueueCore) -> Iterator[QueueEntry]:
     """
     with queue.lock:
         delayed = dict.fromkeys(queue.state.delays)
+        # Both in one step: a delayed message that becomes due after it is still found, and found once.
         cursor = queue.ordering.new_cursor(None)
         cursor.last = queue.ordering.last_place
     return _waiting(queue, cursor, delayed)

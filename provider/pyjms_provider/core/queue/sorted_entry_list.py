@@ -237,6 +237,7 @@ class SortedQueueEntryList:
         if not self._entries:
             return None
         head = self._head
+        # Deleting the first place of a list moves all others, so taken places are dropped in bulk.
         if head > _SPARE and head * 2 > len(self._places):
             del self._places[:head]
             self._head = head = 0
@@ -343,6 +344,7 @@ class SortedQueueEntryList:
                 else:
                     evaluations -= 1
                 self._drop_gone(candidates)
+            # Before the others are pushed back: they have been looked at, and leave nothing to go on with.
             is_unfinished = bool(candidates)
         finally:
             for each in not_now:

@@ -22,8 +22,7 @@ from pyjms.spi.envelope import Envelope, MessageId
 from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.property_names import SET_BY_PROVIDERS
 from pyjms.spi.provider import SubscribeRequest
-from pyjms_provider.core.host.admission import DELIVER_AT
-from pyjms_provider.core.queue.duplicates import DUPLICATE_ID
+from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID
 from pyjms_provider.core.queue.pager import LARGE, without_content
 from pyjms_provider.core.queue.queue_rules import QueueFullError
 from pyjms_provider.core.queue.selectors import plain_selector
