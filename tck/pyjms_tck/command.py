@@ -19,9 +19,8 @@ from pyjms.spi.arguments import PlainlyTold
 from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import INTERRUPTED, printable
 from pyjms_tck.catalogue import Catalogue, SelectionError, load_catalogue, select
-from pyjms_tck.report.files import check_can_write, write_whole
 from pyjms_tck.report.html import to_html
-from pyjms_tck.report.junit import to_junit
+from pyjms_tck.report.junit import check_can_write, to_junit, write_whole
 from pyjms_tck.report.terminal import compare, left_out, print_changes, print_report, print_requirements
 from pyjms_tck.results import Report, ReportError
 from pyjms_tck.run import SPI_TARGET, SUITE_TARGET, contract_catalogue, judge_provider, judge_spi

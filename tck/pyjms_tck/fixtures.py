@@ -126,9 +126,6 @@ def background(waits: Waits) -> RunBackground:
     return run
 
 
-# ------------------------------------------------------------------------------------------------------ JMS objects
-
-
 @pytest.fixture
 def make_factory(environment: Environment) -> MakeFactory:
     """Make connection factories of any class, with options."""
@@ -191,9 +188,6 @@ def session(connection: Connection) -> Session:
     return connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
 
 
-# ----------------------------------------------------------------------------------------------------- destinations
-
-
 @contextmanager
 def _made(
     environment: Environment,
@@ -251,9 +245,6 @@ def make_topic(environment: Environment, profile: Profile) -> Iterator[Callable[
 def topic(make_topic: Callable[[], Topic]) -> Topic:
     """A fresh topic. A test that uses it needs TOPICS."""
     return make_topic()
-
-
-# --------------------------------------------------------------------------------------------------- administration
 
 
 @pytest.fixture

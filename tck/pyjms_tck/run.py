@@ -9,8 +9,7 @@ from types import MappingProxyType
 
 from pyjms.spi.version import installed_version
 from pyjms_tck.catalogue import Catalogue, Chapter, Level, Requirement, load_catalogue, select
-from pyjms_tck.judging import judge
-from pyjms_tck.results import Report, TestResult
+from pyjms_tck.results import Report, TestResult, judge
 from pyjms_tck.runner.messages import Test, statement_of
 from pyjms_tck.runner.pool import Listener, PoolOutcome, Task, run_pool
 

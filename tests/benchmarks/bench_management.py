@@ -17,17 +17,15 @@ from measure import report
 from pyjms import ConnectionFactory, Session
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
-from pyjms_provider.management.listing import ListRequest
-from pyjms_provider.management.metrics import Metrics
+from pyjms_provider.management.describing import ListRequest
+from pyjms_provider.management.rest.monitoring import Metrics
 from pyjms_provider.management.service import Caller, ManagementService
+from pyjms_provider.model.broker import SystemConfig, manage
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
-from pyjms_provider.model.embedded import manage
-from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.model.virtual_host import VirtualHost
-from pyjms_provider.security.access import RuleAccessPolicy
+from pyjms_provider.security.access import RuleAccessPolicy, parse_rules
 from pyjms_provider.security.audit import AuditLog
 from pyjms_provider.security.contracts import Principal
-from pyjms_provider.security.rules import parse_rules
 from pyjms_provider.security.secrets import SecretBox
 
 QUEUES = 10_000

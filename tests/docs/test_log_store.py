@@ -20,7 +20,7 @@ from pyjms.spi.errors import ClosedError, ProviderError, UrlError
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.core.journal.journal import Changes, Journal
-from pyjms_provider.model.system_config import SystemConfig
+from pyjms_provider.model.broker import SystemConfig
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores import errors
 from pyjms_provider.stores.contract import StoreRequest

@@ -39,7 +39,7 @@ _context.set_forkserver_preload(
         "pyjms_provider.protocols.stomp.server.engine",
         "pyjms_provider.model.broker",
         "pyjms_provider.model.virtual_host_node",
-        "pyjms_provider.security.anonymous",
+        "pyjms_provider.security.logins",
         "pyjms_provider.serving.served_broker",
         "pyjms_provider.stores.sql",
         "pyjms_provider.stores.sql.migrations",

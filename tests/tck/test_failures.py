@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyjms_tck.failures import Comparisons, describe, without_places
+from pyjms_tck.judge_plugin import Comparisons, describe, without_places
 from pyjms_tck.results import Failure
 
 HEAD = """

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyjms_tck.judging import NO_TEST
 from pyjms_tck.report.html import to_html
 from pyjms_tck.report.terminal import compare
-from pyjms_tck.results import Outcome, Report
+from pyjms_tck.results import NO_TEST, Outcome, Report
 from tests.brokers.running import KINDS
 from tests.tck.sampling import SEED, third_of_sections
 from tests.tidy.source import ROOT

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyjms.spi.capability import Capability
-from pyjms_tck.judging import NO_TEST, judge, lacking, lacks_requirement
 from pyjms_tck.profile import Profile
-from pyjms_tck.results import Outcome
+from pyjms_tck.results import NO_TEST, Outcome, judge, lacking, lacks_requirement
 from tests.tck.samples import catalogue, failure, requirement, result
 
 if TYPE_CHECKING:

@@ -120,7 +120,7 @@ BANS = (
             "provider/pyjms_provider/transport/scheduler.py": "the thread that waits by the injected clock for the network",
             "provider/pyjms_provider/transport/workers.py": "the threads for what may wait, so that the network does not",
             "provider/pyjms_provider/stores/testing/suite.py": "the contract of stores is tested with several threads",
-            "tck/pyjms_tck/runner/orders.py": "a worker whose controller is gone ends, even if its test hangs",
+            "tck/pyjms_tck/runner/messages.py": "a worker whose controller is gone ends, even if its test hangs",
             "tck/pyjms_tck/background.py": "a conformance test makes calls that wait, beside its own",
             "tck/pyjms_tck/spi/environment.py": "the contract tests call a provider from several threads",
         },
@@ -140,7 +140,7 @@ BANS = (
 BROAD_HANDLERS = {
     "tck/pyjms_tck/background.py::_run": "the top of a thread of a conformance test, which gets the error",
     "tck/pyjms_tck/checks.py::attempt": "what a call raised is what a conformance test has seen",
-    "tck/pyjms_tck/failures.py::_short": "the repr of any object, which may fail in any way",
+    "tck/pyjms_tck/judge_plugin.py::_short": "the repr of any object, which may fail in any way",
     "pyjms/aio/calls.py::run": "the top of a session's thread: what a call raised is its task's",
     "pyjms/aio/calls.py::_do_all": "the same: no error ends it, as the calls that follow would wait for ever",
     "pyjms/aio/receiving.py::look": "the same, of a receive that waits",
@@ -174,7 +174,7 @@ BROAD_HANDLERS = {
     "provider/pyjms_provider/stores/group_commit.py::_lead_by_thread": "the top of a thread: who waited is told to be in doubt",
     "provider/pyjms_provider/transport/workers.py::run": "the top of a thread: the engine is told what its job raised",
     "provider/pyjms_provider/model/configuration_thread.py::run": "a call's error is its caller's, on another thread",
-    "provider/pyjms_provider/model/configured.py::_tell": "a listener's error must not keep others from hearing",
+    "provider/pyjms_provider/model/configured.py::tell": "a listener's error must not keep others from hearing",
     "pyjms/runtime/server_sessions.py::_hand_over": "an application server: its messages go back when it fails",
 }
 

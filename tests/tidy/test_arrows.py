@@ -35,7 +35,7 @@ THIRD_PARTY = {
     "py4j": ("pyjms/spark/",),  # beneath PySpark
     "pyspark": ("pyjms/spark/", "pyspark_jms/"),
     "argon2": (SECURITY,),
-    "cryptography": (SECURITY, "provider/pyjms_provider/model/key_stores.py"),
+    "cryptography": (SECURITY, "provider/pyjms_provider/model/security.py"),
     "jwt": (SECURITY,),
     "scramp": (SECURITY,),
     "msgspec": ("provider/pyjms_provider/stores/codec.py",),
@@ -52,9 +52,9 @@ THIRD_PARTY = {
     "pydantic_core": ("provider/pyjms_provider/model/attributes.py",),
     "prometheus_client": ("provider/pyjms_provider/management/", SPARK_COMMANDS),
     "starlette": ("provider/pyjms_provider/management/", "provider/pyjms_provider/serving/"),
-    "h11": ("provider/pyjms_provider/serving/http_connection.py",),  # which uvicorn needs, and brings
+    "h11": ("provider/pyjms_provider/serving/http_port.py",),  # which uvicorn needs, and brings
     "anyio": ("provider/pyjms_provider/management/rest/threads.py",),  # which starlette needs, and brings
-    "uvicorn": ("provider/pyjms_provider/serving/http_port.py", "provider/pyjms_provider/serving/http_connection.py"),
+    "uvicorn": ("provider/pyjms_provider/serving/http_port.py", "provider/pyjms_provider/serving/http_port.py"),
     "tomlkit": ("provider/pyjms_provider/model/configuration/", BROKER_COMMANDS),
     "rich": COMMANDS,
     "typer": COMMANDS,

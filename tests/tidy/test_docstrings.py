@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-# Their docstring stands elsewhere: an overload's at the implementation, a setter's at its property, and that of a
-# method that implements or replaces an inherited one at the contract.
-_DOCUMENTED_ELSEWHERE = {"overload", "override", "setter", "deleter", "java_alias"}
+# Their docstring stands elsewhere: an overload's at the implementation, a setter's at its property, that of a method that
+# implements or replaces an inherited one at the contract, and the description of what managed objects offer in its decorator.
+_DOCUMENTED_ELSEWHERE = {"overload", "override", "setter", "deleter", "java_alias", "statistic", "operation"}
 
 
 def _decorators(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:

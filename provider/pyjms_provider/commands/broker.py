@@ -1,33 +1,108 @@
-"""``pyjms broker``: run the bundled broker, and what goes with it."""
+"""``pyjms broker``: run the bundled broker, its log, the signals that end it, and what goes with it."""
 
 from __future__ import annotations
 
 import gc
+import json
 import logging
+import re
+import signal
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
-from pyjms.spi.terminal import note
+from pyjms.spi.clock import SystemClock
+from pyjms.spi.signals import ENDING, signals_as_bytes
+from pyjms.spi.terminal import note, printable
 from pyjms_provider.commands import users as user_commands
 from pyjms_provider.commands.checked_file import DEFAULT_FILE, check, context_of
 from pyjms_provider.commands.declared_tree import show_tree
-from pyjms_provider.commands.initial import init
-from pyjms_provider.commands.line_log import LineFormatter
-from pyjms_provider.commands.listening import read_listen_url
+from pyjms_provider.commands.initial import init, read_listen_url
 from pyjms_provider.commands.salvage import salvage
-from pyjms_provider.commands.signals import ending_signals, stopped_early
-from pyjms_provider.commands.standing_by import await_free
 from pyjms_provider.commands.telling import errors_told, stop
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.serving.served_broker import ServedBroker
+
+
+@contextmanager
+def stopped_early() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP end what goes on as Ctrl-C does, and the process with 0: it may wait for a store that another broker holds.
+
+    The main thread's to call. `ending_signals` within it takes its place for good.
+    """
+    before = {number: signal.signal(number, _stop) for number in _ending() if number != signal.SIGINT}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is _stop:
+                signal.signal(number, handler)
+
+
+def _stop(*_: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+def _ending() -> tuple[int, ...]:
+    """Return what asks a broker to end: as any command, and SIGHUP, which comes when its terminal is closed, unless it is ignored, as nohup has it."""
+    hangup: int | None = getattr(signal, "SIGHUP", None)  # which Windows does not have
+    if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN:
+        return ENDING
+    return (*ENDING, hangup)
+
+
+@contextmanager
+def ending_signals() -> Iterator[Callable[[], int]]:
+    """Give what waits for SIGTERM, SIGHUP or Ctrl-C, and returns its number; afterwards they do nothing. The main thread's to call.
+
+    No former handler is restored: the broker is closed then, and a supervisor or person that signals once more
+    must not break that off, nor change the exit code of the ending process.
+    """
+    reader, writer = socket.socketpair()
+    numbers = _ending()
+    with reader, writer, signals_as_bytes(numbers, writer, put_back=False):
+
+        def wait() -> int:
+            while (number := reader.recv(1)[0]) not in numbers:
+                pass
+            return number
+
+        yield wait
+
+
+def await_free(path: Path) -> None:
+    """Return when no broker holds the configuration file, which the log says if it has to wait. Raises `StoreError`."""
+    from pyjms_provider.stores.file_lock import FileLock, acquire, describe_holder
+
+    lock = FileLock(f"{path.absolute()}.lock", describe_holder("that stands by"))
+    acquire(lock.acquire, SystemClock())  # in the main thread, where a signal of the system ends the wait
+    lock.release()
+
+
+class LineFormatter(logging.Formatter):
+    """Begins a line for each record, and none for what is in it: names that clients chose could look like lines of their own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the record without its traceback, in one line."""
+        return printable(super().formatMessage(record)).replace("\n", "\\n")
+
+    def formatException(
+        self,
+        ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
+    ) -> str:
+        """Return a traceback, whose lines are set back."""
+        return "    " + printable(super().formatException(ei)).replace("\n", "\n    ")
+
 
 _COLLECT_AFTER: Final = 10_000
 """More objects than were let go again; Python's own figure is 700."""
@@ -166,7 +241,7 @@ def run(
 def _begin_log(log_format: LogFormat) -> None:
     handler = logging.StreamHandler(sys.stderr)
     if log_format is LogFormat.JSON:
-        from pyjms_provider.management.json_log import JsonFormatter
+        from pyjms_provider.commands.broker import JsonFormatter
 
         handler.setFormatter(JsonFormatter())
     else:
@@ -243,7 +318,7 @@ def _open_from_options(
 
 
 def _store_attributes(url: str, *, stand_by: bool) -> dict[str, Any]:
-    from pyjms_provider.model.store_url import split_password
+    from pyjms_provider.model.attributes import split_password
     from pyjms_provider.stores.opening import check_scheme
 
     check_scheme(url)  # before anything is started
@@ -255,7 +330,7 @@ def _store_attributes(url: str, *, stand_by: bool) -> dict[str, Any]:
 def _rules(access: Path | None) -> list[dict[str, Any]]:
     if access is None:
         return [{"effect": "allow", "who": "*"}]
-    from pyjms_provider.security.rules import parse_rules, rules_to_data
+    from pyjms_provider.security.access import parse_rules, rules_to_data
 
     return [dict(each) for each in rules_to_data(parse_rules(access.read_text(), str(access)))]
 
@@ -312,7 +387,7 @@ def _serve(broker: ServedBroker) -> None:
 
 
 def _announce(broker: ServedBroker) -> None:
-    from pyjms_provider.model.life_cycle import State
+    from pyjms_provider.model.managed import State
 
     for each in broker.objects_in(State.STOPPED):
         note(f"{each.path} is stopped{_stopped_by(each)}, and stays so until its operation start", style="yellow")
@@ -330,7 +405,7 @@ def _announce(broker: ServedBroker) -> None:
 
 def _serving_nobody(broker: ServedBroker) -> Iterator[str]:
     """Yield what is in order, and yet can be of use to nobody, as what has lost its file: that is made anew, and empty."""
-    from pyjms_provider.model.life_cycle import State
+    from pyjms_provider.model.managed import State
 
     for node in broker.broker.children("virtual_host_node"):
         if node.state is State.ACTIVE and not tuple(node.child_names("virtual_host")):
@@ -366,3 +441,26 @@ def _rare_collections() -> Iterator[None]:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
+
+
+_CODE: Final = re.compile(r"PYJMS(?:-[A-Z]+)+-\d+")
+
+
+class JsonFormatter(logging.Formatter):
+    """Set on a handler: ``handler.setFormatter(JsonFormatter())``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as a line of JSON in ASCII: `time` in UTC, `level`, `logger`, `code`, `message`, `error`."""
+        message = record.getMessage()
+        code = _CODE.match(message)
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        data = {
+            "time": time,
+            "level": record.levelname,
+            "logger": record.name,
+            "thread": record.threadName,
+            "code": None if code is None else code[0],
+            "message": message[0 if code is None else code.end() :].lstrip(),
+            "error": self.formatException(record.exc_info) if record.exc_info else None,
+        }
+        return json.dumps({name: value for name, value in data.items() if value is not None})

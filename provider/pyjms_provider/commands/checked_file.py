@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pyjms.spi.terminal import FAILED, escaped, note, put_json
-from pyjms_provider.commands.options import AsJson
-from pyjms_provider.commands.telling import errors_told, show
+from pyjms.spi.words import counted
+from pyjms_provider.commands.telling import AsJson, errors_told, show
 
 if TYPE_CHECKING:
     from pyjms_provider.model.checking import Finding
@@ -56,13 +56,9 @@ def check(
             attribute = f" {each.attribute}" if each.attribute else ""
             show(f"[bold]{escaped(place)}[/]: [red]{escaped(each.path)}[/]{escaped(attribute)}: {escaped(each.text)}")
     if findings:
-        note(f"{_counted(len(findings), 'problem')} in {file}", style="red")
+        note(f"{counted(len(findings), 'problem')} in {file}", style="red")
         raise typer.Exit(FAILED)
-    note(f"{file}: {_counted(len(records), 'object')}, nothing is wrong", style="green")
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    note(f"{file}: {counted(len(records), 'object')}, nothing is wrong", style="green")
 
 
 def _place(finding: Finding, file: Path, lines: list[str]) -> str:

@@ -48,8 +48,7 @@ def show_tree(
 def _describe(category: str) -> dict[str, Any]:
     from pyjms_provider.model import tree
     from pyjms_provider.model.attributes import declarations
-    from pyjms_provider.model.operations import operations_of
-    from pyjms_provider.model.statistics import statistics_of
+    from pyjms_provider.model.operations import operations_of, statistics_of
 
     shape = tree.shape_of(category)
     types = {}

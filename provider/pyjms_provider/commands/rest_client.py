@@ -174,6 +174,7 @@ class RestClient:
                 watch(int(job["done"]), job["total"])
                 self._clock.wait(Signal(), self._clock.monotonic_ms() + _STEP_MS)
                 job = self._ask("GET", f"{_PREFIX}/job/{quote(job['id'], safe='')}")
+        # Ctrl-C is meant for the operation: without this the job would go on in the broker, unseen.
         except KeyboardInterrupt:
             self._ask("DELETE", f"{_PREFIX}/job/{quote(job['id'], safe='')}")
             raise

@@ -12,8 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from pyjms.spi.terminal import escaped, listing, put_json
 from pyjms.spi.words import counted
-from pyjms_provider.commands.options import AsJson
-from pyjms_provider.commands.telling import errors_told, show
+from pyjms_provider.commands.telling import AsJson, errors_told, show
 
 if TYPE_CHECKING:
     from pyjms_provider.stores.sql.salvage import Salvaged, SalvagedTable

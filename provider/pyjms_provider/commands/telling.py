@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.passwords import VARIABLE
 from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, is_of_writing, note, on_one_line, results
 
 
@@ -41,3 +43,16 @@ def errors_told() -> Iterator[None]:
 def show(what: Any) -> None:
     """Print a table, or a text with markup, for people."""
     results().print(what, soft_wrap=isinstance(what, str))
+
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+PasswordFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        help=f"A file whose first line is the password; else it comes from {VARIABLE}, or is asked for.",
+        metavar="FILE",
+        show_default=False,
+    ),
+]

@@ -9,9 +9,7 @@ import typer
 
 from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import escaped, listing, put_json
-from pyjms_provider.commands.options import AsJson
-from pyjms_provider.commands.passwords import PasswordFile
-from pyjms_provider.commands.telling import errors_told, show
+from pyjms_provider.commands.telling import AsJson, PasswordFile, errors_told, show
 
 _File: TypeAlias = Annotated[Path, typer.Argument(help="The user file.", metavar="FILE", show_default=False)]
 _Name: TypeAlias = Annotated[str, typer.Argument(help="The user.", metavar="NAME", show_default=False)]

@@ -1,22 +1,39 @@
-"""How objects and the model itself are described to callers, as JSON."""
+"""How objects, lists of them, and the model itself are described to callers, as JSON.
+
+The condition of a list is written as a message selector (JMS 1.1 §3.8.1), in which identifiers are the fields of the objects:
+``waiting > 100 AND name LIKE 'orders.%'``.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from functools import cache
+from heapq import nlargest, nsmallest
+from itertools import repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
+from pyjms.spi.selector import Selector, compile_selector
+from pyjms.spi.selector.nodes import And, Comparison, Identifier, String
+from pyjms_provider.management.errors import BadRequestError
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import AttributeDeclaration, declarations
 from pyjms_provider.model.errors import UnknownObjectError, WrongStateError
-from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.lookup import names_needed
-from pyjms_provider.model.operations import OperationDeclaration, operations_of
-from pyjms_provider.model.statistics import StatisticDeclaration, statistics_of
+from pyjms_provider.model.managed import OFFSET_MAX, PageWanted, State
+from pyjms_provider.model.operations import OperationDeclaration, Statistic, operations_of, statistics_of
 
 if TYPE_CHECKING:
-    from pyjms_provider.model.managed import ManagedObject
+    from collections.abc import Callable
+
+    from pyjms_provider.model.lookup import Siblings
+    from pyjms_provider.model.managed import ChildSource, ManagedObject
+
 
 FACTS: Final = frozenset(
     {
@@ -112,21 +129,12 @@ def _kind(kind: type[ManagedObject], types: list[str]) -> dict[str, Any]:
 
 
 def _attribute(declared: AttributeDeclaration) -> dict[str, Any]:
-    return {
-        "name": declared.name,
-        "description": declared.description,
-        "is_mandatory": declared.is_mandatory,
-        "default": declared.default,
-        "is_mutable": declared.is_mutable,
-        "is_secure": declared.is_secure,
-        "unit": declared.unit,
-        "refers_to": declared.refers_to,
-        "allowed": None if declared.allowed is None else list(declared.allowed),
-        "schema": _lean(declared.schema),
-    }
+    facts = {each.name: getattr(declared, each.name) for each in fields(declared)}
+    allowed = None if declared.allowed is None else list(declared.allowed)
+    return {**facts, "allowed": allowed, "schema": _lean(declared.schema)}
 
 
-def _statistic(declared: StatisticDeclaration) -> dict[str, Any]:
+def _statistic(declared: Statistic[Any]) -> dict[str, Any]:
     return {
         "name": declared.name,
         "description": declared.description,
@@ -161,3 +169,170 @@ def _lean(schema: Mapping[str, Any]) -> dict[str, Any]:
                 needed[name] = definition
                 waiting.append(definition)
     return {**lean, "$defs": needed} if needed else lean
+
+
+LIMIT_MAX: Final = 1000
+_NOWHERE: Final = Address(AddressKind.QUEUE, "objects")
+_SCALARS: Final = (bool, int, float, str)
+_Row = tuple[Any, ...]
+"""The siblings, the name, and then the values that are needed, in their order."""
+_FIRST: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRequest:
+    """What somebody wants to see of many objects."""
+
+    fields: tuple[str, ...] | None = None
+    """None: all that cost little."""
+    actual: bool = False
+    condition: str | None = None
+    order: tuple[str, ...] = ()
+    """Names of fields; with ``-`` before it, downwards."""
+    offset: int = 0
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPage:
+    """One page."""
+
+    items: Sequence[Mapping[str, Any]]
+    total: int
+    """How many objects match."""
+    offset: int
+
+
+def list_objects(category: str, found: Sequence[Siblings], request: ListRequest) -> ListedPage:
+    """Return a page of those objects. Raises `BadRequestError`, `InvalidSelectorError`.
+
+    Of all objects only what conditions and orders ask for is looked at; all else of those alone that are on the page.
+    """
+    selector, needed = _read(category, request)
+    rows = [row for group in found for row in _rows(group, needed)]
+    if selector is not None:
+        rows = _chosen(rows, needed, selector)
+    items: list[Mapping[str, Any]] = []
+    for group, name, *_ in _page(rows, needed, request):
+        each = group.find(name)
+        with suppress(UnknownObjectError):  # it has gone meanwhile
+            if each is not None:
+                items.append(describe(each, request.fields, actual=request.actual))
+    return ListedPage(items=items, total=len(rows), offset=request.offset)
+
+
+def page_of_source(category: str, source: ChildSource, request: ListRequest) -> ListedPage | None:
+    """Return a page of objects that their source finds by itself; None: it cannot. Raises as `list_objects`."""
+    selector, _ = _read(category, request)
+    equal = {} if selector is None else _equalities(selector)
+    if equal is None or len(request.order) > 1:
+        return None
+    order = request.order[0] if request.order else "name"
+    page = source.page(PageWanted(equal=equal, order=order, offset=request.offset, limit=request.limit))
+    if page is None:
+        return None
+    items = [describe(each, request.fields, actual=request.actual) for each in page.children]
+    return ListedPage(items=items, total=page.total, offset=request.offset)
+
+
+def _read(category: str, request: ListRequest) -> tuple[Selector | None, tuple[str, ...]]:
+    """Return the condition, and the fields that it and the order need. Raises as `list_objects`."""
+    if not 1 <= request.limit <= LIMIT_MAX:
+        raise BadRequestError(f"limit is a number from 1 to {LIMIT_MAX}")
+    if not 0 <= request.offset <= OFFSET_MAX:
+        raise BadRequestError(f"offset is a number from 0 to {OFFSET_MAX}")
+    selector = None if request.condition is None else compile_selector(request.condition)
+    needed = _needed(request, selector)
+    check_fields(category, {*needed, *(request.fields or ())})
+    return selector, needed
+
+
+def _equalities(selector: Selector) -> dict[str, str] | None:
+    """Return what ``name = 'text' AND …`` asks for; None: the condition is another one."""
+    found: dict[str, str] = {}
+    for term in selector.root.terms if isinstance(selector.root, And) else (selector.root,):
+        match term:
+            case Comparison(operator="=", left=Identifier(name=name), right=String(value=value)) if name not in found:
+                found[name] = value
+            case _:
+                return None
+    return found
+
+
+def _rows(group: Siblings, needed: Sequence[str]) -> Iterable[_Row]:
+    """Return siblings, each with what is needed of it: without making objects where that can be had by the column."""
+    names, source = group.names, group.source
+    if all(name == "name" or (source is not None and source.has_column(name)) for name in needed):
+        known = {} if source is None else source.columns([name for name in needed if name != "name"])
+        columns = [names if name == "name" else map(known[name].get, names) for name in needed]
+        return zip(repeat(group), names, *columns)
+    return _described(group, needed)
+
+
+def _described(group: Siblings, needed: Sequence[str]) -> Iterator[_Row]:
+    for name in group.names:
+        each = group.find(name)
+        with suppress(UnknownObjectError):
+            if each is not None:
+                values = describe(each, needed)
+                yield group, name, *map(values.get, needed)
+
+
+def _chosen(rows: list[_Row], needed: Sequence[str], selector: Selector) -> list[_Row]:
+    """Return the rows that a condition holds for."""
+    fields: dict[str, Any] = {}
+    # One envelope shows each row in turn: making one for each would take longer than all conditions do.
+    envelope = Envelope(_NOWHERE, None, 0, 0, 1, 4, None, None, None, fields, BodyKind.NONE, None)
+    chosen: list[_Row] = []
+    for row in rows:
+        fields.clear()
+        values = zip(needed, row[_FIRST:], strict=True)
+        fields.update((name, value) for name, value in values if isinstance(value, _SCALARS))
+        if selector.matches(envelope):
+            chosen.append(row)
+    return chosen
+
+
+def _page(rows: list[_Row], needed: Sequence[str], request: ListRequest) -> Sequence[_Row]:
+    end = request.offset + request.limit
+    if len(request.order) == 1:
+        name = request.order[0].removeprefix("-")
+        key = _key(rows, _FIRST + needed.index(name))
+        few = nlargest if request.order[0].startswith("-") else nsmallest
+        return few(end, rows, key=key)[request.offset :]
+    rows = list(rows)
+    for word in reversed(request.order):
+        key = _key(rows, _FIRST + needed.index(word.removeprefix("-")))
+        rows.sort(key=key, reverse=word.startswith("-"))
+    return rows[request.offset : end]
+
+
+def _key(rows: list[_Row], at: int) -> Callable[[_Row], Any]:
+    """Return what rows are ordered by: a value itself, if all are of one kind that can be compared."""
+    kinds = {type(row[at]) for row in rows}
+    if kinds <= {int, bool} or kinds == {str}:
+        return itemgetter(at)
+    return lambda row: _sort_key(row[at])
+
+
+def check_fields(category: str, names: Iterable[str]) -> None:
+    """Refuse fields that no object of the category has. Raises `BadRequestError`."""
+    unknown = sorted(set(names) - known_fields(category))
+    if unknown:
+        close = get_close_matches(unknown[0], known_fields(category), n=1)
+        hint = f"did you mean {close[0]}?" if close else f"it has: {', '.join(sorted(known_fields(category)))}"
+        raise BadRequestError(f"a {category} has no field {unknown[0][:80]!r}; {hint}")
+
+
+def _needed(request: ListRequest, selector: Selector | None) -> tuple[str, ...]:
+    names = {name.removeprefix("-") for name in request.order}
+    return tuple(names | (selector.identifiers if selector is not None else frozenset()))
+
+
+def _sort_key(value: Any) -> tuple[int, Any]:
+    """Return what orders values of different kinds: nothing, numbers, texts, others."""
+    if value is None:
+        return 0, 0
+    if isinstance(value, (bool, int, float)):
+        return 1, value
+    return (2, value) if isinstance(value, str) else (3, str(value))

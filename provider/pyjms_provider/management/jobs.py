@@ -74,6 +74,7 @@ class Jobs:
         with self._lock:
             if len(self._threads) >= _RUNNING_MAX:
                 raise JobError(f"{_RUNNING_MAX} long operations run already: wait for one to end, or end one")
+            # Registered before the thread runs: a job that ends at once has to find itself here.
             self._jobs[job.id] = job
             self._threads[job.id] = thread
             while len(self._jobs) > _KEPT_MAX:

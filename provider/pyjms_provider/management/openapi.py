@@ -9,8 +9,7 @@ from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.lookup import names_needed
 from pyjms_provider.model.managed import OFFSET_MAX
-from pyjms_provider.model.operations import OperationDeclaration, operations_of
-from pyjms_provider.model.statistics import statistics_of
+from pyjms_provider.model.operations import OperationDeclaration, operations_of, statistics_of
 
 JSON: Final = "application/json"
 ERROR: Final[Mapping[str, Any]] = {"$ref": "#/components/responses/Error"}

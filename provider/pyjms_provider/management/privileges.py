@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pyjms.spi.errors import AccessDeniedError, ProviderError
 from pyjms_provider.management.errors import LockoutError
 from pyjms_provider.model import tree
-from pyjms_provider.model.access_control import AccessControl, AccessControlAttributes
 from pyjms_provider.model.attributes import MASK, Attributes, Reached, declarations, resolve
-from pyjms_provider.model.authentication import AuthenticationProvider, UserAttributes
 from pyjms_provider.model.errors import InvalidAttributesError, ObjectInUseError, Problem
-from pyjms_provider.model.lookup import names_needed
+from pyjms_provider.model.lookup import find_referred, names_needed
 from pyjms_provider.model.port import Port, PortAttributes
-from pyjms_provider.model.references import find_referred
+from pyjms_provider.model.security import AccessControl, AccessControlAttributes, AuthenticationProvider, UserAttributes
 from pyjms_provider.security.access import RuleAccessPolicy
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.security.settings import UserFileSettings

@@ -1,23 +1,34 @@
 """The one way to the model for all who manage it: finds objects, asks what is allowed, does it, and has it audited.
 
-REST, `$management` and the command line bring who asks and what for, and take plain data away. All calls may wait.
+Two callers may change one object: each says which version they have seen, and the second gets an error instead of overwriting the
+first change. A version is that of an object's configuration, without what is measured; an object that goes from revision to
+revision by itself, as an instance of a workflow does, has a version for each.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID
 from weakref import WeakSet
 
 from pyjms.spi.errors import AccessDeniedError, ProviderError
-from pyjms_provider.management.describing import describe
-from pyjms_provider.management.errors import UnknownJobError
+from pyjms_provider.management.describing import (
+    ListedPage,
+    ListRequest,
+    check_fields,
+    describe,
+    list_objects,
+    page_of_source,
+)
+from pyjms_provider.management.errors import ChangedMeanwhileError, UnknownJobError
 from pyjms_provider.management.jobs import Job, Jobs
-from pyjms_provider.management.listing import ListedPage, ListRequest, check_fields, list_objects, page_of_source
 from pyjms_provider.management.privileges import (
     STOPPING,
     check_changed_privileges,
@@ -27,7 +38,6 @@ from pyjms_provider.management.privileges import (
     target_at,
     target_of,
 )
-from pyjms_provider.management.versions import Expected, check_expected, while_expected
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.errors import UnknownObjectError, UnknownOperationError
@@ -43,15 +53,79 @@ from pyjms_provider.model.lookup import (
 from pyjms_provider.model.operations import KEPT_QUIET, NO_PROGRESS, WRITES_TO, OperationDeclaration, operations_of
 from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult, LoginAudit
 from pyjms_provider.security.contracts import Operation, TargetKind
-from pyjms_provider.security.revocations import RevocationGuard
+from pyjms_provider.security.logins import RevocationGuard
 
 if TYPE_CHECKING:
+    from pyjms_provider.model.broker import SystemConfig
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.model.operations import Progress
-    from pyjms_provider.model.system_config import SystemConfig
     from pyjms_provider.security.contracts import AccessPolicy, Principal, Target
 
+
 _T = TypeVar("_T")
+ANY: Final = "*"
+_LENGTH: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What somebody takes for granted of an object that they want changed."""
+
+    tags: frozenset[str] = frozenset()
+    """It has one of these; none: whichever it has."""
+    is_new: bool = False
+    """There is none yet."""
+
+
+def read_expected(if_match: str | None, if_none_match: str | None) -> Expected:
+    """Return what the two headers of a request say (RFC 9110 §13.1)."""
+    tags = frozenset(each.strip() for each in (if_match or "").split(",") if each.strip())
+    return Expected(tags=tags, is_new=(if_none_match or "").strip() == ANY)
+
+
+def tag_of(managed: ManagedObject) -> str:
+    """Return the entity tag of an object's configuration."""
+    facts = managed.facts()
+    configuration = [facts["id"], facts["updated_at_ms"], facts["updated_by"], managed.attribute_values(actual=True)]
+    seen = [*configuration, managed.revision_seen]
+    text = json.dumps(seen, sort_keys=True, default=str)
+    return f'"{hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:_LENGTH]}"'
+
+
+def while_expected(managed: ManagedObject, expected: Expected, act: Callable[[], _T], *, above: bool = False) -> _T:
+    """Do something with an object unless it is another version than expected; nobody changes it in between.
+
+    `above`: it is done by its parent's thread, as deleting is. Raises `ChangedMeanwhileError`.
+    """
+    if not expected.tags and not expected.is_new:
+        return act()
+
+    def checked() -> _T:
+        managed.configuration_thread.call(lambda: check_expected(managed, expected))
+        return act()
+
+    owner = managed.parent if above and managed.parent is not None else managed
+    return owner.configuration_thread.call(checked)
+
+
+def check_expected(managed: ManagedObject, expected: Expected) -> None:
+    """Refuse what is to be done to another version than expected. Raises `ChangedMeanwhileError`."""
+    if not expected.tags and not expected.is_new:
+        return
+    if expected.is_new:
+        raise ChangedMeanwhileError(f"{managed.path} is there already, and it was to be created only if it is not")
+    if ANY in expected.tags or tag_of(managed) in expected.tags:
+        return
+    facts: dict[str, Any] = managed.facts()
+    who = f" by {facts['updated_by']}" if facts["updated_by"] else ""
+    at_ms = facts["updated_at_ms"]
+    when = "" if at_ms is None else f" at {datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    raise ChangedMeanwhileError(
+        f"{managed.path} was changed{who}{when}, after you looked at it, so nothing was done; look at it again, and say "
+        f"what you still want changed"
+    )
+
+
 _TYPED: Final = "type"
 _NAMING: Final = frozenset({"name"})
 _TOLD: Final = 10
@@ -241,6 +315,7 @@ class ManagementService:
             raise UnknownObjectError(error.reason + self._what_is_there(caller, category, names)) from error
 
         def create() -> ManagedObject:
+            # On the thread that makes the change: nobody alters the rules between the question and the deed.
             check_new_privileges(caller.principal, caller.access, parent, category, attributes)
             return parent.create_child(category, attributes, by=caller.principal.name)
 
@@ -364,6 +439,7 @@ class ManagementService:
         is_noted = declared.changes
         with self._noting(caller, AuditAction.OPERATION, _address(managed), **facts) if is_noted else nullcontext():
             self._check_operation(caller, declared, managed, arguments)
+            # Read here already: the caller gets wrong arguments as an answer, and not as a job that failed.
             declared.read_arguments(managed.path, arguments)
             check_expected(managed, expected)
             return self.jobs.start(

@@ -1,19 +1,25 @@
-"""Attributes: declared once, on a class of each category, and read from there by everybody who shows or sets them.
+"""Attributes: declared once, on a class of each category, and read from there by all that show or set them.
 
 An object has its *actual* attributes, as they were given, which may hold variables, and its *effective* ones: an instance of
 the category's `Attributes`, with defaults, variables replaced, and values converted. What pydantic says is wrong with them
-is told as `InvalidAttributesError`.
+is reported as `InvalidAttributesError`.
+
+A context variable, ``${foo}``, stands for a value from the object, its ancestors, or the process, and may use other variables;
+``$${`` stands for ``${`` itself. `managed.ManagedObject.variable` looks values up; this module reads texts.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
+from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -21,15 +27,117 @@ from pydantic_core import PydanticUndefined
 
 from pyjms.spi.words import plain_words
 from pyjms_provider.core.policy import read_bytes
-from pyjms_provider.model.context import Effort, interpolate, interpolate_all
 from pyjms_provider.model.errors import (
     BadVariableError,
     CyclicVariableError,
     InvalidAttributesError,
     LongVariableError,
     Problem,
+    UnknownVariableError,
 )
 from pyjms_provider.security.contracts import Operation, TargetKind
+
+Lookup = Callable[[str], str | None]
+_LOOKUPS_MAX: Final = 10_000
+_CHARACTERS_MAX: Final = 1_000_000
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "pyjms.work_dir": "pyjms-data",
+    "pyjms.alert.messages": "0",
+    "pyjms.alert.bytes": "0",
+    "pyjms.alert.age_ms": "0",
+    "pyjms.alert.message_bytes": "0",
+    "pyjms.alert.repeat_gap_ms": "600000",
+}
+"""What variables are that nobody has given a value: the folder for everything that a broker keeps; no alerts."""
+
+_BEGIN: Final = "${"
+_END: Final = "}"
+
+
+def process_variable(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return a variable of the process's environment: `name` as it is, or ``pyjms.stomp.port`` as PYJMS_STOMP_PORT."""
+    value = environment.get(name)
+    if value is None:
+        value = environment.get(name.upper().replace(".", "_").replace("-", "_"))
+    return DEFAULTS.get(name) if value is None else value
+
+
+class Effort:
+    """How much replacing one object may take: a few variables of two others each would take longer than anybody lives."""
+
+    def __init__(self) -> None:
+        self._lookups = 0
+        self._characters = 0
+
+    def note(self, value: str) -> None:
+        """Count one value. Raises `LongVariableError`."""
+        self._lookups += 1
+        self._characters += len(value)
+        if self._lookups > _LOOKUPS_MAX or self._characters > _CHARACTERS_MAX:
+            raise LongVariableError(
+                f"its variables lead to more than {_LOOKUPS_MAX} others, or {_CHARACTERS_MAX} characters; use fewer within others"
+            )
+
+
+def interpolate(text: str, lookup: Lookup, effort: Effort | None = None) -> str:
+    """Return `text` with its variables replaced; `effort`: what goes for several texts together.
+
+    Raises `UnknownVariableError`, `CyclicVariableError` (which names the cycle), `LongVariableError`, `BadVariableError`.
+    """
+    return _expand(text, lookup, (), effort or Effort())
+
+
+def interpolate_all(value: Any, lookup: Lookup, effort: Effort | None = None) -> Any:
+    """Do the same with every text within lists and maps. Raises the same."""
+    effort = effort or Effort()
+    if isinstance(value, str):
+        return interpolate(value, lookup, effort)
+    if isinstance(value, Mapping):
+        return {key: interpolate_all(inner, lookup, effort) for key, inner in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [interpolate_all(inner, lookup, effort) for inner in value]
+    return value
+
+
+def refers_only(text: str) -> bool:
+    """Return whether `text` is one variable and nothing else, so that it tells no secret itself."""
+    return text.startswith(_BEGIN) and text.find(_END) == len(text) - 1 and text.count(_BEGIN) == 1
+
+
+def _expand(text: str, lookup: Lookup, path: tuple[str, ...], effort: Effort) -> str:
+    pieces: list[str] = []
+    at = 0
+    while (begin := text.find(_BEGIN, at)) >= 0:
+        if begin > at and text[begin - 1] == "$":
+            pieces.append(text[at : begin - 1] + _BEGIN)
+            at = begin + len(_BEGIN)
+            continue
+        end = text.find(_END, begin)
+        name = text[begin + len(_BEGIN) : end]
+        if end < 0 or not name or _BEGIN in name:
+            raise BadVariableError(
+                "it has a ${ that is no variable; write ${name}, or $${ for the characters themselves"  # it may be secret
+            )
+        pieces.append(text[at:begin] + _value(name, lookup, path, effort))
+        at = end + len(_END)
+    return "".join(pieces) + text[at:]
+
+
+def _value(name: str, lookup: Lookup, path: tuple[str, ...], effort: Effort) -> str:
+    if name in path:
+        cycle = " → ".join((*path[path.index(name) :], name))
+        raise CyclicVariableError(f"variables lead back to themselves: {cycle}; give one of them a plain value")
+    value = lookup(name)
+    if value is None:
+        raise UnknownVariableError(
+            f"there is no variable {name!r}: give it a value in the context of the object or of one above it, in that of "
+            f"the system, or in the environment of the process"
+        )
+    found = _expand(value, lookup, (*path, name), effort)
+    effort.note(found)
+    return found
+
 
 MASK: Final = "********"
 """Shown in place of a secret; given as a value, it leaves the secret as it is."""
@@ -103,6 +211,12 @@ class Attributes(BaseModel):
         for name in ("url", "store_url"):
             if name in type(self).model_fields:
                 yield str(getattr(self, name))
+
+
+class ImmutableModel(BaseModel):
+    """A structured value of attributes, arguments and results: it never changes, and has no other fields than are declared."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,3 +432,33 @@ def mask(kind: type[Attributes], actual: Mapping[str, Any], names: Sequence[str]
         for name, value in actual.items()
         if names is None or name in names
     }
+
+
+_IN_QUERY: Final = re.compile(r"[?&]\w*(?:password|passwd|passcode|pwd|secret)=[^&]", re.IGNORECASE)
+"""As ``sslpassword`` of PostgreSQL, too, which opens the client's key."""
+_USER: Final = re.compile(r"^([A-Za-z0-9+.\-]+://[^/@:]*)(?::([^/@]*))?@")
+_WITH_SLASHES: Final = re.compile(r"^[A-Za-z0-9+.\-]+://[^/@:\[]*:(?!\d*/)[^@]*@")
+"""SQLAlchemy takes all to the next @ for the password, slashes too; behind a number it is a path with an @."""
+
+
+def has_password(url: str) -> bool:
+    """Return whether a URL holds a password: after its user, or in its query, where drivers of databases take one, too."""
+    found = _USER.match(url)
+    is_after_user = (found is not None and found[2] is not None) or _WITH_SLASHES.match(url) is not None
+    return is_after_user or _IN_QUERY.search(url) is not None
+
+
+def split_password(url: str) -> tuple[str, str | None]:
+    """Return a URL without the password after its user, and that password; None: it holds none."""
+    found = _USER.match(url)
+    if found is None or found[2] is None:
+        return url, None
+    return f"{found[1]}@{url[found.end() :]}", unquote(found[2])
+
+
+def with_password(url: str, password: Secret | None) -> str:
+    """Return a URL with the password after its user."""
+    found = _USER.match(url)
+    if found is None or password is None:
+        return url
+    return f"{found[1]}:{quote(password.get_secret_value(), safe='')}@{url[found.end() :]}"

@@ -1,22 +1,43 @@
-"""The broker as a whole: what its ports, its virtual hosts and who may do what have in common."""
+"""The top of the tree: `SystemConfig`, which has the store, the time and the services, and `Broker` below it.
+
+A ``vm://`` broker that runs in this process gets the same tree on demand, from `manage`, so that ``vm://`` stays light.
+Nothing of that tree is kept, save what the broker's own store keeps: queues and their policies.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
 import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import NAMESPACE_URL, uuid5
 
+from pyjms.spi.clock import Clock, SystemClock
+from pyjms.spi.errors import ResourceError
 from pyjms.spi.version import installed_version
+from pyjms_provider.broker import running_broker
 from pyjms_provider.model.attributes import Attributes, attribute
-from pyjms_provider.model.configured import Startable
+from pyjms_provider.model.configuration.writer import MemoryConfigurationStore
+from pyjms_provider.model.configuration_thread import ConfigurationThread
+from pyjms_provider.model.configured import ManagingObject, Startable
+from pyjms_provider.model.contracts import Services
 from pyjms_provider.model.errors import NotChangeableError
-from pyjms_provider.model.statistics import StatisticKind, statistic
+from pyjms_provider.model.managed import Event, State
+from pyjms_provider.model.operations import StatisticKind, statistic
+from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.model.managed import ManagedObject
-    from pyjms_provider.stores.configuration_contract import ObjectRecord
+    from pyjms_provider.model.virtual_host import VirtualHost
+    from pyjms_provider.security.secrets import SecretBox
+    from pyjms_provider.stores.configuration_contract import ConfigurationStore
+
 
 _PROC: Final = Path("/proc/self")
 
@@ -85,22 +106,18 @@ class Broker(Startable):
 
     @statistic("How long it has been open.", unit="ms", kind=StatisticKind.COUNTER)
     def uptime_ms(self) -> int:
-        """How long it has been open."""
         return int(self.clock.monotonic_ms() - self._opened_ms)
 
     @statistic("The version of pyjms.")
     def version(self) -> str:
-        """The version of pyjms."""
         return installed_version()
 
     @statistic("The interpreter and the system that it runs on.")
     def platform(self) -> str:
-        """The interpreter and the system."""
         return f"{platform.python_implementation()} {platform.python_version()}, {platform.platform(terse=True)}"
 
     @statistic("The number of its process.")
     def process_id(self) -> int:
-        """The number of its process."""
         return os.getpid()
 
     @statistic("Memory of its process that is in use.", unit="bytes")
@@ -125,3 +142,128 @@ class Broker(Startable):
 
     def facts(self) -> dict[str, Any]:
         return {**super().facts(), "model_version": 1}
+
+
+_ID = ObjectId(uuid5(NAMESPACE_URL, "pyjms:system_config"))
+
+
+class SystemConfig(ManagingObject):
+    """Made by `open`, in code, from what the command line or the application says; its context is the system context."""
+
+    category = "system_config"
+
+    def __init__(
+        self,
+        store: ConfigurationStore | None = None,
+        *,
+        context: Mapping[str, str] | None = None,
+        secrets: SecretBox | None = None,
+        clock: Clock | None = None,
+        services: Services | None = None,
+        adopted: EmbeddedBroker | None = None,
+    ) -> None:
+        """`store` None: nothing is kept; `secrets`: encrypts what is secret in it; `clock` None: the system's.
+
+        `adopted`: a broker that runs already, and that the virtual host of its name is to be.
+        """
+        attributes = {"name": "system", "context": dict(context or {}), "durable": False}
+        super().__init__(None, ObjectRecord(id=_ID, category=self.category, parent=None, attributes=attributes))
+        self._chosen = store or MemoryConfigurationStore()
+        self._secrets = secrets
+        self._clock = clock or SystemClock()
+        self._thread = ConfigurationThread("broker", self._clock)
+        self._services = services or Services()
+        self.adopted = adopted
+
+    @classmethod
+    def opened(
+        cls, store: ConfigurationStore | None = None, *, broker: Mapping[str, Any] | None = None, **choices: Any
+    ) -> Self:
+        """Make it, recover what the store keeps, and make a Broker if there is none, with the attributes `broker`.
+
+        `choices`: as for the class. Raises `StoreError` when the store cannot be opened; what is wrong with single objects
+        is told by them: they are ERRORED.
+        """
+        with ExitStack() as undo:  # also after Ctrl-C: the store is held otherwise
+            system = cls(store, **choices)
+            undo.callback(system.close)
+            system._thread.call(system._open, however_long=True)
+            if system.find_broker() is None:
+                system.create_child("broker", {"name": "broker", **(broker or {})})
+            undo.pop_all()
+        return system
+
+    def _open(self) -> None:
+        self._resolve()
+        self._on_open()
+        self._step(Event.OPEN)
+        self._open_pending()
+
+    def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
+        return self._chosen, self._secrets
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    @property
+    def configuration_thread(self) -> ConfigurationThread:
+        return self._thread
+
+    @property
+    def services(self) -> Services:
+        return self._services
+
+    @property
+    def is_durable(self) -> bool:
+        return True
+
+    def find_broker(self) -> Broker | None:
+        """Return the broker, if there is one."""
+        from pyjms_provider.model.broker import Broker
+
+        found = next(self.children(), None)
+        return found if isinstance(found, Broker) else None
+
+    @property
+    def broker(self) -> Broker:
+        """The broker."""
+        found = self.find_broker()
+        assert found is not None, "opened() makes one"
+        return found
+
+    def close(self) -> None:
+        """End the broker and all below it, and its configuration thread. May be repeated."""
+        try:
+            if self.state is not State.CLOSED:
+                super().close()
+        finally:
+            self._thread.stop()
+
+
+def manage(broker: str, *, context: Mapping[str, str] | None = None) -> SystemConfig:
+    """Return a new tree for ``vm://BROKER``; `close` it when it is no longer needed, which leaves the broker alone.
+
+    Raises `ResourceError` if the broker does not run.
+    """
+    running = running_broker(broker)
+    if running is None:
+        raise ResourceError(f"there is no broker {broker!r} in this process; connect to vm://{broker} first")
+    with ExitStack() as undo:
+        system = undo.enter_context(
+            closing(SystemConfig.opened(clock=running.clock, context=context, broker={"name": broker}, adopted=running))
+        )
+        node = system.broker.create_child("virtual_host_node", {"name": broker, "type": "memory"})
+        node.create_child("virtual_host", {"name": broker})
+        undo.pop_all()
+    return system
+
+
+def managed_host(system: SystemConfig) -> VirtualHost:
+    """Return the one virtual host of a tree that `manage` made."""
+    from pyjms_provider.model.virtual_host import VirtualHost
+
+    node = next(iter(system.broker.children("virtual_host_node")))
+    host = next(iter(node.children("virtual_host")))
+    assert isinstance(host, VirtualHost)
+    return host

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import resolve
+from pyjms_provider.model.broker import SystemConfig
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore, find_same_ids
 from pyjms_provider.model.configuration.writer import reveal
 from pyjms_provider.model.configured import ConfiguredObject
 from pyjms_provider.model.errors import InvalidAttributesError, Problem
-from pyjms_provider.model.life_cycle import Phase
+from pyjms_provider.model.managed import Phase
 from pyjms_provider.model.port import Port, PortAttributes
-from pyjms_provider.model.queue_attributes import QueueAttributes, policy_of, told_of_attributes
-from pyjms_provider.model.system_config import SystemConfig
+from pyjms_provider.model.queue import QueueAttributes, policy_of, told_of_attributes
 from pyjms_provider.model.virtual_host_node import JsonNode, JsonNodeAttributes
 from pyjms_provider.security.secrets import SecretBox, SecretError
 from pyjms_provider.stores.opening import check_scheme

@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from threading import Lock, Thread, current_thread
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.errors import ClosedError, ResourceError
@@ -23,69 +24,40 @@ _log = logging.getLogger(__name__)
 _PATIENCE_MS: Final = 60_000
 
 
-class Call(Generic[_T]):
-    """A call that a configuration thread makes when its turn has come, and its result: a future."""
+class Call(Future[_T]):
+    """A call that a configuration thread makes when its turn has come."""
 
     def __init__(self, job: Callable[[], _T], *, is_crossing: bool) -> None:
+        super().__init__()
         self._job = job
         self.is_crossing = is_crossing
         """Whether another configuration thread waits for it."""
         self._lock = Lock()
         self._is_begun = False
-        self._is_done = False
-        self._result: Any = None
-        self._error: BaseException | None = None
-        self._waiting: list[Signal] = []
-
-    @property
-    def is_done(self) -> bool:
-        """Whether there is a result, or an error."""
-        return self._is_done
 
     def run(self) -> None:
         """Make the call, unless it was withdrawn. What it raises is its caller's."""
-        with self._lock:
-            if self._is_begun:
-                return
-            self._is_begun = True
+        if not self._begin():
+            return
         try:
             result = self._job()
         except (Exception, SystemExit) as error:
-            self._finish(None, error)
+            self.set_exception(error)
         else:
-            self._finish(result, None)
+            self.set_result(result)
 
     def withdraw(self, error: BaseException) -> bool:
         """Have the call fail with `error`; return False if it was begun already."""
-        with self._lock:
-            if self._is_begun:
-                return False
-            self._is_begun = True
-        self._finish(None, error)
+        if not self._begin():
+            return False
+        self.set_exception(error)
         return True
 
-    def _finish(self, result: Any, error: BaseException | None) -> None:
+    def _begin(self) -> bool:
+        """Return True once: to the thread that makes the call, or to the caller that gives up, never to both."""
         with self._lock:
-            self._result, self._error, self._is_done = result, error, True
-            waiting, self._waiting = self._waiting, []
-        for signal in waiting:
-            signal.set()
-
-    def when_done(self, signal: Signal) -> None:
-        """Have `signal` raised when the call is done, or now."""
-        with self._lock:
-            if not self._is_done:
-                self._waiting.append(signal)
-                return
-        signal.set()
-
-    def result(self) -> _T:
-        """Return the result of a call that is done, or raise what it raised."""
-        assert self._is_done, "wait with ConfigurationThread.wait_for"
-        if self._error is not None:
-            raise self._error
-        found: _T = self._result
-        return found
+            was_begun, self._is_begun = self._is_begun, True
+        return not was_begun
 
 
 class ConfigurationThread:
@@ -133,6 +105,7 @@ class ConfigurationThread:
     def _start(self) -> None:
         """Start the thread. The lock is held. Raises `ResourceError`."""
         thread = Thread(target=self._run, name=f"pyjms configuration {self._name}", daemon=True)
+        # Before the start: the first job may ask which thread it is on.
         _threads[thread] = self
         self._thread = thread
         try:
@@ -148,12 +121,13 @@ class ConfigurationThread:
         """Wait for what was submitted, and return its result. Raises as `call`."""
         own = _running()
         signal = Signal() if own is None else own._signal  # noqa: SLF001 - of the same class
-        call.when_done(signal)
+        call.add_done_callback(lambda _: signal.set())
         until_ms = None if however_long else self._clock.monotonic_ms() + self._patience_ms
-        while not call.is_done:
+        while not call.done():
+            # Two configuration threads that call each other would wait for ever otherwise.
             if own is not None and own._serve_crossing():  # noqa: SLF001
                 continue
-            if not self._clock.wait(signal, until_ms) and not call.is_done:
+            if not self._clock.wait(signal, until_ms) and not call.done():
                 self._give_up(call)
         if own is not None:
             own._signal.set()  # noqa: SLF001 - what came meanwhile is its own again
@@ -186,6 +160,7 @@ class ConfigurationThread:
             left = list(self._calls)
             self._calls.clear()
             thread = self._thread
+        # Without the lock: the waiters are woken here, and one of them may call at once.
         for call in left:
             call.withdraw(ClosedError(f"{self._name} has ended before the change was made"))
         self._signal.set()
@@ -207,6 +182,7 @@ class ConfigurationThread:
                     return self._calls.popleft()
                 if self._is_stopped:
                     return None
+            # Without the lock, which `submit` takes to add a call. A signal that came meanwhile ends the wait at once.
             self._clock.wait(self._signal, None)
 
 

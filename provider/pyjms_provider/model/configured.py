@@ -3,7 +3,7 @@
 *Threads.* Every change is made by the configuration thread of the nearest ancestor that has one; the public methods see to
 that, and what they changed is published by one assignment.
 
-*Creation* and *recovery* run the phases of `life_cycle`. An object whose creation fails in any phase never was there; one
+*Creation* and *recovery* run the phases `CREATION` and `RECOVERY`. An object whose creation fails in any phase never was there; one
 whose recovery fails is ERRORED and tells why, and the rest goes on.
 
 *Subclasses* name their category and their attributes, and fill in the hooks, which run on the configuration thread:
@@ -13,6 +13,7 @@ whose recovery fails is ERRORED and tells why, and the rest goes on.
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -22,7 +23,8 @@ from uuid import uuid4
 
 from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms_provider.model import tree
-from pyjms_provider.model.attributes import MASK, Attributes, declarations, mask, resolve
+from pyjms_provider.model.attributes import MASK, Attributes, declarations, has_password, mask, resolve
+from pyjms_provider.model.configuration.writer import StoreWriter
 from pyjms_provider.model.errors import (
     FailedOpeningError,
     InvalidAttributesError,
@@ -34,16 +36,25 @@ from pyjms_provider.model.errors import (
     UnknownObjectError,
     WrongStateError,
 )
-from pyjms_provider.model.life_cycle import CREATION, RECOVERY, Event, Phase, State, next_state
-from pyjms_provider.model.managed import ConfigurationChangeListener, ManagedObject
-from pyjms_provider.model.operations import operation
-from pyjms_provider.model.references import check_references, referrers
-from pyjms_provider.model.store_url import has_password
+from pyjms_provider.model.lookup import check_references, referrers
+from pyjms_provider.model.managed import (
+    CREATION,
+    RECOVERY,
+    ConfigurationChangeListener,
+    Event,
+    ManagedObject,
+    Phase,
+    State,
+    next_state,
+)
+from pyjms_provider.model.operations import operation, statistic
 from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
 if TYPE_CHECKING:
-    from pyjms_provider.model.configuration.writer import StoreWriter
-    from pyjms_provider.model.services import Services
+    from pyjms_provider.model.contracts import Services
+    from pyjms_provider.security.secrets import SecretBox
+    from pyjms_provider.stores.configuration_contract import ConfigurationStore
+
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -170,11 +181,12 @@ class ConfiguredObject(ManagedObject):
             for phase in CREATION:
                 self._run_phase(phase)
                 done.append(phase)
+            # Kept and ACTIVE in one step of its own thread: a child made in between would be written before its parent.
             self._in_thread(self._begin)
         except Exception:
             self._undo_creation(done)
             raise
-        self._tell(self._above, lambda listener: listener.child_added(self._above, self))
+        self.tell(self._above, lambda listener: listener.child_added(self._above, self))
 
     def _begin(self) -> None:
         """Have a new object kept, and then be ACTIVE: before that, nobody makes anything below it. On its own thread."""
@@ -247,6 +259,7 @@ class ConfiguredObject(ManagedObject):
 
     def _open_pending(self) -> None:
         """Open those below it that wait for it."""
+        # Taken off first: a child that is opened may look at what still waits.
         waiting, self.pending = self.pending, ()
         for record in sorted(waiting, key=lambda each: tree.opening_order(each.category)):
             if record.parent == self.id:
@@ -308,6 +321,7 @@ class ConfiguredObject(ManagedObject):
         is_obeyed = before.state is State.ACTIVE and before.attributes is not None
         if is_obeyed:
             assert before.attributes is not None
+            # Obeyed first: what cannot be obeyed must not be kept. Then published, as the writer of the store reads the snapshot.
             self._on_change(before.attributes, new)
         self._publish(record=updated, attributes=new)
         try:
@@ -320,7 +334,7 @@ class ConfiguredObject(ManagedObject):
             raise
         kind = self.attributes_class
         old_masked, new_masked = mask(kind, before.record.attributes), mask(kind, actual)
-        self._tell(self, lambda listener: listener.attributes_changed(self, old_masked, new_masked))
+        self.tell(self, lambda listener: listener.attributes_changed(self, old_masked, new_masked))
 
     def _check_those_below(self, context: Any) -> None:
         """Refuse another context with which an object below could not be opened again. Raises `InvalidAttributesError`."""
@@ -381,16 +395,18 @@ class ConfiguredObject(ManagedObject):
                 raise ObjectInUseError(f"{each.path} is used by {', '.join(users)}; change that first")
             each._in_thread(each._check_deletable)
         above = self._above
+        # The store forgets it first: what a crash leaves half deleted must not be recovered.
         self._write(lambda writer: writer.child_removed(above, self))
         try:
             for each in reversed(doomed):
+                # Children first: while they end they may use what is above them.
                 each._in_thread(each._end_for_good)
         except Exception:
             self._write(lambda writer: writer.child_added(above, self))
             raise
         above._unregister(self)
         _log.info("PYJMS-MODEL-3 %s was deleted by %s", self.path, by or "the broker")
-        self._tell(above, lambda listener: listener.child_removed(above, self))
+        self.tell(above, lambda listener: listener.child_removed(above, self))
 
     def _subtree(self) -> Iterator[ConfiguredObject]:
         """Yield it and all that is configured below it, parents first."""
@@ -421,6 +437,7 @@ class ConfiguredObject(ManagedObject):
 
     def _publish(self, **changes: Any) -> None:
         """Let every thread see the object so from now on."""
+        # One assignment, so that readers take no lock: they see the whole change or none of it.
         self._snapshot = replace(self._snapshot, **changes)
 
     def _step(self, event: Event) -> None:
@@ -429,7 +446,7 @@ class ConfiguredObject(ManagedObject):
         error = self._snapshot.error if new is State.ERRORED else None
         self._publish(state=new, error=error)
         if old is not new:
-            self._tell(self, lambda listener: listener.state_changed(self, old, new))
+            self.tell(self, lambda listener: listener.state_changed(self, old, new))
 
     @property
     def store_writer(self) -> StoreWriter | None:
@@ -456,7 +473,7 @@ class ConfiguredObject(ManagedObject):
             each = each._above
             yield each
 
-    def _tell(self, about: ManagedObject, tell: Callable[[ConfigurationChangeListener], None]) -> None:
+    def tell(self, about: ManagedObject, tell: Callable[[ConfigurationChangeListener], None]) -> None:
         """Tell the listeners of an object, and those further up that listen to all below them."""
         above = about._ancestry() if isinstance(about, ConfiguredObject) else (about, *self._ancestry())
         for each in above:
@@ -557,3 +574,49 @@ class Stoppable(Startable):
             for each in self._below():
                 ends.callback(self._unregister, each)
                 ends.callback(each.close)
+
+
+class ManagingObject(Stoppable):
+    """Opens its store when it is opened, recovers what is in it, and has every change below it written through."""
+
+    _store: ConfigurationStore | None = None
+    _store_writer: StoreWriter | None = None
+
+    @abstractmethod
+    def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
+        """Return its store, which is not open yet, and what encrypts secrets there; None: the store is not kept."""
+
+    @property
+    def store_writer(self) -> StoreWriter | None:
+        return self._store_writer
+
+    @property
+    def keeps_for_good(self) -> bool:
+        return self._store is None or self._store.is_lasting
+
+    @statistic("Where the configuration of what is below it is kept.")
+    def configuration_store(self) -> str:
+        return "" if self._store is None else self._store.where
+
+    @property
+    def _holder(self) -> str:
+        """The name of the broker, for whoever finds the store held. What is above the broker does not know it yet."""
+        above: ManagedObject | None = self
+        while above is not None and above.category != "broker":
+            above = above.parent
+        return "broker" if above is None else above.name
+
+    def _on_open(self) -> None:
+        store, secrets = self._make_store()
+        try:
+            records = store.open(self._holder)
+        except ProviderError:
+            store.close()
+            raise
+        self._store, self._store_writer = store, StoreWriter(self, store, secrets)
+        self.pending = tuple(replace(each, parent=self.id) if each.parent is None else each for each in records)
+
+    def _on_stop(self) -> None:
+        store, self._store, self._store_writer = self._store, None, None
+        if store is not None:
+            store.close()

@@ -1,19 +1,24 @@
-"""What the objects below a virtual host see of it."""
+"""What the model's parts see of each other, and what the rest of the broker lends them: interfaces without implementations.
+
+The objects below a virtual host see it as `ManagedHost`. The model knows neither transports nor management: `SystemConfig` gets the
+factories of ports as `Services` from the code that puts the broker together.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyjms.spi.clock import Clock
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.model.configuration_thread import ConfigurationThread
-    from pyjms_provider.model.managed import ManagedObject, Snapshot
+    from pyjms_provider.model.managed import ConfigurationChangeListener, ManagedObject, Snapshot
     from pyjms_provider.model.metrics_sampler import MetricsSampler
     from pyjms_provider.queue_manager import QueueManager
     from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
+    from pyjms_provider.transport.settings import TlsSettings
 
 
 class ManagedHost(Protocol):
@@ -89,14 +94,46 @@ class ManagedHost(Protocol):
         """Have the node forget a queue's record. Raises `StoreError`."""
         ...
 
-    def tell_child_added(self, child: ManagedObject) -> None:
-        """Tell listeners of a queue that was created."""
+    def tell(self, about: ManagedObject, tell: Callable[[ConfigurationChangeListener], None]) -> None:
+        """Tell the listeners of an object, and those further up that listen to all below them."""
         ...
 
-    def tell_child_removed(self, child: ManagedObject) -> None:
-        """Tell listeners of a queue that was deleted."""
+
+class OpenPort(Protocol):
+    """A port that listens."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it listens, as URLs: ``stomp://127.0.0.1:61613``."""
         ...
 
-    def tell_attributes_changed(self, child: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """Tell listeners of a queue that was changed."""
+    @property
+    def connections(self) -> int:
+        """How many connections it has now."""
         ...
+
+    def reload_certificates(self, tls: TlsSettings) -> None:
+        """Show what `tls` names to who connects from now on; connections that are open stay.
+
+        Raises `ListenerSettingsError` if it cannot be used, or if the port was opened without TLS: then nothing changes.
+        """
+        ...
+
+    def close(self, *, lingers: bool = False) -> None:
+        """Listen no more, and end its connections. May be repeated; may wait, with a way out.
+
+        `lingers`: return as soon as it listens no more, as the caller may be waiting for an answer over one of them.
+        """
+        ...
+
+
+PortOpener = Callable[["ManagedObject"], OpenPort]
+"""Opens a port as its effective attributes say. Raises `ProviderError` or `OSError`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The factories, by what they are for."""
+
+    port_openers: Mapping[str, PortOpener] = field(default_factory=dict)
+    """By the type of the port."""

@@ -10,23 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from pydantic import BaseModel, Field
 
 from pyjms.spi.envelope import ConnectionId
-from pyjms.spi.errors import SubscriptionInUseError, UnknownSubscriptionError
+from pyjms.spi.errors import ClosedError, SubscriptionInUseError, UnknownSubscriptionError
 from pyjms_provider.clients.observing import ConnectionView, ConsumerView, SessionView, look_at
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
 from pyjms_provider.model.attributes import Attributes
-from pyjms_provider.model.errors import ObjectInUseError, UnknownObjectError
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.managed import ChildSource, ManagedObject, Snapshot, observed_id
+from pyjms_provider.model.errors import ObjectInUseError, UnknownObjectError, WrongStateError
+from pyjms_provider.model.managed import ChildSource, ManagedObject, Snapshot, State, observed_id
 from pyjms_provider.model.messages import LetterView, MessageRenderer
-from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
+from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation, statistic
 from pyjms_provider.model.queue import Ids, Offset, Selector, chosen
-from pyjms_provider.model.statistics import statistic
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.stores.configuration_contract import ObjectRecord
 
 if TYPE_CHECKING:
+    from pyjms.spi.provider import ConnectionEvents, ProviderConnection
     from pyjms.spi.replay import StagedUnit, StageName
     from pyjms_provider.broker import Client
     from pyjms_provider.core.host.virtual_host import VirtualHost as RunningHost
@@ -65,6 +64,17 @@ class ObservedObject(ManagedObject):
         while above is not None and above.category != "virtual_host":
             above = above.parent
         return cast("ManagedHost", above)  # what is observed stands below one
+
+
+def connect_within(host: ManagedHost, events: ConnectionEvents, protocol: str) -> ProviderConnection:
+    """Connect to a virtual host for an object below it, which operators see as a client. Raises `ClosedError`."""
+    try:
+        broker = host.embedded
+    except WrongStateError as error:
+        raise ClosedError(error.reason) from error
+    connection = VmConnection(broker, events)
+    broker.describe(connection.connection_id, user="", address="", protocol=protocol)
+    return connection
 
 
 class MadeOnDemand(ChildSource):
@@ -121,40 +131,33 @@ class ClientConnection(ObservedObject):
 
     @statistic("Who is connected; empty: nobody logged in, as within one process.")
     def user(self) -> str:
-        """The connected user."""
         return self._client().user
 
     @statistic(
         "The user name that it sent to a port which lets in everybody and checks none; null: none, or it was checked."
     )
     def unchecked_login(self) -> str | None:
-        """The user name that it sent and nobody checked."""
         principal = self._client().principal
         return None if principal is None else principal.unchecked_login
 
     @statistic("Where it comes from; empty: from this process.")
     def address(self) -> str:
-        """Where it comes from."""
         return self._client().address
 
     @statistic("What it speaks.")
     def protocol(self) -> str:
-        """What it speaks."""
         return self._client().protocol
 
     @statistic("When it came, in milliseconds since 1970 UTC.", unit="ms")
     def since_ms(self) -> int:
-        """When it came."""
         return self._client().since_ms
 
     @statistic("Its JMS client id.")
     def client_id(self) -> str | None:
-        """Its JMS client id."""
         return self.view().client_id
 
     @statistic("Whether it is started, so that messages come.")
     def is_started(self) -> bool:
-        """Whether it is started."""
         return self.view().is_started
 
     @statistic("Sessions.", unit="sessions")
@@ -202,17 +205,14 @@ class ClientSession(ObservedObject):
 
     @statistic("Whether it is transacted.")
     def is_transacted(self) -> bool:
-        """Whether it is transacted."""
         return self.view().is_transacted
 
     @statistic("Whether it has an open transaction with work in it.")
     def has_open_transaction(self) -> bool:
-        """Whether it has an open transaction."""
         return self.view().is_open
 
     @statistic("Messages that it received and has not settled.", unit="messages")
     def held(self) -> int:
-        """How many messages it holds."""
         return self.view().held
 
     @statistic("Consumers.", unit="consumers")
@@ -241,17 +241,14 @@ class ClientConsumer(ObservedObject):
 
     @statistic("What it selects.")
     def selector(self) -> str | None:
-        """What it selects."""
         return self._view().selector
 
     @statistic("Its priority among the consumers of the queue.")
     def priority(self) -> int:
-        """Its priority."""
         return self._view().priority
 
     @statistic("Whether it only looks.")
     def is_browser(self) -> bool:
-        """Whether it only looks."""
         return self._view().is_browser
 
 
@@ -266,17 +263,14 @@ class Store(ObservedObject):
 
     @statistic("Where it is; no password is shown.")
     def url(self) -> str:
-        """Where it is."""
         return str(self.host.as_object.attribute_values(["store_url"]).get("store_url") or "memory")
 
     @statistic("Whether messages survive the process.")
     def is_reliable(self) -> bool:
-        """Whether messages survive the process."""
         return self.host.embedded.virtual_host.store.is_reliable
 
     @statistic("Messages, each counted once.", unit="messages")
     def messages(self) -> int:
-        """How many messages there are."""
         return len(self.host.embedded.virtual_host.store)
 
 
@@ -296,7 +290,6 @@ class ManagedTopic(ObservedObject):
 
     @statistic("Subscriptions, durable ones among them.", unit="subscriptions")
     def subscriptions(self) -> int:
-        """How many subscriptions it has."""
         return len(self._topic().subscriptions)
 
     @statistic("Durable subscriptions.", unit="subscriptions")
@@ -306,7 +299,6 @@ class ManagedTopic(ObservedObject):
 
     @statistic("Messages that wait for its subscribers.", unit="messages")
     def waiting(self) -> int:
-        """How many messages wait for its subscribers."""
         return sum(each.count(MessageState.NEW) for each in self._topic().subscriptions)
 
 
@@ -335,37 +327,30 @@ class DurableSubscription(ObservedObject):
 
     @statistic("The topic.")
     def topic(self) -> str:
-        """The topic."""
         return self._found()[1].terms.topic.name
 
     @statistic("The client id that it belongs to.")
     def client_id(self) -> str:
-        """The client id that it belongs to."""
         return self._found()[0].client_id
 
     @statistic("What it selects.")
     def selector(self) -> str | None:
-        """What it selects."""
         return self._found()[1].terms.selector_text
 
     @statistic("Whether messages of its subscriber's own connection are left out.")
     def no_local(self) -> bool:
-        """Whether messages of its subscriber's own connection are left out."""
         return self._found()[1].terms.no_local
 
     @statistic("Whether a subscriber is there.")
     def is_active(self) -> bool:
-        """Whether a subscriber is there."""
         return self._found()[1].is_active
 
     @statistic("Messages that wait.", unit="messages")
     def waiting(self) -> int:
-        """How many messages wait."""
         return self._found()[1].count(MessageState.NEW)
 
     @statistic("Messages that its subscriber has and has not settled.", unit="messages")
     def held(self) -> int:
-        """How many messages its subscriber has."""
         return self._found()[1].count(MessageState.DELIVERED)
 
 
@@ -382,7 +367,6 @@ class Transaction(ObservedObject):
 
     @statistic("Where it is in its life; a prepared one is in doubt until it is settled.")
     def branch_state(self) -> str:
-        """Where it is in its life."""
         return self._report().state.name.lower()
 
     @statistic("When it was prepared, in milliseconds since 1970 UTC.", unit="ms")
@@ -392,12 +376,10 @@ class Transaction(ObservedObject):
 
     @statistic("Messages that it adds to queues and subscriptions.", unit="messages")
     def sent(self) -> int:
-        """How many messages it adds."""
         return self._report().sent
 
     @statistic("Messages that it takes away.", unit="messages")
     def received(self) -> int:
-        """How many messages it takes away."""
         return self._report().received
 
     @operation("Commit a prepared branch in place of its coordinator, whose log is to be asked first.")
@@ -444,44 +426,36 @@ class ReaderGroup(ObservedObject):
 
     @statistic("The queue or topic that it reads.")
     def destination(self) -> str:
-        """The queue or topic that it reads."""
         return str(self._group().address)
 
     @statistic("The durable subscription that it reads, CLIENT-ID/NAME; none: it reads a queue.")
     def subscription(self) -> str | None:
-        """The durable subscription that it reads."""
         key = self._group().key
         return None if key is None else f"{key.client_id}/{key.name}"
 
     @statistic("Which messages it reserves; none: all.")
     def selector(self) -> str | None:
-        """Which messages it reserves."""
         return self._group().record.selector_text
 
     @statistic("Tells its numbers from those of an earlier group of this name.")
     def generation(self) -> str:
-        """Tells its numbers from those of others."""
         return self._group().record.generation
 
     @statistic("The highest number that is acknowledged.")
     def low(self) -> int:
-        """The highest number that is acknowledged."""
         return self._group().report().low
 
     @statistic("The highest number that is reserved.")
     def high(self) -> int:
-        """The highest number that is reserved."""
         return self._group().report().high
 
     @statistic("Messages that it holds, which nobody else gets.", unit="messages")
     def held(self) -> int:
-        """How many messages it holds."""
         report = self._group().report()
         return report.high - report.low
 
     @statistic("When it was opened last, in milliseconds since 1970 UTC.", unit="ms")
     def opened_at_ms(self) -> int:
-        """When it was opened last."""
         return self._group().record.opened_ms
 
     @operation(
@@ -505,32 +479,26 @@ class ManagedStagedUnit(ObservedObject):
 
     @statistic("Who writes.")
     def sink(self) -> str:
-        """Who writes."""
         return self._unit().name.sink
 
     @statistic("The epoch that it is promoted with.")
     def epoch(self) -> int:
-        """The epoch that it is promoted with."""
         return self._unit().name.epoch
 
     @statistic("Messages that wait in it.", unit="messages")
     def messages(self) -> int:
-        """How many messages wait in it."""
         return self._unit().messages
 
     @statistic("When it was staged, in milliseconds since 1970 UTC.", unit="ms")
     def staged_at_ms(self) -> int:
-        """When it was staged."""
         return self._unit().staged_ms
 
     @statistic("When the broker discards it, in milliseconds since 1970 UTC.", unit="ms")
     def discarded_after_ms(self) -> int:
-        """When the broker discards it."""
         return self._unit().discarded_after_ms
 
     @operation("Drop its messages, which nobody has seen. Its pipeline's epoch then fails, and is written again.")
     def discard(self) -> None:
-        """Discard it."""
         self.host.embedded.virtual_host.pipelines.stages.discard([self._unit().name])
 
 
@@ -559,7 +527,6 @@ class DeadLetterQueue(ObservedObject):
 
     @statistic("Messages that are here.", unit="messages")
     def letters(self) -> int:
-        """How many messages are here."""
         queue = self.host.embedded.virtual_host.find_queue(self.name)
         if queue is None:
             raise UnknownObjectError(f"{self.host.path} has no queue {self.name!r}")
@@ -641,6 +608,7 @@ def _connection(host: ManagedHost, name: str) -> ClientConnection | None:
 
 def _offices(running: RunningHost) -> Sequence[str]:
     """Return the queues that other queues' dead letters, or expired messages, go to."""
+    # Policies name these queues; nothing in a queue itself says that it holds dead letters.
     named: set[str | None] = set()
     for name in running.queue_names():
         queue = running.find_queue(name)

@@ -1,9 +1,9 @@
-"""What all objects of the tree have in common for those who look: names, state, attributes, statistics, children.
+"""What all objects of the tree have in common for readers: names, life cycle, attributes, statistics, children.
 
-Any thread may observe at any time: whatever is read comes from one immutable `Snapshot`, or an immutable table of children,
+Any thread may read at any time: whatever is read comes from one immutable `Snapshot`, or an immutable table of children,
 that is replaced by one assignment. Objects that are configured, and can be changed, are `configured.ConfiguredObject`;
-those that are observed refuse to be changed here. Children that are not configured, but observed, come from a `ChildSource`: they are
-made on demand, and cheap to list.
+those that are observed refuse to be changed here. Children that are observed come from a `ChildSource`: they are made on
+demand, and cheap to list.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID, uuid5
 
 from pyjms_provider.core.message.trace_events import ACTING
 from pyjms_provider.model import tree
-from pyjms_provider.model.attributes import Attributes, mask, plain
-from pyjms_provider.model.context import interpolate, process_variable
+from pyjms_provider.model.attributes import Attributes, interpolate, mask, plain, process_variable
 from pyjms_provider.model.errors import (
     NotChangeableError,
     UnknownCategoryError,
@@ -26,9 +26,7 @@ from pyjms_provider.model.errors import (
     UnknownOperationError,
     WrongStateError,
 )
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.operations import EVERYTHING, NO_PROGRESS, Permissions, Progress, operations_of
-from pyjms_provider.model.statistics import statistics_of
+from pyjms_provider.model.operations import EVERYTHING, NO_PROGRESS, Permissions, Progress, operations_of, statistics_of
 from pyjms_provider.security.contracts import Target, TargetKind
 from pyjms_provider.stores.configuration_contract import ObjectId
 
@@ -36,6 +34,94 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.model.configuration_thread import ConfigurationThread
     from pyjms_provider.stores.configuration_contract import ObjectRecord
+
+
+class State(Enum):
+    """Where an object is in its life."""
+
+    UNINITIALIZED = "uninitialized"
+    """It is being created or recovered."""
+    ACTIVE = "active"
+    STOPPED = "stopped"
+    """An operator has stopped it; it stays so after a restart."""
+    ERRORED = "errored"
+    """It could not be opened; its error says why, and the rest of the broker goes on."""
+    CLOSED = "closed"
+    """The broker has ended; what is durable comes back with it."""
+    DELETED = "deleted"
+
+    __hash__ = object.__hash__
+
+
+class Event(Enum):
+    """What happens to an object."""
+
+    OPEN = "open"
+    """It was opened."""
+    START = "start"
+    STOP = "stop"
+    FAIL = "fail"
+    """It could not be opened or started."""
+    CLOSE = "close"
+    DELETE = "delete"
+
+    __hash__ = object.__hash__
+
+
+class Phase(Enum):
+    """One step on the way of an object into being."""
+
+    RESOLVE = "resolve"
+    """Variables are replaced and values converted."""
+    VALIDATE = "validate"
+    """The category's own rules are checked."""
+    REGISTER = "register"
+    """The parent knows it."""
+    ON_CREATE = "on_create"
+    """What happens once in its life."""
+    ON_OPEN = "on_open"
+    """What happens each time the broker starts."""
+
+    __hash__ = object.__hash__
+
+
+CREATION: Final = (Phase.RESOLVE, Phase.VALIDATE, Phase.REGISTER, Phase.ON_CREATE, Phase.ON_OPEN)
+"""The phases of an object that is new."""
+RECOVERY: Final = (Phase.RESOLVE, Phase.VALIDATE, Phase.ON_OPEN)
+"""The phases of one that was found in a configuration store: its parent knows it from the store."""
+
+TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
+    (State.UNINITIALIZED, Event.OPEN): State.ACTIVE,
+    (State.UNINITIALIZED, Event.STOP): State.STOPPED,  # recovered, and it had been stopped
+    (State.UNINITIALIZED, Event.FAIL): State.ERRORED,
+    (State.UNINITIALIZED, Event.DELETE): State.DELETED,  # its creation failed
+    (State.UNINITIALIZED, Event.CLOSE): State.CLOSED,
+    (State.ACTIVE, Event.START): State.ACTIVE,
+    (State.ACTIVE, Event.STOP): State.STOPPED,
+    (State.ACTIVE, Event.FAIL): State.ERRORED,
+    (State.ACTIVE, Event.CLOSE): State.CLOSED,
+    (State.ACTIVE, Event.DELETE): State.DELETED,
+    (State.STOPPED, Event.START): State.ACTIVE,
+    (State.STOPPED, Event.STOP): State.STOPPED,
+    (State.STOPPED, Event.FAIL): State.ERRORED,
+    (State.STOPPED, Event.CLOSE): State.CLOSED,
+    (State.STOPPED, Event.DELETE): State.DELETED,
+    (State.ERRORED, Event.START): State.ACTIVE,
+    (State.ERRORED, Event.STOP): State.STOPPED,
+    (State.ERRORED, Event.FAIL): State.ERRORED,
+    (State.ERRORED, Event.CLOSE): State.CLOSED,
+    (State.ERRORED, Event.DELETE): State.DELETED,
+    (State.CLOSED, Event.CLOSE): State.CLOSED,
+}
+"""What is not here may not be: nothing leaves DELETED, and a closed object only comes back with its broker."""
+
+
+def next_state(state: State, event: Event, what: str = "the object") -> State:
+    """Return the state that follows; `what` names the object in the error. Raises `WrongStateError`."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        raise WrongStateError(f"{what} is {state.value}: it cannot {event.value} now") from None
 
 
 class ConfigurationChangeListener:

@@ -1,20 +1,26 @@
-"""Messages as operators see and send them, and how they are rendered."""
+"""Messages as operators see and send them, how they are rendered, and why a selector takes one or not."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.spi.selector.identifiers import is_identifier
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID
 from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
+from pyjms_provider.model.attributes import ImmutableModel
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
+
+if TYPE_CHECKING:
+    from pyjms.spi.selector import Selector
+    from pyjms.spi.selector.explain import Explanation
+
 
 CLIENT_JMSX: Final = {"JMSXGroupID": ("string", str), "JMSXGroupSeq": ("int", int)}
 """The JMSX properties that clients set, with their type, as it is written and as it is stored."""
@@ -48,11 +54,7 @@ _TYPES: Final[Mapping[str, type]] = {
 }
 
 
-class _Shown(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TypedValue(_Shown):
+class TypedValue(ImmutableModel):
     """A value with its Java type: boolean, byte, short, int, long, float, double, char, string, bytes, null."""
 
     type: str
@@ -60,7 +62,7 @@ class TypedValue(_Shown):
     """Bytes are in base64; longs beyond 2^53 are strings, as are infinity and NaN: JSON's numbers would not hold them."""
 
 
-class MessageBody(_Shown):
+class MessageBody(ImmutableModel):
     """A body. Of one that is too long the first 100,000 characters or bytes are shown; `size` is of the whole: characters of a text, bytes, or
     the number of values.
     """
@@ -75,7 +77,7 @@ class MessageBody(_Shown):
     stream: list[TypedValue] | None = None
 
 
-class MessageView(_Shown):
+class MessageView(ImmutableModel):
     """A message that waits in a queue."""
 
     id: str | None
@@ -96,7 +98,7 @@ class MessageView(_Shown):
     """How often it was delivered; None: it is a dead letter, which says that itself."""
 
 
-class LetterView(_Shown):
+class LetterView(ImmutableModel):
     """A dead letter, with why it is there."""
 
     message: MessageView
@@ -110,7 +112,7 @@ class LetterView(_Shown):
     at_ms: int | None
 
 
-class NewMessage(_Shown):
+class NewMessage(ImmutableModel):
     """A message that an operator sends."""
 
     text: str | None = None
@@ -223,6 +225,7 @@ class MessageRenderer:
         One by one, so that one whole message at a time is in memory.
         """
         shown: list[_V] = []
+        # The queue is read lazily: one whole message at a time is in memory.
         for message in islice(found, offset, None):
             if len(shown) == limit or self.is_full:
                 return shown, True
@@ -376,3 +379,45 @@ def _number(value: Any) -> int | float | str:
         return int(value) if -_EXACT <= value <= _EXACT else str(int(value))
     number = float(value)
     return number if number - number == 0 else str(number)  # JSON has neither infinity nor NaN
+
+
+class ClauseView(ImmutableModel):
+    """A clause of a selector with its value for one message (JMS 1.1 §3.8.1.2)."""
+
+    text: str
+    """As it stands in the selector."""
+    value: bool | None
+    """None: unknown."""
+    decides: bool
+    """Whether it is one of the smallest clauses that made the whole what it is."""
+    reads: dict[str, TypedValue]
+    """The names that it reads, with their values."""
+    clauses: list[ClauseView]
+    """What AND, OR or NOT combine."""
+
+
+class ExplainedMessage(ImmutableModel):
+    """What a selector says of one message."""
+
+    message_id: str | None
+    matches: bool
+    explanation: ClauseView
+
+
+def explain_message(selector: Selector, envelope: Envelope) -> ExplainedMessage:
+    """Return what the selector says of the message."""
+    found = selector.explain(envelope)
+    deciding = frozenset(id(clause) for clause in found.deciding)
+    return ExplainedMessage(
+        message_id=envelope.message_id, matches=found.value is True, explanation=_view(found, deciding)
+    )
+
+
+def _view(clause: Explanation, deciding: frozenset[int]) -> ClauseView:
+    return ClauseView(
+        text=clause.text,
+        value=clause.value,
+        decides=id(clause) in deciding,
+        reads={name: view_value(value) for name, value in clause.read},
+        clauses=[_view(inner, deciding) for inner in clause.clauses],
+    )

@@ -1,34 +1,340 @@
-"""Samples the queues of a virtual host every ten seconds: for the last hour, and for alerts.
+"""Metrics and alerts of a virtual host: its queues are sampled every ten seconds, for the last hour and for alerts (Broker-J, "Queue Alerts").
 
-The host's timer thread calls it, so no message waits for it. A sample counts every queue once; what costs more (bytes, ages,
-sizes) is asked of those queues alone that have a time series of their own, or a limit.
+The host's timer thread takes the samples, so no message waits for them. A sample counts every queue once; what costs more (bytes,
+ages, sizes) is read of those queues alone that have a time series of their own, or a limit.
 
-Alerts go to the log, with stable codes, and as messages to the topic ``$alerts`` of the virtual host: only while there is such a topic,
-which is as long as somebody has subscribed to it.
+An alert holds as long as the value is at its limit or above. It is sent when it begins, again after each gap, and when it is over,
+and no oftener than the gap allows. Alerts go to the log, with stable codes, and as messages to the topic ``$alerts`` of the virtual
+host while the topic exists, which is as long as it has a subscriber.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from heapq import nlargest
-from math import nan
-from typing import TYPE_CHECKING, Final, Protocol
+from itertools import repeat
+from math import isnan, nan
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 from uuid import uuid4
+
+from pydantic import BaseModel, Field
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.words import counted
 from pyjms_provider.core.queue.statistics import about_bytes, counts_of, is_there, largest_message, oldest_timestamp_ms
-from pyjms_provider.model.alerts import AlertBook, AlertKind, AlertLimits, AlertNews, Telling
-from pyjms_provider.model.time_series import STEP_MS, History, TimeSeries
 
 if TYPE_CHECKING:
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.core.message.entry import QueueEntry
     from pyjms_provider.core.queue.channel_state import Counts
     from pyjms_provider.core.queue.queue import Queue
+
+
+class AlertKind(Enum):
+    """What is too much."""
+
+    MESSAGES = "messages"
+    BYTES = "bytes"
+    AGE = "age"
+    MESSAGE_BYTES = "message_bytes"
+
+    __hash__ = object.__hash__
+
+
+class Telling(Enum):
+    """Why an alert is told."""
+
+    RAISED = "raised"
+    REPEATED = "repeated"
+    CLEARED = "cleared"
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertLimits:
+    """From where on there is an alert; 0: never."""
+
+    messages: int = 0
+    bytes: int = 0
+    age_ms: int = 0
+    message_bytes: int = 0
+    repeat_gap_ms: int = 0
+    """After which an alert that holds is told again; 0: it is not."""
+
+    def of(self, kind: AlertKind) -> int:
+        """Return the limit of one kind."""
+        return int(getattr(self, _FIELDS[kind]))
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there can be an alert."""
+        return bool(self.messages or self.bytes or self.age_ms or self.message_bytes)
+
+
+_FIELDS: Final[Mapping[AlertKind, str]] = {kind: kind.value for kind in AlertKind} | {AlertKind.AGE: "age_ms"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One that holds."""
+
+    queue: str
+    kind: AlertKind
+    value: int
+    """When it was last looked at: messages, bytes, or milliseconds."""
+    limit: int
+    since_ms: int
+    """When it was first seen, in milliseconds since 1970 UTC."""
+    is_told: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertNews:
+    """Something to tell."""
+
+    telling: Telling
+    alert: Alert
+    at_ms: int
+
+
+class AlertBook:
+    """The alerts of one virtual host. One thread judges; any thread reads `holding`."""
+
+    def __init__(self) -> None:
+        self._holding: dict[str, dict[AlertKind, Alert]] = {}
+        self._told: dict[tuple[str, AlertKind], tuple[int, int]] = {}
+        """When one was told last, and the time from which on it may be told again."""
+        self.holding: Mapping[str, tuple[Alert, ...]] = {}
+        """The alerts that hold, by the queue; replaced by `end_round`, never changed."""
+
+    def judge(self, queue: str, limits: AlertLimits, measured: Mapping[AlertKind, int], now_ms: int) -> list[AlertNews]:
+        """Compare what was measured of a queue with its limits; return what is to be told. What is not measured is 0."""
+        before = self._holding.get(queue, {})
+        after: dict[AlertKind, Alert] = {}
+        news: list[AlertNews] = []
+        for kind in AlertKind:
+            value, limit, old = measured.get(kind, 0), limits.of(kind), before.get(kind)
+            if not limit or value < limit:
+                if old is not None and old.is_told:
+                    ended = Alert(queue=queue, kind=kind, value=value, limit=limit or old.limit, since_ms=old.since_ms)
+                    news.append(AlertNews(telling=Telling.CLEARED, alert=ended, at_ms=now_ms))
+                continue
+            telling = self._telling((queue, kind), old, limits.repeat_gap_ms, now_ms)
+            if telling is None and old is not None and (old.value, old.limit) == (value, limit):
+                after[kind] = old
+                continue
+            after[kind] = alert = Alert(
+                queue=queue,
+                kind=kind,
+                value=value,
+                limit=limit,
+                since_ms=now_ms if old is None else old.since_ms,
+                is_told=telling is not None or (old is not None and old.is_told),
+            )
+            if telling is not None:
+                news.append(AlertNews(telling=telling, alert=alert, at_ms=now_ms))
+        if after:
+            self._holding[queue] = after
+        else:
+            self._holding.pop(queue, None)
+        return news
+
+    def _telling(self, key: tuple[str, AlertKind], old: Alert | None, gap_ms: int, now_ms: int) -> Telling | None:
+        """Return whether, and as what, an alert that holds is told now."""
+        told_ms, again_ms = self._told.get(key, (0, 0))
+        if told_ms > now_ms:  # the clock was put back; the gap begins anew, and does not wait until it has caught up
+            told_ms, again_ms = self._told[key] = now_ms, now_ms + gap_ms
+        is_new = old is None or not old.is_told
+        if not (now_ms >= again_ms if is_new else gap_ms and now_ms >= told_ms + gap_ms):
+            return None
+        self._told[key] = now_ms, now_ms + gap_ms
+        return Telling.RAISED if is_new else Telling.REPEATED
+
+    def end_round(self, now_ms: int, queues: Collection[str]) -> None:
+        """Forget queues that are not among `queues`, and show others what holds now."""
+        self._holding = {name: alerts for name, alerts in self._holding.items() if name in queues}
+        self._told = {
+            key: times
+            for key, times in self._told.items()
+            if now_ms < times[1] or key[1] in self._holding.get(key[0], ())
+        }
+        self.holding = {name: tuple(alerts.values()) for name, alerts in self._holding.items()}
+
+
+STEP_MS: Final = 10_000
+POINTS: Final = 360
+"""An hour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSeries:
+    """What was noted of one thing, the oldest first."""
+
+    times_ms: Sequence[int]
+    """In milliseconds since 1970 UTC."""
+    columns: Mapping[str, Sequence[float | None]]
+    """By their names, as many values each as there are times; None: nobody knows."""
+
+
+class _Series:
+    """The arrays of one thing."""
+
+    __slots__ = ("columns",)
+
+    def __init__(self, width: int) -> None:
+        self.columns = tuple(array("d", [nan]) * POINTS for _ in range(width))
+
+    def put(self, at: int, values: Iterable[float]) -> None:
+        for column, value in zip(self.columns, values, strict=True):
+            column[at] = value
+
+
+class History:
+    """Of several things, by their names. One thread notes, any thread reads."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        """`columns`: what is noted of each thing."""
+        self._names = tuple(columns)
+        self._lock = Lock()
+        self._times = array("q", [0]) * POINTS
+        self._step = -1
+        self._series: dict[str, _Series] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The things that have a past here."""
+        with self._lock:
+            return frozenset(self._series)
+
+    def note(self, now_ms: int, values: Mapping[str, Sequence[float]]) -> None:
+        """Note values of all things that are to have a past from now on: a number for each column, NaN for what is not known.
+
+        Things that are not named have none any more.
+        """
+        with self._lock:
+            if self._step >= 0 and self._times[self._step % POINTS] >= now_ms:
+                self._forget_from(now_ms)
+            self._step += 1
+            at = self._step % POINTS
+            self._times[at] = now_ms
+            for name in self._series.keys() - values.keys():
+                del self._series[name]
+            for name, row in values.items():
+                series = self._series.get(name)
+                if series is None:
+                    series = self._series[name] = _Series(len(self._names))
+                series.put(at, row)
+
+    def _forget_from(self, now_ms: int) -> None:
+        """Forget what has times that are still to come, as the clock was put back. The lock is held."""
+        for at in (at for at in range(POINTS) if self._times[at] >= now_ms):
+            for series in self._series.values():
+                series.put(at, repeat(nan, len(self._names)))
+
+    def read(self, name: str, since_ms: int = 0) -> TimeSeries | None:
+        """Return what was noted after `since_ms`, in milliseconds since 1970 UTC; None: nothing is noted of that thing."""
+        with self._lock:
+            series = self._series.get(name)
+            if series is None:
+                return None
+            order = [step % POINTS for step in range(max(0, self._step + 1 - POINTS), self._step + 1)]
+            order = [at for at in order if self._times[at] > since_ms]
+            known = [at for at in order if not all(isnan(column[at]) for column in series.columns)]
+            return TimeSeries(
+                times_ms=[self._times[at] for at in known],
+                columns={
+                    column: [None if isnan(values[at]) else values[at] for at in known]
+                    for column, values in zip(self._names, series.columns, strict=True)
+                },
+            )
+
+
+Since = Annotated[int, Field(ge=0, description="Only points after this time, in milliseconds since 1970 UTC; 0: all.")]
+_DIGITS: Final = 3
+
+
+class AlertView(BaseModel):
+    """One alert that holds."""
+
+    kind: AlertKind
+    value: int
+    limit: int
+    since_ms: int
+
+
+class PastView(BaseModel):
+    """What was noted, the oldest first."""
+
+    step_ms: int
+    is_kept: bool
+    """False: it is not among the busiest queues, so nothing is noted of it."""
+    times_ms: list[int]
+    columns: dict[str, list[float | None]]
+    """By what was noted, as many values each as there are times; None: nobody knows."""
+
+
+def alert_views(alerts: tuple[Alert, ...]) -> list[AlertView]:
+    """Return alerts as they are shown."""
+    return [AlertView(kind=each.kind, value=each.value, limit=each.limit, since_ms=each.since_ms) for each in alerts]
+
+
+def past_view(past: TimeSeries | None) -> PastView:
+    """Return a past as it is shown; None: nothing is noted."""
+    if past is None:
+        return PastView(step_ms=STEP_MS, is_kept=False, times_ms=[], columns={})
+    columns = {
+        name: [None if value is None else round(value, _DIGITS) for value in values]
+        for name, values in past.columns.items()
+    }
+    return PastView(step_ms=STEP_MS, is_kept=True, times_ms=list(past.times_ms), columns=columns)
+
+
+_WINDOW_MS: Final = 10_000
+_STEP_MS: Final = 500
+_THINGS_MAX: Final = 2_000
+
+
+class Rates:
+    """Of several counters each of many things, by name. Any thread. The first look at a thing tells no rate yet."""
+
+    def __init__(self, *, window_ms: int = _WINDOW_MS, step_ms: int = _STEP_MS, most: int = _THINGS_MAX) -> None:
+        """`window_ms`: over which a rate is taken; `step_ms`: looks that are closer together count as one; `most`: things."""
+        self._window_ms = window_ms
+        self._step_ms = step_ms
+        self._most = most
+        self._lock = Lock()
+        self._seen: OrderedDict[str, deque[tuple[float, tuple[int, ...]]]] = OrderedDict()
+
+    def sample(self, name: str, counters: tuple[int, ...], now_ms: float) -> tuple[float | None, ...]:
+        """Note counters as they are now; return how many a second came to each lately. None: nobody knows yet.
+
+        `now_ms`: by the monotonic clock.
+        """
+        with self._lock:
+            seen = self._seen.setdefault(name, deque())
+            self._seen.move_to_end(name)
+            while len(self._seen) > self._most:
+                self._seen.popitem(last=False)
+            while len(seen) > 1 and seen[1][0] <= now_ms - self._window_ms:
+                seen.popleft()
+            if seen and any(now < before for now, before in zip(counters, seen[-1][1], strict=True)):
+                seen.clear()  # the object was made again
+            if not seen or now_ms - seen[-1][0] >= self._step_ms:
+                seen.append((now_ms, counters))
+            first_ms, first = seen[0]
+        if now_ms <= first_ms:
+            return (None,) * len(counters)
+        return tuple((now - before) * 1000 / (now_ms - first_ms) for now, before in zip(counters, first, strict=True))
+
 
 ALERTS: Final = "$alerts"
 """The topic."""

@@ -1,8 +1,8 @@
-"""Operations: what can be done with an object beside reading and setting its attributes, declared where it is done.
+"""Statistics and operations: what an object offers beside its attributes, declared where it is implemented.
 
-An operation is a method whose parameters have types; each is described by ``Annotated[int, Field(description=…)]``. One that
-may take long has a parameter `progress`, of which callers hear; one that notes who asked has a parameter `by`; one that tells of
-other objects than its own has a parameter `permissions`, which says which of them its caller may be told of.
+A statistic is a property that any thread may read. An operation is a method whose parameters have types; each is described by
+``Annotated[int, Field(description=…)]``. An operation that may take long has a parameter `progress`; one that notes its caller
+has a parameter `by`; one that tells of other objects than its own has a parameter `permissions`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar, get_type_hints
+from enum import Enum
+from functools import cached_property
+from typing import Any, Final, Generic, Protocol, Self, TypeVar, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
@@ -69,13 +71,6 @@ EVERYTHING: Final[Permissions] = _all_of_them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Mark:
-    description: str
-    needs: Operation
-    changes: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OperationDeclaration:
     """What there is to know of an operation."""
 
@@ -113,7 +108,7 @@ def operation(description: str, *, needs: Operation = Operation.ADMINISTER, chan
     """Declare the method below as an operation."""
 
     def declare(method: _F) -> _F:
-        setattr(method, _MARK, _Mark(description=description, needs=needs, changes=changes))
+        setattr(method, _MARK, {"description": description, "needs": needs, "changes": changes})
         return method
 
     return declare
@@ -121,8 +116,8 @@ def operation(description: str, *, needs: Operation = Operation.ADMINISTER, chan
 
 def operations_of(category: type) -> Mapping[str, OperationDeclaration]:
     """Return the operations of a class of managed objects by name, in the order of declaration, inherited ones first."""
-    if category in _known:
-        return _known[category]
+    if category in _known_operations:
+        return _known_operations[category]
     names = {name: None for base in reversed(category.__mro__) for name in tuple(vars(base))}
     found: dict[str, OperationDeclaration] = {}
     for name in names:
@@ -130,17 +125,17 @@ def operations_of(category: type) -> Mapping[str, OperationDeclaration]:
         mark = next((vars(base)[name].__dict__[_MARK] for base in category.__mro__ if _is_marked(base, name)), None)
         if mark is not None and callable(method):
             found[name] = _declaration(name, method, mark)
-    return _known.setdefault(category, found)
+    return _known_operations.setdefault(category, found)
 
 
-_known: Final[dict[type, Mapping[str, OperationDeclaration]]] = {}
+_known_operations: Final[dict[type, Mapping[str, OperationDeclaration]]] = {}
 
 
 def _is_marked(base: type, name: str) -> bool:
     return _MARK in getattr(vars(base).get(name), "__dict__", {})
 
 
-def _declaration(name: str, method: Callable[..., Any], mark: _Mark) -> OperationDeclaration:
+def _declaration(name: str, method: Callable[..., Any], mark: Mapping[str, Any]) -> OperationDeclaration:
     hints = get_type_hints(method, include_extras=True)
     parameters = list(inspect.signature(method).parameters.values())[1:]
     fields: dict[str, Any] = {
@@ -154,9 +149,7 @@ def _declaration(name: str, method: Callable[..., Any], mark: _Mark) -> Operatio
     result: TypeAdapter[Any] = TypeAdapter(hints["return"])
     return OperationDeclaration(
         name=name,
-        description=mark.description,
-        needs=mark.needs,
-        changes=mark.changes,
+        **mark,
         is_long=any(each.name == _PROGRESS for each in parameters),
         parameters=arguments.model_json_schema(),
         result=result.json_schema(mode="serialization"),
@@ -164,3 +157,84 @@ def _declaration(name: str, method: Callable[..., Any], mark: _Mark) -> Operatio
         result_type=result,
         injected=tuple(each.name for each in parameters if each.name in _INJECTED),
     )
+
+
+_T = TypeVar("_T")
+
+
+class StatisticKind(Enum):
+    """How a statistic moves."""
+
+    GAUGE = "gauge"
+    """It goes up and down, or is a text or a time."""
+    COUNTER = "counter"
+    """It grows as long as the object lives."""
+    RATE = "rate"
+    """So many a second, lately."""
+
+
+class Statistic(Generic[_T]):
+    """A property of a managed object that is a statistic, and all there is to know of it."""
+
+    name: str
+
+    def __init__(
+        self, compute: Callable[[Any], _T], description: str, unit: str | None, kind: StatisticKind, is_costly: bool
+    ) -> None:
+        """`is_costly`: it takes long for a large object, so lists leave it out unless it is asked for by name."""
+        self.compute = compute
+        self.description = description
+        self.unit = unit
+        self.kind = kind
+        self.is_costly = is_costly
+        self.__doc__ = description
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any]:
+        """The JSON schema of its values."""
+        adapter: TypeAdapter[Any] = TypeAdapter(get_type_hints(self.compute, include_extras=True)["return"])
+        return adapter.json_schema(mode="serialization")
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+
+    @overload
+    def __get__(self, owner: object, kind: type) -> _T: ...
+
+    def __get__(self, owner: object | None, kind: type) -> Self | _T:
+        """Compute it."""
+        return self if owner is None else self.compute(owner)
+
+
+def statistic(
+    description: str,
+    *,
+    unit: str | None = None,
+    kind: StatisticKind = StatisticKind.GAUGE,
+    costly: bool = False,
+) -> Callable[[Callable[[Any], _T]], Statistic[_T]]:
+    """Declare the method below as a statistic: a property that any thread may read at any time."""
+
+    def declare(compute: Callable[[Any], _T]) -> Statistic[_T]:
+        return Statistic(compute, description, unit, kind, costly)
+
+    return declare
+
+
+def statistics_of(category: type) -> Mapping[str, Statistic[Any]]:
+    """Return the statistics of a class of managed objects by name, in the order of declaration, inherited ones first."""
+    if category not in _known_statistics:
+        _known_statistics[category] = {
+            name: each
+            for base in reversed(category.__mro__)
+            # Of a tuple: Python adds to a class when another thread asks for its annotations.
+            for name, each in tuple(vars(base).items())
+            if isinstance(each, Statistic) and getattr(category, name) is each
+        }
+    return _known_statistics[category]
+
+
+_known_statistics: Final[dict[type, Mapping[str, Statistic[Any]]]] = {}

@@ -15,19 +15,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import AfterValidator
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.model.access_control import AccessControl
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
-from pyjms_provider.model.authentication import AnonymousProvider, AuthenticationProvider
 from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.errors import FailedOpeningError, WrongStateError
-from pyjms_provider.model.key_stores import KeyStore, KeyStoreAttributes, TrustStore, TrustStoreAttributes
-from pyjms_provider.model.life_cycle import Phase, State
-from pyjms_provider.model.operations import operation
-from pyjms_provider.model.references import find_referred
-from pyjms_provider.model.statistics import statistic
+from pyjms_provider.model.lookup import find_referred
+from pyjms_provider.model.managed import Phase, State
+from pyjms_provider.model.operations import operation, statistic
+from pyjms_provider.model.security import (
+    AccessControl,
+    AnonymousProvider,
+    AuthenticationProvider,
+    KeyStore,
+    KeyStoreAttributes,
+    TrustStore,
+    TrustStoreAttributes,
+)
 from pyjms_provider.security.access import RuleAccessPolicy
-from pyjms_provider.security.anonymous import UncheckedLogins
-from pyjms_provider.security.composite import CompositeAuthenticator
+from pyjms_provider.security.logins import CompositeAuthenticator, UncheckedLogins
 from pyjms_provider.transport.settings import (
     ClientCertificates,
     ListenerKind,
@@ -40,7 +44,7 @@ from pyjms_provider.transport.tls import make_context
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyjms_provider.model.services import OpenPort
+    from pyjms_provider.model.contracts import OpenPort
     from pyjms_provider.security.contracts import AccessPolicy, Authenticator
 
 
@@ -275,10 +279,12 @@ class Port(Stoppable):
             raise WrongStateError(f"{self.path} is {self.state.value}; start it")
         self._resolve()
         self._validate_opening()
+        # All that can be wrong is tried before the port is closed, by which the caller may have come in.
         self._check_certificates(self.listener_settings())
         self.authenticator()
         opened, self._open = self._open, None
         if opened is not None:
+            # The request that asks for this may be waiting for its answer over one of the connections.
             opened.close(lingers=True)
         try:
             self._run_phase(Phase.ON_OPEN)
@@ -324,13 +330,11 @@ class Port(Stoppable):
 
     @statistic("Where it listens.")
     def addresses(self) -> list[str]:
-        """Where it listens, as URLs."""
         opened = self._open
         return [] if opened is None else list(opened.addresses)
 
     @statistic("How many connections it has.", unit="connections")
     def connection_count(self) -> int:
-        """How many connections it has."""
         opened = self._open
         return 0 if opened is None else opened.connections
 

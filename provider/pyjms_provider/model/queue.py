@@ -1,34 +1,32 @@
-"""The queues of a virtual host as managed objects: their attributes, how full they are, and what can be done with their messages.
-
-The running host is the truth for queues: a queue costs nothing here until somebody asks for it. Kept
-beside are *records* of queues that an operator made or changed: who did it and when, a description, context variables, and
-attributes as they were given. Where the host has a store of its own, that keeps a queue's policy; then a record goes into the
-node's configuration only if it says more. Where the host is in memory, it always does.
-
-Changes are made on the virtual host's configuration thread; the table of records is replaced, never changed. For lists of thousands,
-`QueueSource.columns` returns one field of all queues at once, and makes an object for none of them.
-"""
+"""The attributes of queues: the fields of their policy, which is what the broker's core obeys."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
 from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from weakref import WeakValueDictionary
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from pyjms.spi.errors import DestinationInUseError, InDoubtError, ProviderError
 from pyjms.spi.selector import compile_selector, quote
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.core.policy import (
+    MAXIMUM_DELIVERIES,
+    MAXIMUM_FAILURES,
+    Overflow,
+    PolicyError,
+    QueuePolicy,
+    QueueType,
+)
+from pyjms_provider.core.queue.queue_rules import check_disk
 from pyjms_provider.core.queue.statistics import counts_of, most_deliveries, oldest_timestamp_ms, traffic_of
-from pyjms_provider.model.alerts import AlertLimits
-from pyjms_provider.model.attributes import mask, plain, resolve
+from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, attribute, mask, plain, resolve
 from pyjms_provider.model.errors import (
     InvalidAttributesError,
     NotChangeableError,
@@ -37,22 +35,27 @@ from pyjms_provider.model.errors import (
     Problem,
     UnknownObjectError,
 )
-from pyjms_provider.model.explaining import ExplainedMessage, explain_message
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.managed import OFFSET_MAX, ChildSource, ManagedObject, Snapshot, observed_id
-from pyjms_provider.model.messages import MessageRenderer, MessageView, NewMessage, to_envelope
-from pyjms_provider.model.operations import KEPT_QUIET, NO_PROGRESS, WRITES_TO, Progress, operation
-from pyjms_provider.model.queue_attributes import (
-    ALERT_FIELDS,
-    POLICY_FIELDS,
-    QueueAttributes,
-    alert_choices,
-    changed_fields,
-    policy_of,
-    told_of_attributes,
+from pyjms_provider.model.managed import OFFSET_MAX, ChildSource, ManagedObject, Snapshot, State, observed_id
+from pyjms_provider.model.messages import (
+    ExplainedMessage,
+    MessageRenderer,
+    MessageView,
+    NewMessage,
+    explain_message,
+    to_envelope,
 )
-from pyjms_provider.model.statistics import Statistic, StatisticKind, statistic, statistics_of
-from pyjms_provider.model.time_series import AlertView, PastView, Rates, Since, alert_views, past_view
+from pyjms_provider.model.metrics_sampler import AlertLimits, AlertView, PastView, Rates, Since, alert_views, past_view
+from pyjms_provider.model.operations import (
+    KEPT_QUIET,
+    NO_PROGRESS,
+    WRITES_TO,
+    Progress,
+    Statistic,
+    StatisticKind,
+    operation,
+    statistic,
+    statistics_of,
+)
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, UnknownQueueError
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
@@ -60,9 +63,149 @@ from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 if TYPE_CHECKING:
     from pyjms_provider.core.queue.channel_state import Counts
     from pyjms_provider.core.queue.queue import Queue
-    from pyjms_provider.model.alerts import Alert
-    from pyjms_provider.model.attributes import Attributes
     from pyjms_provider.model.contracts import ManagedHost
+    from pyjms_provider.model.metrics_sampler import Alert
+
+
+POLICY_FIELDS: Final = tuple(field.name for field in fields(QueuePolicy))
+ALERT_FIELDS: Final = tuple(f"alert_{field.name}" for field in fields(AlertLimits))
+"""What the queue itself does not obey, but who watches over it."""
+
+
+class QueueAttributes(Attributes):
+    """What can be chosen for a queue. Times are in milliseconds; 0 means no limit unless it says otherwise."""
+
+    type: QueueType = attribute(  # type: ignore[assignment]  # narrower than any category's
+        "In which order messages leave. Another one can be chosen while the queue is empty and has no consumers.",
+        default="standard",
+    )
+    priorities: int = attribute("Levels of a priority queue.", default=10)
+    key: str | None = attribute("The property that a last-value or sorted queue goes by.", default=None)
+    max_messages: int = attribute("How many messages it may hold; 0: any number.", default=0, unit="messages")
+    max_bytes: ByteCount = attribute("How many bytes they may take; 0: any number.", default=0, unit="bytes")
+    overflow: Overflow = attribute("What happens when it is full.", default="reject")
+    block_timeout_ms: int = attribute(
+        "How long a sender waits for room, with overflow block; 0: for as long as it takes.", default=0, unit="ms"
+    )
+    exclusive: bool = attribute("One consumer gets all messages; the next takes its place.", default=False)
+    groups: bool = attribute("Messages of one JMSXGroupID go to one consumer.", default=False)
+    non_destructive: bool = attribute("Consumers see every message and take none.", default=False)
+    paused: bool = attribute("Messages come in, and none goes out.", default=False)
+    max_deliveries: int = attribute(
+        "So often is a message delivered before it is a dead letter; 0: without limit.", default=MAXIMUM_DELIVERIES
+    )
+    max_failures: int = attribute("The same for one whose listener fails; 0: any number.", default=MAXIMUM_FAILURES)
+    redelivery_delay_ms: int = attribute(
+        "How long a message stays away that was given back; 0: as its host says.", default=0, unit="ms"
+    )
+    redelivery_multiplier: float = attribute("By this the delay grows with each delivery.", default=1.0)
+    max_redelivery_delay_ms: int = attribute("The longest delay; 0: it grows without end.", default=0, unit="ms")
+    non_blocking_redelivery: bool = attribute(
+        "An exclusive queue, or a group, goes on with later messages while one waits for its redelivery delay.",
+        default=False,
+    )
+    dead_letter: str = attribute("The queue of its dead letters.", default="DLQ")
+    expiry_queue: str | None = attribute("The queue of its expired messages; without one they go.", default=None)
+    min_time_to_live_ms: int = attribute("The shortest life of a message; 0: as its sender says.", default=0, unit="ms")
+    max_time_to_live_ms: int = attribute("The longest life of a message; 0: as its sender says.", default=0, unit="ms")
+    delivery_mode: int | None = attribute("1 or 2, in place of what the sender says.", default=None)
+    priority: int | None = attribute("0 to 9, in place of what the sender says.", default=None)
+    time_to_live_ms: int | None = attribute("In place of what the sender says; 0: for ever.", default=None, unit="ms")
+    duplicate_window_ms: int = attribute(
+        "How long a producer's duplicate id is remembered.", default=300_000, unit="ms"
+    )
+    duplicate_count: int = attribute(
+        "How many of them are remembered; 0: duplicates are not looked for.", default=20_000
+    )
+    alert_messages: int | None = attribute(
+        "So many messages raise an alert; 0: none do; none: as the virtual host says.",
+        default=None,
+        unit="messages",
+        ge=0,
+    )
+    alert_bytes: ByteCount | None = attribute(
+        "The same for about how many bytes they take.", default=None, unit="bytes", ge=0
+    )
+    alert_age_ms: int | None = attribute(
+        "The same for the age of the oldest message that waits or is held.", default=None, unit="ms", ge=0
+    )
+    alert_message_bytes: ByteCount | None = attribute(
+        "The same for about how many bytes one message takes.", default=None, unit="bytes", ge=0
+    )
+    alert_repeat_gap_ms: int | None = attribute(
+        "After which an alert that holds is told again; 0: it is not; none: as the virtual host says.",
+        default=None,
+        unit="ms",
+        ge=0,
+    )
+
+    def reaches(self) -> Iterator[Reached]:
+        yield from policy_reaches({"dead_letter": self.dead_letter, "expiry_queue": self.expiry_queue})
+
+
+def policy_reaches(values: Mapping[str, Any]) -> Iterator[Reached]:
+    """Yield the queues that a policy sends messages to, besides the one of all dead letters."""
+    for name, usual in (("dead_letter", QueuePolicy().dead_letter), ("expiry_queue", None)):
+        chosen = values.get(name)
+        if isinstance(chosen, str) and chosen != usual:
+            yield Operation.WRITE, TargetKind.QUEUE, chosen
+
+
+class PolicyPattern(BaseModel):
+    """Which queues, or with ``topic://`` which subscriptions, have a policy that they were not given themselves."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    pattern: str
+    policy: dict[str, Any]
+
+
+def policy_of(attributes: QueueAttributes, where: str) -> QueuePolicy:
+    """Return the policy that the attributes say. Raises `InvalidAttributesError`."""
+    with told_of_attributes(where):
+        return QueuePolicy(**{name: getattr(attributes, name) for name in POLICY_FIELDS})
+
+
+@contextmanager
+def told_of_attributes(where: str) -> Iterator[None]:
+    """Tell a policy that cannot be as attributes that cannot. Raises `InvalidAttributesError`."""
+    try:
+        yield
+    except PolicyError as error:
+        raise _refused(where, error, "") from error
+
+
+def read_policy(values: Mapping[str, Any], where: str, attribute_name: str, *, has_disk: bool) -> QueuePolicy:
+    """Return a policy of plain values, for a host that has a disk or not. Raises `InvalidAttributesError`."""
+    try:
+        policy = QueuePolicy.from_mapping(values)
+        check_disk(policy, has_disk=has_disk)
+    except PolicyError as error:
+        raise _refused(where, error, attribute_name) from error
+    return policy
+
+
+def _refused(where: str, error: PolicyError, attribute_name: str) -> InvalidAttributesError:
+    first = error.reason.partition(" ")[0].partition("=")[0]
+    name = attribute_name or (first if first in POLICY_FIELDS else "")
+    return InvalidAttributesError(where, (Problem(name=name, text=error.reason),))
+
+
+def alert_choices(attributes: BaseModel) -> dict[str, int]:
+    """Return what the attributes of a queue, or of a host, say of alerts, by the fields of `AlertLimits`."""
+    found = {name.removeprefix("alert_"): getattr(attributes, name) for name in ALERT_FIELDS}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def changed_fields(policy: QueuePolicy) -> dict[str, Any]:
+    """Return what a policy says beside the defaults, as plain values."""
+    default = QueuePolicy()
+    return {
+        name: getattr(value, "value", value)
+        for name in POLICY_FIELDS
+        if (value := getattr(policy, name)) != getattr(default, name)
+    }
+
 
 _PAGE: Final = 1000
 _numbers = count(1)
@@ -136,6 +279,7 @@ class ManagedQueue(ManagedObject):
             return Snapshot(state=gone, record=source.record(self.name), attributes=None)
         limits = source.alert_limits(self.name)
         made_of = policy, source.kept_record(self.name), limits
+        # One tuple, replaced as a whole: threads that read at the same time get a pair that belongs together.
         seen = self._seen
         if seen is None or seen[0] != made_of:
             record = source.record(self.name)
@@ -175,28 +319,23 @@ class ManagedQueue(ManagedObject):
 
     @statistic("Messages that a consumer could get now.", unit="messages")
     def waiting(self) -> int:
-        """Messages that a consumer could get now."""
         counts = counts_of(self._running())
         return counts.new - counts.delayed
 
     @statistic("Messages whose time has not come.", unit="messages")
     def delayed(self) -> int:
-        """Messages whose time has not come."""
         return self._running().delayed_count
 
     @statistic("Messages that consumers have and have not settled.", unit="messages")
     def held(self) -> int:
-        """Messages that consumers have."""
         return self._running().count(MessageState.DELIVERED)
 
     @statistic("Messages in transactions that have not ended.", unit="messages")
     def uncommitted(self) -> int:
-        """Messages in open transactions."""
         return self._running().count(MessageState.NOT_COMMITTED)
 
     @statistic("All its messages.", unit="messages")
     def depth(self) -> int:
-        """All its messages."""
         return counts_of(self._running()).depth
 
     @statistic("Consumers.", unit="consumers")
@@ -205,7 +344,7 @@ class ManagedQueue(ManagedObject):
         return self._running().consumer_count
 
     def _rates(self) -> tuple[float | None, ...]:
-        return self._source.rates.look(self.name, traffic_of(self._running()), self.clock.monotonic_ms())
+        return self._source.rates.sample(self.name, traffic_of(self._running()), self.clock.monotonic_ms())
 
     @statistic("Messages that have come since the broker started.", unit="messages", kind=StatisticKind.COUNTER)
     def arrived(self) -> int:
@@ -214,7 +353,6 @@ class ManagedQueue(ManagedObject):
 
     @statistic("Messages that have left since the broker started.", unit="messages", kind=StatisticKind.COUNTER)
     def departed(self) -> int:
-        """How many messages have left, for whatever reason."""
         return traffic_of(self._running())[2]
 
     @statistic("Deliveries to consumers since the broker started.", unit="messages", kind=StatisticKind.COUNTER)
@@ -239,12 +377,10 @@ class ManagedQueue(ManagedObject):
 
     @statistic("Its alerts that hold now: too many messages, too old ones, or too large ones.")
     def alerts(self) -> list[AlertView]:
-        """Its alerts that hold now."""
         return alert_views(self._source.alerts(self.name))
 
     @statistic("How many alerts hold now.", unit="alerts")
     def alert_count(self) -> int:
-        """How many alerts hold now."""
         return len(self._source.alerts(self.name))
 
     @statistic("How long ago the oldest message was sent that waits or is held.", unit="ms", costly=True)
@@ -257,7 +393,6 @@ class ManagedQueue(ManagedObject):
         "The most deliveries of one message, among those that leave first and those held for longest.", costly=True
     )
     def most_deliveries(self) -> int:
-        """How often the message was delivered that was delivered most often, of those that can be told at once."""
         return most_deliveries(self._running())
 
     # Operations
@@ -268,7 +403,6 @@ class ManagedQueue(ManagedObject):
         changes=False,
     )
     def history(self, since_ms: Since = 0) -> PastView:
-        """Return what was noted after `since_ms`."""
         return past_view(self._host.sampler.past_of(self.name, since_ms))
 
     @operation("Look at messages that nobody holds, in their order.", needs=Operation.BROWSE, changes=False)
@@ -316,7 +450,6 @@ class ManagedQueue(ManagedObject):
 
     @operation("Delete all messages that nobody holds.")
     def purge(self, *, progress: Progress = NO_PROGRESS) -> Done:
-        """Delete all messages that nobody holds."""
         return self._done(lambda go_on: self._source.manager.purge(self.name, None, go_on=go_on), progress)
 
     @operation("Delete those messages that are chosen and that nobody holds.")
@@ -361,7 +494,6 @@ class ManagedQueue(ManagedObject):
 
     @operation("Let no message out; senders and browsers go on.")
     def pause(self, *, by: str = "") -> None:
-        """Let no message out. May be repeated."""
         self.set_attributes({"paused": True}, by=by)
 
     @operation("End a pause.")
@@ -371,7 +503,6 @@ class ManagedQueue(ManagedObject):
 
     @statistic("About how many bytes its messages take, as far as the broker had to know.", unit="bytes", costly=True)
     def bytes(self) -> int:
-        """About how many bytes its messages take."""
         return self._running().size
 
     def _done(self, work: Callable[[Callable[[int], bool]], int], progress: Progress) -> Done:
@@ -515,6 +646,7 @@ class QueueSource(ChildSource):
     def _column(self, statistic: str) -> Mapping[str, Any]:
         declared = vars(ManagedQueue)[statistic]
         assert isinstance(declared, Statistic)
+        # One object for all queues: making one for each would cost more than what is asked of it.
         probe = ManagedQueue(self.host, self, "", self.host.id)
         found: dict[str, Any] = {}
         for probe.name in self.names():
@@ -619,13 +751,15 @@ class QueueSource(ChildSource):
         except InDoubtError as error:  # it is there nevertheless
             doubt = error
         try:
+            # Made before it is kept: a queue that cannot be made leaves no record behind.
             self._keep(name, record)
         except Exception:
             self.manager.destroy(name)
             raise
         made = self.find(name)
         assert made is not None, "it was made a moment ago"
-        self.host.tell_child_added(made)
+        host = self.host.as_object
+        self.host.tell(host, lambda listener: listener.child_added(host, made))
         if doubt is not None:
             raise doubt
         return made
@@ -653,9 +787,9 @@ class QueueSource(ChildSource):
         except Exception:
             self._obey(name, old)
             raise
-        self.host.tell_attributes_changed(
-            self._found(name), mask(QueueAttributes, before.attributes), mask(QueueAttributes, actual)
-        )
+        found = self._found(name)
+        masked = mask(QueueAttributes, before.attributes), mask(QueueAttributes, actual)
+        self.host.tell(found, lambda listener: listener.attributes_changed(found, *masked))
 
     def _revive(self, name: str, record: ObjectRecord, policy: QueuePolicy) -> None:
         """Make a queue after all that could not be made."""
@@ -675,6 +809,7 @@ class QueueSource(ChildSource):
         """Delete a queue with its messages. Raises `ObjectInUseError`, `UnknownObjectError`; `InDoubtError`: it is gone nevertheless."""
         made = self._found(name)
         record = self._records.get(name)
+        # The record first: a crash in between then leaves a queue, and no record that would make it again.
         self._forget(name)
         if name in self._errors:
             self._errors = {each: why for each, why in self._errors.items() if each != name}
@@ -696,7 +831,8 @@ class QueueSource(ChildSource):
 
     def _tell_gone(self, name: str, made: ManagedQueue) -> None:
         self.made.pop(name, None)
-        self.host.tell_child_removed(made)
+        host = self.host.as_object
+        self.host.tell(host, lambda listener: listener.child_removed(host, made))
 
     def restore(self, records: Sequence[ObjectRecord]) -> None:
         """Have queues again that the node's configuration has kept; those that are wrong are ERRORED and tell why."""

@@ -7,35 +7,28 @@ on is ERRORED with the reason, and `start` tries again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict
-
-from pyjms.spi.errors import ClosedError, ProviderError
+from pyjms.spi.errors import ProviderError
 from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
-from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.message.message_state import MessageState
-from pyjms_provider.model.attributes import Attributes, Reached, Secret, attribute
+from pyjms_provider.model.attributes import Attributes, ImmutableModel, Reached, Secret, attribute, has_password
 from pyjms_provider.model.configured import Stoppable
-from pyjms_provider.model.errors import InvalidAttributesError, Problem, WrongStateError
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.operations import operation
-from pyjms_provider.model.statistics import StatisticKind, statistic
-from pyjms_provider.model.store_url import has_password
-from pyjms_provider.model.time_series import Rates
+from pyjms_provider.model.errors import InvalidAttributesError, Problem
+from pyjms_provider.model.host_views import connect_within
+from pyjms_provider.model.managed import State
+from pyjms_provider.model.metrics_sampler import Rates
+from pyjms_provider.model.operations import StatisticKind, operation, statistic
 from pyjms_provider.security.contracts import Operation, TargetKind
 
 if TYPE_CHECKING:
-    from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+    from pyjms_provider.model.contracts import ManagedHost
     from pyjms_provider.model.managed import ManagedObject
-    from pyjms_provider.model.virtual_host import VirtualHost
     from pyjms_provider.stores.configuration_contract import ObjectRecord
 
 
-class RouteTarget(BaseModel):
+class RouteTarget(ImmutableModel):
     """A destination at a site."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str | None = None
     """None: this host."""
@@ -226,28 +219,15 @@ class Route(Stoppable):
         return RouteRequest(
             name=self.name,
             settings=given,
-            here=self._connect,
+            here=lambda events: connect_within(self._host, events, f"route {self.name}"),
             clock=self.clock,
             is_paused=attributes.paused,
             on_failure=self._ended_by_itself,
         )
 
     @property
-    def _host(self) -> VirtualHost:
-        from pyjms_provider.model.virtual_host import VirtualHost
-
-        assert isinstance(self.parent, VirtualHost), "routes stand below virtual hosts"
-        return self.parent
-
-    def _connect(self, events: ConnectionEvents) -> ProviderConnection:
-        """Connect to its own host; on the route's thread. Raises `ClosedError`."""
-        try:
-            broker = self._host.embedded
-        except WrongStateError as error:
-            raise ClosedError(error.reason) from error
-        connection = VmConnection(broker, events)
-        broker.describe(connection.connection_id, user="", address="", protocol=f"route {self.name}")
-        return connection
+    def _host(self) -> ManagedHost:
+        return cast("ManagedHost", self.parent)  # routes stand below virtual hosts
 
     def _ended_by_itself(self, reason: str) -> None:
         """Hear, on the route's thread, that it cannot go on."""
@@ -264,12 +244,10 @@ class Route(Stoppable):
         "Take no more messages until it is resumed, also when the broker starts again; what was taken goes back to its place."
     )
     def pause(self, *, by: str = "") -> None:
-        """Pause it. May be repeated."""
         self.set_attributes({"paused": True}, by=by)
 
     @operation("Go on after a pause.")
     def resume(self, *, by: str = "") -> None:
-        """Go on. May be repeated."""
         self.set_attributes({"paused": False}, by=by)
 
     # Statistics
@@ -281,12 +259,10 @@ class Route(Stoppable):
 
     @statistic("What it does now: running, paused, away (a site is not there), failed, stopped.")
     def activity(self) -> str:
-        """What it does now."""
         return self._seen.state.value
 
     @statistic("What it promises: once only, or at least once; unknown before it has reached the sites.")
     def guarantee(self) -> str:
-        """What it promises."""
         return self._seen.guarantee
 
     @statistic("Messages that wait in its source, with those that it holds.", unit="messages")
@@ -299,7 +275,7 @@ class Route(Stoppable):
 
     def _lately(self) -> tuple[float | None, ...]:
         seen = self._seen
-        return self._rates.look("", (seen.forwarded, seen.sent), self.clock.monotonic_ms())
+        return self._rates.sample("", (seen.forwarded, seen.sent), self.clock.monotonic_ms())
 
     @statistic("Messages that leave its source for good, lately.", unit="messages/s", kind=StatisticKind.RATE)
     def forward_rate(self) -> float | None:
@@ -313,42 +289,34 @@ class Route(Stoppable):
 
     @statistic("Messages that have left the source for good.", unit="messages", kind=StatisticKind.COUNTER)
     def forwarded(self) -> int:
-        """Messages that have left the source for good."""
         return self._seen.forwarded
 
     @statistic("Messages that targets got.", unit="messages", kind=StatisticKind.COUNTER)
     def sent(self) -> int:
-        """Messages that targets got."""
         return self._seen.sent
 
     @statistic("Messages that were set aside with a reason.", unit="messages", kind=StatisticKind.COUNTER)
     def failed(self) -> int:
-        """Messages that were set aside."""
         return self._seen.undeliverable
 
     @statistic("Messages that expired on their way.", unit="messages", kind=StatisticKind.COUNTER)
     def expired(self) -> int:
-        """Messages that expired."""
         return self._seen.expired
 
     @statistic("Messages that it holds, and that targets do not have yet.", unit="messages")
     def waiting(self) -> int:
-        """Messages that it holds."""
         return self._seen.waiting
 
     @statistic("Attempts in vain.", unit="attempts", kind=StatisticKind.COUNTER)
     def failures(self) -> int:
-        """Attempts in vain."""
         return self._seen.failures
 
     @statistic("What went wrong last; none: nothing did.")
     def last_error(self) -> str | None:
-        """What went wrong last."""
         return self._seen.last_error
 
     @statistic("When it went wrong, in milliseconds since 1970 UTC.", unit="ms")
     def last_error_at_ms(self) -> int | None:
-        """When it went wrong."""
         return self._seen.last_error_at_ms
 
 
@@ -365,5 +333,4 @@ class RulesRoute(Route):
 
     @statistic("How many messages each rule wanted.", unit="messages")
     def by_rule(self) -> dict[str, int]:
-        """How many messages each rule wanted."""
         return dict(self._seen.details)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.core.queue.statistics import whereabouts
-from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
+from pyjms_provider.model.attributes import Attributes, ByteCount, ImmutableModel, attribute
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
 from pyjms_provider.model.operations import EVERYTHING, Permissions, operation
 from pyjms_provider.security.contracts import Operation, TargetKind
@@ -100,11 +100,7 @@ class StoryAttributes(Attributes):
     )
 
 
-class _Shown(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class StoryStep(_Shown):
+class StoryStep(ImmutableModel):
     """One change."""
 
     at_ms: int
@@ -117,7 +113,7 @@ class StoryStep(_Shown):
     facts: dict[str, Any]
 
 
-class StoryPlace(_Shown):
+class StoryPlace(ImmutableModel):
     """Where the message is now, as the broker knows it."""
 
     where: str
@@ -128,7 +124,7 @@ class StoryPlace(_Shown):
     deliver_at_ms: int
 
 
-class StoryView(_Shown):
+class StoryView(ImmutableModel):
     """One message."""
 
     message_id: str | None
@@ -137,7 +133,7 @@ class StoryView(_Shown):
     now: list[StoryPlace]
 
 
-class StoriesView(_Shown):
+class StoriesView(ImmutableModel):
     """All messages that were looked for."""
 
     stories: list[StoryView]

@@ -20,21 +20,25 @@ from pyjms.spi.words import counted
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies
-from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, Secret, attribute
+from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, Secret, attribute, with_password
 from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.errors import ObjectInUseError, WrongStateError
 from pyjms_provider.model.host_views import host_sources
-from pyjms_provider.model.life_cycle import Phase, State
+from pyjms_provider.model.managed import Phase, State
 from pyjms_provider.model.messages import MessageRenderer, MessageView
-from pyjms_provider.model.metrics_sampler import AlertNotifier, MetricsSampler
-from pyjms_provider.model.operations import EVERYTHING, NO_PROGRESS, Permissions, Progress, operation
-from pyjms_provider.model.queue import QueueSource, chosen
-from pyjms_provider.model.queue_attributes import PolicyPattern, policy_reaches, read_policy
-from pyjms_provider.model.statistics import StatisticKind, statistic
-from pyjms_provider.model.store_url import with_password
+from pyjms_provider.model.metrics_sampler import AlertNotifier, MetricsSampler, PastView, Since, past_view
+from pyjms_provider.model.operations import (
+    EVERYTHING,
+    NO_PROGRESS,
+    Permissions,
+    Progress,
+    StatisticKind,
+    operation,
+    statistic,
+)
+from pyjms_provider.model.queue import PolicyPattern, QueueSource, chosen, policy_reaches, read_policy
 from pyjms_provider.model.stories import StoryAttributes, StoryTelling, story_settings
-from pyjms_provider.model.time_series import PastView, Since, past_view
 from pyjms_provider.queue_manager import QueueManager, UnknownQueueError
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy, StoreSettings, Synchronous
@@ -205,18 +209,6 @@ class VirtualHost(StoryTelling, Stoppable):
         """Have the node forget a queue's record. Raises `StoreError`."""
         self._write(lambda writer: writer.drop(gone))
 
-    def tell_child_added(self, child: ManagedObject) -> None:
-        """Tell listeners of a queue that was created."""
-        self._tell(self, lambda listener: listener.child_added(self, child))
-
-    def tell_child_removed(self, child: ManagedObject) -> None:
-        """Tell listeners of a queue that was deleted."""
-        self._tell(self, lambda listener: listener.child_removed(self, child))
-
-    def tell_attributes_changed(self, child: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """Tell listeners of a queue that was changed."""
-        self._tell(child, lambda listener: listener.attributes_changed(child, old, new))
-
     # The hooks
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
@@ -273,6 +265,7 @@ class VirtualHost(StoryTelling, Stoppable):
         else:
             broker = EmbeddedBroker(self.name, self.clock, self._settings(), cancelled=self._cancelled)
             self._broker = broker
+        # The broker is known already, so that `_on_stop` ends it if what follows fails.
         notifier = AlertNotifier(self.path, self.names, broker)
         self._sampler = MetricsSampler(broker, notifier, self.queues, lambda: self.history_queues)
         self._sampler.start()
@@ -360,7 +353,6 @@ class VirtualHost(StoryTelling, Stoppable):
         changes=False,
     )
     def history(self, since_ms: Since = 0) -> PastView:
-        """Return what was noted after `since_ms`."""
         return past_view(self.sampler.past(since_ms))
 
     @operation("Find messages by their ids, in all queues that you may browse.", needs=Operation.OBSERVE, changes=False)
@@ -402,32 +394,26 @@ class VirtualHost(StoryTelling, Stoppable):
 
     @statistic("How many clients are connected.", unit="connections")
     def connection_count(self) -> int:
-        """How many clients are connected."""
         return 0 if self._broker is None else len(self._broker.clients())
 
     @statistic("How many queues there are.", unit="queues")
     def queue_count(self) -> int:
-        """How many queues there are."""
         return 0 if self._broker is None else len(self._broker.virtual_host.queue_names())
 
     @statistic("How many queues have alerts now.", unit="queues")
     def alert_count(self) -> int:
-        """How many queues have alerts now."""
         return 0 if self._broker is None else len(self.sampler.book.holding)
 
     @statistic("Whether PERSISTENT messages can be kept now, as far as is known; without a store: always.")
     def takes_messages(self) -> bool:
-        """Whether it runs, and nothing is known to be in the way of its store."""
         return self._broker is not None and self._trouble is None
 
     @statistic("Why PERSISTENT messages cannot be kept now; none: nothing is known to be in the way.")
     def store_trouble(self) -> str | None:
-        """Why not."""
         return self._trouble
 
     @statistic("Writes that its store refused, or did not answer.", unit="writes", kind=StatisticKind.COUNTER)
     def failed_writes(self) -> int:
-        """How many were, since it was started."""
         journal = self._journal
         return 0 if journal is None else journal.failed_writes
 
@@ -443,21 +429,17 @@ class VirtualHost(StoryTelling, Stoppable):
 
     @statistic("How many reader groups there are.", unit="groups")
     def reader_group_count(self) -> int:
-        """How many reader groups there are."""
         return 0 if self._broker is None else len(self._broker.virtual_host.pipelines.groups.groups())
 
     @statistic("Messages that reader groups hold, which nobody else gets.", unit="messages")
     def held_by_groups(self) -> int:
-        """How many messages reader groups hold."""
         groups = [] if self._broker is None else self._broker.virtual_host.pipelines.groups.groups()
         return sum(group.high - group.low for group in groups)
 
     @statistic("How many staged units wait for their epoch.", unit="units")
     def staged_unit_count(self) -> int:
-        """How many staged units wait."""
         return 0 if self._broker is None else len(self._broker.virtual_host.pipelines.stages.units())
 
     @statistic("How many messages are kept, each counted once.", unit="messages")
     def message_count(self) -> int:
-        """How many messages are kept."""
         return 0 if self._broker is None else len(self._broker.virtual_host.store)

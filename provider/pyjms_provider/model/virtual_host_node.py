@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyjms_provider.model.attributes import Attributes, Secret, attribute
-from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
-from pyjms_provider.model.managing import ManagingObject
-from pyjms_provider.model.store_url import with_password
+from pyjms_provider.model.attributes import Attributes, Secret, attribute, with_password
+from pyjms_provider.model.configuration.writer import MemoryConfigurationStore
+from pyjms_provider.model.configured import ManagingObject
 from pyjms_provider.security.secrets import SecretBox
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from pyjms.spi.errors import ClosedError, DestinationError, ProviderError
+from pyjms.spi.errors import DestinationError, ProviderError
 from pyjms.spi.workflows import (
     InstanceOrder,
     InstanceQuery,
@@ -36,22 +36,19 @@ from pyjms.spi.workflows import (
     WorkflowStoreError,
     find_opener,
 )
-from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.model.attributes import Attributes, Secret, attribute
+from pyjms_provider.model.attributes import Attributes, Secret, attribute, with_password
 from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.errors import UnknownObjectError, WrongStateError
-from pyjms_provider.model.host_views import ObservedObject
+from pyjms_provider.model.host_views import ObservedObject, connect_within
 from pyjms_provider.model.managed import ChildPage, ChildSource, PageWanted
-from pyjms_provider.model.operations import operation
-from pyjms_provider.model.statistics import statistic, statistics_of
-from pyjms_provider.model.store_url import with_password
+from pyjms_provider.model.operations import operation, statistic, statistics_of
 from pyjms_provider.queue_manager import UnknownQueueError
 from pyjms_provider.security.contracts import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+    from pyjms_provider.model.contracts import ManagedHost
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.contracts import Target
     from pyjms_provider.stores.configuration_contract import ObjectRecord
@@ -107,67 +104,58 @@ class Workflow(_WorkflowView):
 
     category = "workflow"
 
-    def _look(self) -> Look:
-        found = self.store.look()
+    def _overview(self) -> StoreOverview:
+        found = self.store.overview()
         if self.name not in found.definitions:
             raise UnknownObjectError(f"{self.store.path} has no workflow {self.name!r}")
         return found
 
     def _newest(self) -> WorkflowDefinition:
-        return self._look().definitions[self.name][-1]
+        return self._overview().definitions[self.name][-1]
 
     def _count(self, status: WorkflowStatus) -> int:
-        return self._look().count(status, self.name)
+        return self._overview().count(status, self.name)
 
     @statistic("What it is called for people.")
     def title(self) -> str:
-        """What it is called for people."""
         return self._newest().title
 
     @statistic("The newest version, which new instances take.")
     def version(self) -> int:
-        """The newest version."""
         return self._newest().version
 
     @statistic("Instances that go forward.", unit="instances")
     def running(self) -> int:
-        """How many go forward."""
         return self._count(WorkflowStatus.RUNNING)
 
     @statistic("Instances that go backward: what they did is undone.", unit="instances")
     def compensating(self) -> int:
-        """How many go backward."""
         return self._count(WorkflowStatus.COMPENSATING)
 
     @statistic("Instances that wait for a person.", unit="instances")
     def parked(self) -> int:
-        """How many wait for a person."""
         return self._count(WorkflowStatus.PARKED)
 
     @statistic("Instances that have come to their end.", unit="instances")
     def completed(self) -> int:
-        """How many are completed."""
         return self._count(WorkflowStatus.COMPLETED)
 
     @statistic("Instances that have gone back to their beginning.", unit="instances")
     def compensated(self) -> int:
-        """How many are compensated."""
         return self._count(WorkflowStatus.COMPENSATED)
 
     @statistic("All versions that are deployed; instances stay with theirs.")
     def versions(self) -> list[int]:
-        """All versions."""
-        return [each.version for each in self._look().definitions[self.name]]
+        return [each.version for each in self._overview().definitions[self.name]]
 
     @statistic("Its steps, in their order.")
     def steps(self) -> list[str]:
-        """Its steps."""
         return [each.name for each in self._newest().steps]
 
     @operation("Return the steps of a version, with queues and limits.", needs=Operation.OBSERVE, changes=False)
     def definition(self, version: Version = 0) -> list[WorkflowStep]:
         """Return the steps. Raises `UnknownWorkflowError`."""
-        for each in reversed(self._look().definitions[self.name]):
+        for each in reversed(self._overview().definitions[self.name]):
             if version in {0, each.version}:
                 return list(each.steps)
         raise UnknownWorkflowError(
@@ -196,67 +184,54 @@ class Instance(_WorkflowView):
 
     @statistic("The definition that it is a run of.")
     def workflow(self) -> str:
-        """The definition."""
         return self._seen.workflow
 
     @statistic("Where it stands: running, compensating, parked, completed, compensated.")
     def status(self) -> str:
-        """Where it stands."""
         return self._seen.status.value
 
     @statistic("The step that is asked for, or undone, or that it was parked at; none: it has ended.")
     def step(self) -> str:
-        """The step that is asked for."""
         return self._seen.step
 
     @statistic("What others may see of the business; empty once it goes backward.")
     def visible_state(self) -> str:
-        """What others may see of the business."""
         return self._seen.visible_state
 
     @statistic("When it changed last, in milliseconds since 1970 UTC.", unit="ms")
     def changed_at_ms(self) -> int:
-        """When it changed last."""
         return self._seen.changed_at_ms
 
     @statistic("Why it goes backward, or was parked.")
     def reason(self) -> str:
-        """Why it goes backward, or was parked."""
         return self._seen.reason
 
     @statistic("The version of the definition.")
     def version(self) -> int:
-        """The version of the definition."""
         return self._seen.version
 
     @statistic("Whether it undoes what was done, or was parked while it did.")
     def is_backward(self) -> bool:
-        """Whether it undoes what was done."""
         return self._seen.is_backward
 
     @statistic("How many times the step was asked for.", unit="attempts")
     def attempt(self) -> int:
-        """How many times the step was asked for."""
         return self._seen.attempt
 
     @statistic("How many times it is asked for at most.", unit="attempts")
     def attempts_max(self) -> int:
-        """How many times it is asked for at most."""
         return self._seen.attempts_max
 
     @statistic("When the answer is overdue, in milliseconds since 1970 UTC; none: nothing is waited for.", unit="ms")
     def due_at_ms(self) -> int | None:
-        """When the answer is overdue."""
         return self._seen.due_at_ms
 
     @statistic("The queue whose answer is waited for; none: nothing is.")
     def waits_for(self) -> str | None:
-        """The queue whose answer is waited for."""
         return next((each.queue for each in self._seen.requests if each.is_waited_for), None)
 
     @statistic("Grows with each change.")
     def revision(self) -> int:
-        """Grows with each change."""
         return self._seen.revision
 
     @operation("Return what has happened to it so far.", needs=Operation.OBSERVE, changes=False)
@@ -270,12 +245,10 @@ class Instance(_WorkflowView):
         changes=False,
     )
     def data(self) -> dict[str, Any]:
-        """Return the data."""
         return dict(self._seen.data)
 
     @operation("Return the messages that its steps were asked with.", needs=Operation.OBSERVE, changes=False)
     def requests(self) -> list[WorkflowRequest]:
-        """Return the messages by their correlation ids."""
         return list(self._seen.requests)
 
     @operation(
@@ -284,12 +257,10 @@ class Instance(_WorkflowView):
         changes=False,
     )
     def find_messages(self) -> list[MessagePlace]:
-        """Return the messages that nobody holds, without what is in them."""
         return list(self._places())
 
     @operation("Draw where it stands, as SVG.", needs=Operation.OBSERVE, changes=False)
     def picture(self) -> str:
-        """Return an SVG document without scripts."""
         return self.store.book.picture_of(self.name)
 
     @operation("Try the step, or its compensation, again; for one that is parked.")
@@ -319,7 +290,7 @@ class Instance(_WorkflowView):
                 f"{self._seen.revision} now, so nothing was done; look at it again"
             )
         self.store.book.steer(self.name, command, reason=reason, by=by, revision=self._seen.revision)
-        self.store.forget_look()
+        self.store.forget_overview()
 
     def _places(self) -> Iterator[MessagePlace]:
         events = self.store.events
@@ -359,10 +330,10 @@ class WorkflowSource(_Source):
         return "workflow"
 
     def names(self) -> Sequence[str]:
-        return sorted(self._store.look().definitions) if self._store.is_open else []
+        return sorted(self._store.overview().definitions) if self._store.is_open else []
 
     def find(self, name: str) -> ManagedObject | None:
-        is_there = self._store.is_open and name in self._store.look().definitions
+        is_there = self._store.is_open and name in self._store.overview().definitions
         return Workflow(self._store, name) if is_there else None
 
 
@@ -449,7 +420,7 @@ class WorkflowStoreAttributes(Attributes):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class StoreOverview:
     """What was found when the store was looked over."""
 
     until_ms: float
@@ -473,7 +444,7 @@ class WorkflowStore(Stoppable):
     def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
         super().__init__(parent, record)
         self._book: WorkflowBook | None = None
-        self._looked: Look | None = None
+        self._known_overview: StoreOverview | None = None
         self._failed: tuple[float, str] | None = None
         self._sources: Mapping[str, ChildSource] = {
             each.category: each for each in (WorkflowSource(self), InstanceSource(self))
@@ -502,11 +473,11 @@ class WorkflowStore(Stoppable):
     def sources(self) -> Mapping[str, ChildSource]:
         return self._sources
 
-    def look(self) -> Look:
+    def overview(self) -> StoreOverview:
         """Return definitions and counts, about a second old at most, and older where counting takes long. Raises `WrongStateError`, `WorkflowStoreError`."""
         book = self.book
         begun_ms = self.clock.monotonic_ms()
-        known, failed = self._looked, self._failed
+        known, failed = self._known_overview, self._failed
         if known is not None and begun_ms < known.until_ms:
             return known
         if failed is not None and begun_ms < failed[0]:
@@ -517,10 +488,11 @@ class WorkflowStore(Stoppable):
                 definitions.setdefault(each.name, []).append(each)
             counts = book.counts()
         except ProviderError as error:
-            self._looked, self._failed = None, (self._until_ms(begun_ms), error.reason)
+            # A failure is remembered as long as a result: each object of a list would wait for the same time-out.
+            self._known_overview, self._failed = None, (self._until_ms(begun_ms), error.reason)
             raise
-        found = Look(until_ms=self._until_ms(begun_ms), definitions=definitions, counts=counts)
-        self._looked, self._failed = found, None
+        found = StoreOverview(until_ms=self._until_ms(begun_ms), definitions=definitions, counts=counts)
+        self._known_overview, self._failed = found, None
         return found
 
     def _until_ms(self, begun_ms: float) -> float:
@@ -529,9 +501,9 @@ class WorkflowStore(Stoppable):
         took_ms = now_ms - begun_ms
         return now_ms + max(_FRESH_MS, took_ms, min(_SHARE * took_ms, _STALE_MS))
 
-    def forget_look(self) -> None:
-        """Sample the store again: something was changed."""
-        self._looked = self._failed = None
+    def forget_overview(self) -> None:
+        """Read the store again at the next call: something was changed."""
+        self._known_overview = self._failed = None
 
     # The hooks
 
@@ -547,13 +519,14 @@ class WorkflowStore(Stoppable):
         self._open(self.attributes)
 
     def _on_change(self, old: Attributes, new: Attributes) -> None:
+        # The new store first: what cannot be opened leaves the old one open.
         before = self._book
         self._open(new)
         if before is not None:
             before.close()
 
     def _on_stop(self) -> None:
-        book, self._book, self._looked = self._book, None, None
+        book, self._book, self._known_overview = self._book, None, None
         if book is not None:
             book.close()
 
@@ -562,76 +535,55 @@ class WorkflowStore(Stoppable):
         request = WorkflowBookRequest(
             url=with_password(chosen.store_url, chosen.store_password),
             events=chosen.events,
-            here=self._connect,
+            # Workflow stores stand below virtual hosts.
+            here=lambda events: connect_within(cast("ManagedHost", self.parent), events, f"workflows {self.name}"),
             clock=self.clock,
         )
         self._book = find_opener(self.type).open(request)
-        self.forget_look()
-
-    def _connect(self, events: ConnectionEvents) -> ProviderConnection:
-        """Connect to its own host. Raises `ClosedError`."""
-        from pyjms_provider.model.virtual_host import VirtualHost
-
-        host = self.parent
-        assert isinstance(host, VirtualHost), "stores of workflows stand below virtual hosts"
-        try:
-            broker = host.embedded
-        except WrongStateError as error:
-            raise ClosedError(error.reason) from error
-        connection = VmConnection(broker, events)
-        broker.describe(connection.connection_id, user="", address="", protocol=f"workflows {self.name}")
-        return connection
+        self.forget_overview()
 
     # Statistics
 
     def _count(self, status: WorkflowStatus) -> int | None:
         try:
-            return self.look().count(status)
+            return self.overview().count(status)
         except ProviderError:
             return None
 
     @statistic("Whether the database can be reached.")
     def is_reachable(self) -> bool:
-        """Whether the database can be reached."""
         return self._count(WorkflowStatus.PARKED) is not None
 
     @statistic("Instances that wait for a person.", unit="instances")
     def parked(self) -> int | None:
-        """How many wait for a person."""
         return self._count(WorkflowStatus.PARKED)
 
     @statistic("Instances that go forward.", unit="instances")
     def running(self) -> int | None:
-        """How many go forward."""
         return self._count(WorkflowStatus.RUNNING)
 
     @statistic("Instances that go backward: what they did is undone.", unit="instances")
     def compensating(self) -> int | None:
-        """How many go backward."""
         return self._count(WorkflowStatus.COMPENSATING)
 
     @statistic("Instances that have come to their end.", unit="instances")
     def completed(self) -> int | None:
-        """How many are completed."""
         return self._count(WorkflowStatus.COMPLETED)
 
     @statistic("Instances that have gone back to their beginning.", unit="instances")
     def compensated(self) -> int | None:
-        """How many are compensated."""
         return self._count(WorkflowStatus.COMPENSATED)
 
     @statistic("How many definitions are deployed; none: the store cannot be reached.", unit="definitions")
     def definitions(self) -> int | None:
-        """How many definitions are deployed."""
         try:
-            return len(self.look().definitions)
+            return len(self.overview().definitions)
         except ProviderError:
             return None
 
     @statistic("Why the store could not be reached when somebody looked last; none: it could.")
     def last_error(self) -> str | None:
-        """Why the store could not be reached."""
         with suppress(ProviderError):
-            self.look()
+            self.overview()
         failed = self._failed
         return None if failed is None else failed[1]

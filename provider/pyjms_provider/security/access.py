@@ -1,24 +1,355 @@
-"""Who may do what: rules in order, the first that fits decides, and what no rule allows is denied.
+r"""Rules of access as data, as text and as a list of dictionaries; the three say the same.
 
-What no rule can change: a temporary destination is read and browsed by the connection that made it and by no other (JMS 1.1
-§4.4.3), and deleted by it; anybody may write to it who knows its name, as the name is what a client gives away in
-JMSReplyTo, unless a rule denies it. A durable subscription that exists belongs to the user who made it, who may delete it; others
-neither read it nor take it over, whatever client id they chose (JMS 1.1 §6.3). Whether a temporary destination or a new
-subscription may be made at all is a question for the rules.
+As text, one rule a line, and the first that fits decides (`access` tells what fits, and what no rule can change)::
 
-A decision costs a look into a dictionary for each principal; it is asked for each message. New rules bring new dictionaries.
+    # effect  who                     operations     what                     in which virtual host
+    deny      user:mallory            all            *
+    allow     group:administrators    all            *
+    allow     group:staff             write,browse   queue:orders.*           shop
+    allow     *                       connect        virtual_host             shop
+    allow     user:bob                read           "queue:to be sent"
+
+Words are separated by blanks; a word with blanks or # stands in double quotes, with \" and \\ in them. The virtual host is a
+pattern, too; without it a rule holds in all and outside of any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyjms.spi.envelope import ConnectionId
-from pyjms.spi.errors import AccessDeniedError
+from pyjms.spi.errors import AccessDeniedError, ProviderError
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
-from pyjms_provider.security.rules import Rule
+
+
+class PatternError(ValueError):
+    """A pattern has a backslash that stands before neither a star nor another backslash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A compiled pattern; equal when the text is."""
+
+    text: str
+    _pieces: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raise `PatternError`."""
+        object.__setattr__(self, "_pieces", _split(self.text))
+
+    @property
+    def matches_all(self) -> bool:
+        """Whether every name matches."""
+        return not any(self._pieces) and len(self._pieces) > 1
+
+    def matches(self, name: str) -> bool:
+        """Tell whether `name` as a whole is what the pattern says."""
+        first, *middle = self._pieces
+        if not middle:
+            return name == first
+        last = middle.pop()
+        end = len(name) - len(last)
+        if end < len(first) or not name.startswith(first) or not name.endswith(last):
+            return False
+        at = len(first)
+        for piece in middle:
+            # The leftmost place is as good as any: it leaves the most for the pieces that follow.
+            found = name.find(piece, at, end)
+            if found < 0:
+                return False
+            at = found + len(piece)
+        return True
+
+    def __str__(self) -> str:
+        """Return the text that it was made from."""
+        return self.text
+
+    @staticmethod
+    def escape(name: str) -> str:
+        """Return the pattern that `name` alone matches."""
+        return name.replace("\\", "\\\\").replace("*", "\\*")
+
+
+def _split(text: str) -> tuple[str, ...]:
+    pieces = [""]
+    characters = iter(text)
+    for character in characters:
+        if character == "*":
+            pieces.append("")
+        elif character != "\\":
+            pieces[-1] += character
+        elif (escaped := next(characters, "")) in {"*", "\\"} and escaped:
+            pieces[-1] += escaped
+        else:
+            raise PatternError(f"in the pattern {text!a} a backslash stands before neither * nor another backslash")
+    return tuple(pieces)
+
+
+_WORD: Final = re.compile(r'\s*(?:(#.*)|"((?:[^"\\]|\\.)*)"(?=\s|$)|([^\s"#][^\s"]*)(?=\s|$))')
+_ESCAPED: Final = re.compile(r"\\(.)")
+_PLAIN: Final = re.compile(r'[^\s"#\\][^\s"\\]*')
+_KEYS: Final = ("effect", "who", "operations", "kind", "name", "virtual_host")
+_LONGEST_TEXT: Final = 4 * 1024 * 1024
+_ALL_OPERATIONS: Final = frozenset(Operation)
+_ANYTHING: Final = Pattern("*")
+
+
+class RuleError(ProviderError):
+    """A rule cannot be understood; the text names its line, or its place in the list."""
+
+    code = "PYJMS-RULE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What somebody may do, or may not."""
+
+    allows: bool
+    user: str | None = None
+    """The name of a user; None: not only one."""
+    group: str | None = None
+    """The name of a group; None: any. With neither user nor group: all users, anonymous ones included."""
+    operations: frozenset[Operation] = _ALL_OPERATIONS
+    kind: TargetKind | None = None
+    """None: whatever the target is."""
+    name: Pattern = _ANYTHING
+    virtual_host: Pattern = _ANYTHING
+    place: str = field(default="", compare=False)
+    """Where the rule stands, for people: ``access.rules, line 7``."""
+
+    def concerns(self, principal: Principal) -> bool:
+        """Tell whether the rule is about this principal."""
+        if self.user is not None:
+            return principal.name == self.user
+        return self.group is None or self.group in principal.groups
+
+    def fits(self, operation: Operation, kind: TargetKind, name: str, virtual_host: str) -> bool:
+        """Tell whether the rule is about this operation and target."""
+        return (
+            operation in self.operations
+            and (self.kind is None or self.kind is kind)
+            and self.name.matches(name)
+            and self.virtual_host.matches(virtual_host)
+        )
+
+    def __str__(self) -> str:
+        """Return the rule as a line of text."""
+        words = [
+            "allow" if self.allows else "deny",
+            _render_who(self),
+            _render_operations(self.operations),
+            _render_target(self),
+        ]
+        if self.virtual_host != _ANYTHING:
+            words.append(self.virtual_host.text)
+        return " ".join(map(_quoted, words))
+
+
+def parse_rules(text: str, source: str = "rules") -> tuple[Rule, ...]:
+    """Return the rules of `text`; `source` names it in errors. Raises `RuleError`, which points at the word."""
+    if len(text) > _LONGEST_TEXT:
+        raise RuleError(f"{source}: has more than {_LONGEST_TEXT} characters; is it the right file?")
+    rules = []
+    for number, line in enumerate(text.split("\n"), 1):
+        words = _words(line, f"{source}, line {number}")
+        if words:
+            rules.append(_from_words(words, line, f"{source}, line {number}"))
+    return tuple(rules)
+
+
+def rules_from_data(data: Sequence[Mapping[str, object]], source: str = "rules") -> tuple[Rule, ...]:
+    """Return the rules of a list of dictionaries, as `rules_to_data` makes them. Raises `RuleError`.
+
+    `effect` and `who` are needed; `operations`: a list, without it all; `kind`, `name` and `virtual_host`: without them any.
+    """
+    return tuple(_from_data(entry, f"{source}, rule {number}") for number, entry in enumerate(data, 1))
+
+
+def rules_to_data(rules: Iterable[Rule]) -> list[dict[str, object]]:
+    """Return each rule as a dictionary of strings, and a list of strings for the operations."""
+    return [
+        {
+            "effect": "allow" if rule.allows else "deny",
+            "who": _render_who(rule),
+            "operations": _render_operations(rule.operations).split(","),
+            "kind": "*" if rule.kind is None else rule.kind.value,
+            "name": rule.name.text,
+            "virtual_host": rule.virtual_host.text,
+        }
+        for rule in rules
+    ]
+
+
+def _words(line: str, place: str) -> list[tuple[str, int]]:
+    """Return the words of a line with their columns, without quotes and comments."""
+    words: list[tuple[str, int]] = []
+    at = 0
+    end = len(line.rstrip())
+    while at < end:
+        match = _WORD.match(line, at)
+        if match is None:
+            raise _pointing(f"{place}: a quote that does not fit: words with blanks stand in double quotes", line, at)
+        comment, quoted, plain = match.groups()
+        if comment is not None:
+            break
+        group = 2 if plain is None else 3
+        words.append((_ESCAPED.sub(r"\1", quoted) if plain is None else plain, match.start(group)))
+        at = match.end()
+    return words
+
+
+def _from_words(words: list[tuple[str, int]], line: str, place: str) -> Rule:
+    if len(words) not in {4, 5}:
+        raise _pointing(f"{place}: a rule is: allow|deny WHO OPERATIONS KIND:NAME [VIRTUAL_HOST]", line, words[-1][1])
+    at = 0
+    try:
+        allows = _parse_effect(words[0][0])
+        at = 1
+        user, group = _parse_who(words[1][0])
+        at = 2
+        operations = _parse_operations(words[2][0].split(","))
+        at = 3
+        kind, colon, name = words[3][0].partition(":")
+        target, pattern = _parse_kind(kind), Pattern(name if colon else "*")
+        at = 4
+        host = Pattern(words[4][0] if len(words) == 5 else "*")
+    except ValueError as error:
+        raise _pointing(f"{place}: {error}", line, words[at][1]) from error
+    return Rule(
+        allows=allows,
+        user=user,
+        group=group,
+        operations=operations,
+        kind=target,
+        name=pattern,
+        virtual_host=host,
+        place=place,
+    )
+
+
+def _pointing(problem: str, line: str, at: int) -> RuleError:
+    flat = "".join(character if character.isprintable() else " " for character in line)
+    start = max(0, at - 60)
+    return RuleError(f"{problem}\n  {flat[start : at + 60]}\n  {' ' * (at - start)}^")
+
+
+def _quoted(word: str) -> str:
+    if _PLAIN.fullmatch(word):
+        return word
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _render_who(rule: Rule) -> str:
+    if rule.user is not None:
+        return f"user:{rule.user}"
+    return "*" if rule.group is None else f"group:{rule.group}"
+
+
+def _render_operations(operations: frozenset[Operation]) -> str:
+    if operations == _ALL_OPERATIONS:
+        return "all"
+    return ",".join(operation.value for operation in Operation if operation in operations)
+
+
+def _render_target(rule: Rule) -> str:
+    kind = "*" if rule.kind is None else rule.kind.value
+    return kind if rule.name == _ANYTHING else f"{kind}:{rule.name}"
+
+
+def _from_data(entry: Mapping[str, object], place: str) -> Rule:
+    unknown = sorted(map(str, set(entry) - set(_KEYS)))
+    if unknown:
+        raise RuleError(f"{place}: there is no {unknown[0]!a}; known are {', '.join(_KEYS)}")
+    try:
+        user, group = _parse_who(_text(entry, "who", ""))
+        return Rule(
+            allows=_parse_effect(_text(entry, "effect", "")),
+            user=user,
+            group=group,
+            operations=_parse_operations(_texts(entry, "operations")),
+            kind=_parse_kind(_text(entry, "kind", "*")),
+            name=Pattern(_text(entry, "name", "*")),
+            virtual_host=Pattern(_text(entry, "virtual_host", "*")),
+            place=place,
+        )
+    except ValueError as error:
+        raise RuleError(f"{place}: {error}") from error
+
+
+def _text(entry: Mapping[str, object], key: str, default: str) -> str:
+    value = entry.get(key, default)
+    if not isinstance(value, str) or "\n" in value:
+        raise ValueError(f"{key} is to be a text of one line")
+    return value
+
+
+def _texts(entry: Mapping[str, object], key: str) -> list[str]:
+    value = entry.get(key, ["all"])
+    if not isinstance(value, list | tuple | set | frozenset) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{key} is to be a list of texts")
+    return [str(item) for item in value]
+
+
+def _parse_effect(word: str) -> bool:
+    if word not in {"allow", "deny"}:
+        raise ValueError(f"{word!a} is no effect: allow or deny is expected")
+    return word == "allow"
+
+
+def _parse_who(word: str) -> tuple[str | None, str | None]:
+    if word == "*":
+        return None, None
+    kind, _, name = word.partition(":")
+    if kind not in {"user", "group"} or not name:
+        raise ValueError(f"{word!a} is nobody: user:NAME, group:NAME or * for everybody is expected")
+    if name == "*":
+        raise ValueError(f"{word!a} would be a user called *: write * for everybody")
+    return (name, None) if kind == "user" else (None, name)
+
+
+def _parse_operations(words: Iterable[str]) -> frozenset[Operation]:
+    found: set[Operation] = set()
+    for word in words:
+        if word == "all":
+            found.update(Operation)
+            continue
+        try:
+            found.add(Operation(word))
+        except ValueError:
+            known = ", ".join(operation.value for operation in Operation)
+            raise ValueError(f"{word!a} is no operation; there are {known}, and all") from None
+    if not found:
+        raise ValueError("a rule without operations has no effect; name one, or all")
+    return frozenset(found)
+
+
+def _parse_kind(word: str) -> TargetKind | None:
+    if word == "*":
+        return None
+    try:
+        return TargetKind(word)
+    except ValueError:
+        known = ", ".join(kind.value for kind in TargetKind)
+        raise ValueError(f"{word!a} is no kind of target; there are {known}, and * for all") from None
+
+
+EVERYTHING: Final = parse_rules("allow * all *", "built-in rules for everything")
+"""Everybody may do everything: for an embedded broker, and for trying out on loopback."""
+
+USERS: Final = parse_rules(
+    """
+    allow group:administrators all *
+    deny * all managed
+    allow * connect,write,read,browse,create *
+    """,
+    "built-in rules for users",
+)
+"""Everybody who is let in may send and receive, and the group `administrators` may change the broker."""
+
 
 _PRINCIPALS: Final = 4096  # of which decisions are remembered
 _PAGES: Final = 512  # for so many different ones among them

@@ -23,7 +23,7 @@ from typing import Final, TextIO
 
 from pyjms.spi.clock import Clock
 from pyjms_provider.security.contracts import Principal
-from pyjms_provider.security.throttle import network_of
+from pyjms_provider.security.logins import network_of
 
 MASK: Final = "********"
 _log = logging.getLogger("pyjms.audit")

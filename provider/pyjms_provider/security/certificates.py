@@ -6,7 +6,6 @@ The transport has had the chain and the possession of the key verified against t
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -14,8 +13,14 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from pyjms.spi.clock import Clock
-from pyjms_provider.security.contracts import Authenticator, CertificateCredentials, Credentials, Principal
-from pyjms_provider.security.refusals import wrong_credentials
+from pyjms_provider.security.contracts import (
+    Authenticator,
+    CertificateCredentials,
+    Credentials,
+    Principal,
+    wrong_credentials,
+)
+from pyjms_provider.security.settings import CertificateSettings
 
 _log = logging.getLogger(__name__)
 _LONGEST_NAME: Final = 1024
@@ -36,23 +41,13 @@ class NameFrom(Enum):
     """The one URI among the subject's alternative names, as of SPIFFE."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateRules:
-    """How a certificate becomes a principal."""
-
-    name_from: NameFrom = NameFrom.COMMON_NAME
-    are_units_groups: bool = False
-    """Whether the organizational units (OU) of the subject are the groups."""
-    issuer: str = ""
-    """Only certificates whose issuer has this name, as RFC 4514 writes it; empty: whatever the trust store allows."""
-
-
 class CertificateAuthenticator(Authenticator):
     """Knows users by their TLS certificates."""
 
-    def __init__(self, rules: CertificateRules, clock: Clock, *, name: str = "certificate") -> None:
+    def __init__(self, settings: CertificateSettings, clock: Clock, *, name: str = "certificate") -> None:
         """`name`: of this provider, as its principals bear it."""
-        self._rules = rules
+        self._settings = settings
+        self._name_from = NameFrom(settings.name_from)
         self._clock = clock
         self._name = name
 
@@ -65,13 +60,13 @@ class CertificateAuthenticator(Authenticator):
         try:
             certificate = x509.load_der_x509_certificate(credentials.certificate)
             problem = self._problem(certificate)
-            names = _names(certificate, self._rules.name_from)
-            groups = _units(certificate) if self._rules.are_units_groups else frozenset()
+            names = _names(certificate, self._name_from)
+            groups = _units(certificate) if self._settings.are_units_groups else frozenset()
         except ValueError as error:  # what is damaged or not understood anywhere in the certificate
             _log.warning("PYJMS-SECURITY-6 the certificate of %a cannot be understood: %s", peer, error)
             raise wrong_credentials() from error
         if problem is None and len(names) != 1:
-            problem = f"it has {len(names)} names of the kind {self._rules.name_from.value}, and one is expected"
+            problem = f"it has {len(names)} names of the kind {self._settings.name_from}, and one is expected"
         if problem is None and not _is_name(names[0]):
             problem = "its name is empty, too long or has control characters"
         if problem is not None:
@@ -84,7 +79,7 @@ class CertificateAuthenticator(Authenticator):
         now_s = self._clock.time_ms() / 1000
         if not certificate.not_valid_before_utc.timestamp() <= now_s <= certificate.not_valid_after_utc.timestamp():
             return "it is not valid now"
-        if self._rules.issuer and certificate.issuer.rfc4514_string() != self._rules.issuer:
+        if self._settings.issuer and certificate.issuer.rfc4514_string() != self._settings.issuer:
             return "it has another issuer than the one that is asked for"
         return None
 

@@ -20,10 +20,18 @@ import jwt
 
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import AccessDeniedError
-from pyjms_provider.security.contracts import Authenticator, Credentials, Principal
-from pyjms_provider.security.http_json import Endpoint, EndpointError
+from pyjms_provider.security.contracts import (
+    NO_CREDENTIALS,
+    Authenticator,
+    Credentials,
+    LogInsBusyError,
+    Principal,
+    wrong_credentials,
+)
 from pyjms_provider.security.oauth2 import (
     ClaimError,
+    Endpoint,
+    EndpointError,
     check_audience,
     check_issuer,
     check_scopes,
@@ -32,7 +40,6 @@ from pyjms_provider.security.oauth2 import (
     principal_of,
     token_in,
 )
-from pyjms_provider.security.refusals import NO_CREDENTIALS, LogInsBusyError, wrong_credentials
 from pyjms_provider.security.settings import JwtSettings
 
 _log = logging.getLogger(__name__)

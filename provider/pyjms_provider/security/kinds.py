@@ -97,7 +97,7 @@ class AuthenticationKind(Generic[_Settings]):
 
 
 def _user_file(name: str, settings: UserFileSettings, clock: Clock) -> Authenticator:
-    from pyjms_provider.security import passwords, throttle, user_file
+    from pyjms_provider.security import logins, passwords, user_file
 
     scheme = _one_of(passwords.Scheme, settings.scheme, "scheme")
     for number in ("argon2_memory_kib", "argon2_passes", "argon2_lanes", "attempts", "network_attempts", "concurrent"):
@@ -113,7 +113,7 @@ def _user_file(name: str, settings: UserFileSettings, clock: Clock) -> Authentic
         )
     )
     login = passwords.LoginSettings(
-        throttle=throttle.ThrottleSettings(
+        throttle=logins.ThrottleSettings(
             burst=settings.attempts,
             interval_ms=settings.attempt_interval_ms,
             network_burst=settings.network_attempts,
@@ -130,12 +130,8 @@ def _user_file(name: str, settings: UserFileSettings, clock: Clock) -> Authentic
 def _certificate(name: str, settings: CertificateSettings, clock: Clock) -> Authenticator:
     from pyjms_provider.security import certificates
 
-    rules = certificates.CertificateRules(
-        name_from=_one_of(certificates.NameFrom, settings.name_from, "name_from"),
-        are_units_groups=settings.are_units_groups,
-        issuer=settings.issuer,
-    )
-    return certificates.CertificateAuthenticator(rules, clock, name=name)
+    _one_of(certificates.NameFrom, settings.name_from, "name_from")
+    return certificates.CertificateAuthenticator(settings, clock, name=name)
 
 
 def _jwt(name: str, settings: JwtSettings, clock: Clock) -> Authenticator:
@@ -146,13 +142,13 @@ def _jwt(name: str, settings: JwtSettings, clock: Clock) -> Authenticator:
 
 
 def _introspection(name: str, settings: IntrospectionSettings, clock: Clock) -> Authenticator:
-    from pyjms_provider.security.token_introspection import IntrospectionAuthenticator
+    from pyjms_provider.security.oauth2 import IntrospectionAuthenticator
 
     return IntrospectionAuthenticator(settings, clock, name=name)
 
 
 def _anonymous(name: str, settings: AnonymousSettings, _clock: Clock) -> Authenticator:
-    from pyjms_provider.security.anonymous import AnonymousAuthenticator
+    from pyjms_provider.security.logins import AnonymousAuthenticator
 
     return AnonymousAuthenticator(name=name, user_name=settings.user_name, groups=frozenset(settings.groups))
 

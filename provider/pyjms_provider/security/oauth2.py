@@ -1,22 +1,39 @@
-"""What signed tokens and tokens that a server is asked about have in common: from claims to a principal.
-
-A client of a protocol that knows bearer tokens offers `TokenCredentials`; one that knows only passwords, as STOMP, logs in as
-the user `oauth2` with the token as its password (docs/decisions/0160).
-"""
+"""OAuth 2: claims of tokens, questions to a server in JSON, and tokens that the server is asked about (RFC 7662)."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import http.client
+import io
+import ipaddress
+import json
+import logging
 import math
-from collections.abc import Iterable, Mapping
-from typing import Final
+import socket
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Final
+from urllib.parse import quote_plus, urlencode, urlsplit
 
+from pyjms.spi.clock import Clock
+from pyjms.spi.errors import AccessDeniedError, ProviderError
 from pyjms_provider.security.contracts import (
+    NO_CREDENTIALS,
     TOKEN_USER,
+    Authenticator,
     Credentials,
+    LogInsBusyError,
     PasswordCredentials,
     Principal,
     TokenCredentials,
+    wrong_credentials,
 )
+from pyjms_provider.security.logins import Throttle, ThrottleSettings
+from pyjms_provider.security.settings import IntrospectionSettings
 
 _LONGEST_TOKEN: Final = 16 * 1024
 _LONGEST_NAME: Final = 1024
@@ -113,3 +130,239 @@ def _seconds(claims: Mapping[str, object], claim: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ClaimError(f"its claim {claim} is no time")
     return float(value)
+
+
+_LIMIT: Final = 1024 * 1024
+_CHUNK: Final = 16 * 1024
+
+
+class EndpointError(ProviderError):
+    """The server could not be asked, or its answer was not understood."""
+
+    code = "PYJMS-ENDPOINT"
+
+
+class Endpoint:
+    """A URL that is asked now and then. Safe to use from any thread: each question has its own connection."""
+
+    def __init__(self, url: str, *, timeout_ms: int, clock: Clock, ca_file: str = "") -> None:
+        """Raise ValueError: the URL is none that will be asked, or `ca_file` cannot be read."""
+        parts = urlsplit(url)
+        if parts.scheme not in {"https", "http"} or not parts.hostname or parts.username is not None or parts.fragment:
+            raise ValueError(f"{url!a} is no URL of a server: https://HOST/PATH is expected")
+        if parts.scheme == "http" and not _is_here(parts.hostname):
+            raise ValueError(f"{url!a} would send secrets unencrypted: use https")
+        self.url = url
+        self._host = parts.hostname
+        self._port = parts.port
+        self._target = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+        self._timeout_ms = timeout_ms
+        self._clock = clock
+        self._tls = _tls(ca_file) if parts.scheme == "https" else None
+
+    def ask(self, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> object:
+        """GET it, or POST `body`, and return what the JSON says. Raises `EndpointError`."""
+        timeout_s = self._timeout_ms / 1000
+        until_ms = self._clock.monotonic_ms() + self._timeout_ms
+
+        def left_s() -> float:
+            left_ms = until_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                raise TimeoutError
+            return left_ms / 1000
+
+        if self._tls is None:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        else:
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self._tls)
+        connection.response_class = _limited(left_s)
+        try:
+            # Connected by hand: connecting has the whole time, all that follows has what is left of it.
+            connection.connect()
+            connection.sock.settimeout(left_s())
+            connection.request(
+                "GET" if body is None else "POST", self._target, body, {"Accept": "application/json", **(headers or {})}
+            )
+            answer = connection.getresponse()
+            if answer.status != http.HTTPStatus.OK:
+                raise EndpointError(f"{self.url} answered {answer.status}, and 200 is expected")
+            return json.loads(self._read(answer))
+        except TimeoutError as error:
+            raise EndpointError(f"{self.url} took longer than {self._timeout_ms} ms to answer") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise EndpointError(f"{self.url} cannot be asked: {str(error) or type(error).__name__}") from error
+        except (ValueError, RecursionError) as error:
+            raise EndpointError(f"{self.url} did not answer in JSON") from error
+        finally:
+            connection.close()
+
+    def _read(self, answer: http.client.HTTPResponse) -> bytes:
+        data = bytearray()
+        while chunk := answer.read1(_CHUNK):
+            data += chunk
+            if len(data) > _LIMIT:
+                raise EndpointError(f"{self.url} answered with more than {_LIMIT} bytes")
+        return bytes(data)
+
+
+def _limited(left_s: Callable[[], float]) -> type[http.client.HTTPResponse]:
+    """Return a class of responses that wait for no byte, of their headers neither, longer than `left_s` says when it is asked."""
+
+    class Response(http.client.HTTPResponse):
+        def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+            super().__init__(sock, *arguments, **options)
+            self.fp = io.BufferedReader(_Limited(sock, self.fp.detach(), left_s))
+
+    return Response
+
+
+class _Limited(io.RawIOBase):
+    """What comes by a socket, as long as there is time left."""
+
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase, left_s: Callable[[], float]) -> None:
+        self._socket = sock
+        self._raw = raw
+        self._left_s = left_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._socket.settimeout(self._left_s())
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _tls(ca_file: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except OSError as error:
+        raise ValueError(f"the certificates of {ca_file!a} cannot be read: {error.strerror or error}") from error
+
+
+_log = logging.getLogger(__name__)
+_ATTEMPTS: Final = ThrottleSettings(burst=50, interval_ms=1_000, network_burst=50, network_interval_ms=1_000)
+_TELL_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A good answer."""
+
+    principal: Principal
+    until_ms: float
+    """By the monotonic clock, so that it counts no longer where the clock on the wall is put back."""
+    expires_ms: float
+    """When the token says that it expires, by the clock on the wall."""
+
+
+class IntrospectionAuthenticator(Authenticator):
+    """Knows users by tokens, and tokens by asking."""
+
+    def __init__(self, settings: IntrospectionSettings, clock: Clock, *, name: str = "introspection") -> None:
+        """Raise ValueError: a setting is wrong. The server is asked at the first log-in, as it may start later than we."""
+        if not settings.client_id or not settings.client_secret:
+            raise ValueError("client_id and client_secret are needed: the server answers only whom it knows")
+        self._settings = settings
+        self._clock = clock
+        self._name = name
+        self._endpoint = Endpoint(settings.url, timeout_ms=settings.timeout_ms, clock=clock, ca_file=settings.ca_file)
+        pair = f"{quote_plus(settings.client_id)}:{quote_plus(settings.client_secret)}"  # RFC 6749 §2.3.1
+        self._headers = {
+            "Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        self._throttle = Throttle(_ATTEMPTS, clock)
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._tell_again_ms = -math.inf
+        self._lock = Lock()
+
+    def handles(self, credentials: Credentials | None) -> bool:
+        return token_in(credentials) is not None
+
+    def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
+        token = token_in(credentials)
+        if token is None:
+            raise AccessDeniedError(NO_CREDENTIALS)
+        try:
+            check_size(token)
+        except ClaimError as error:
+            raise wrong_credentials() from error
+        digest = hashlib.sha256(token.encode()).digest()
+        with self._lock:
+            known = self._known.get(digest)
+        if (
+            known is not None
+            and self._clock.monotonic_ms() < known.until_ms
+            and self._clock.time_ms() < known.expires_ms
+        ):
+            return known.principal
+        self._throttle.peek(peer, "")
+        return self._ask(token, digest, peer)
+
+    def forgive(self, credentials: Credentials | None, peer: str) -> None:
+        """Take back that these were wrong: another authenticator knew them."""
+        self._throttle.forgive(peer, "")
+
+    def _ask(self, token: str, digest: bytes, peer: str) -> Principal:
+        settings = self._settings
+        body = urlencode({"token": token, "token_type_hint": "access_token"}).encode()
+        try:
+            answer = self._endpoint.ask(body, self._headers)
+        except EndpointError as error:
+            self._tell(error)
+            raise LogInsBusyError from error
+        now = self._clock.time_ms()
+        try:
+            claims = _active(answer)
+            if settings.issuer:
+                check_issuer(claims, settings.issuer)
+            if settings.audience:
+                check_audience(claims, settings.audience)
+            check_times(claims, now, 0, must_expire=False)
+            check_scopes(claims, settings.required_scopes)
+            principal = principal_of(claims, settings.user_claim, settings.groups_claim, self._name)
+        except ClaimError as error:
+            _log.info("PYJMS-SECURITY-7 a token from %a was refused: %a", peer, str(error)[:200])
+            # Counted when it is known to be wrong, as the question takes its time and many right ones may be under way.
+            self._throttle.admit(peer, "")
+            raise wrong_credentials() from error
+        # The time was checked, so that it is a number.
+        expires_ms = (claims.get("exp") or math.inf) * 1000
+        until_ms = self._clock.monotonic_ms() + settings.remembered_ms
+        self._remember(digest, _Known(principal=principal, until_ms=until_ms, expires_ms=expires_ms))
+        return principal
+
+    def _tell(self, error: EndpointError) -> None:
+        """Log that the server does not answer, once a minute: a client without a valid token can cause requests as often as it likes."""
+        now = self._clock.monotonic_ms()
+        with self._lock:
+            if now < self._tell_again_ms:
+                return
+            self._tell_again_ms = now + _TELL_MS
+        _log.error("PYJMS-SECURITY-5 nobody with a token can log in: %s", error.reason)
+
+    def _remember(self, digest: bytes, known: _Known) -> None:
+        if self._settings.remembered == 0:
+            return
+        with self._lock:
+            self._known[digest] = known
+            self._known.move_to_end(digest)
+            if len(self._known) > self._settings.remembered:
+                self._known.popitem(last=False)
+
+
+def _active(answer: object) -> dict[str, Any]:
+    if not isinstance(answer, dict) or answer.get("active") is not True:
+        raise ClaimError("the server does not know it, or no longer")
+    return answer

@@ -1,7 +1,7 @@
 """Passwords: their hashes (argon2id, RFC 9106), and log-ins by them.
 
 The time of a check reveals nothing: the same hashes are computed for every user, known or not. Each costs memory and a core on
-purpose, so few are computed at once, and wrong attempts are counted (`throttle`). A recently verified password is
+purpose, so few are computed at once, and wrong attempts are counted (`logins.Throttle`). A recently verified password is
 recognised by a keyed digest in memory, so that a thousand connections of one application do not cost a thousand hashes
 (docs/decisions/0160). Users are stored by `user_file`.
 """
@@ -29,9 +29,17 @@ from scramp.utils import saslprep
 
 from pyjms.spi.clock import Clock
 from pyjms.spi.errors import AccessDeniedError, ProviderError
-from pyjms_provider.security.contracts import TOKEN_USER, Authenticator, Credentials, PasswordCredentials, Principal
-from pyjms_provider.security.refusals import NO_CREDENTIALS, LogInsBusyError, wrong_credentials
-from pyjms_provider.security.throttle import Throttle, ThrottleSettings
+from pyjms_provider.security.contracts import (
+    NO_CREDENTIALS,
+    TOKEN_USER,
+    Authenticator,
+    Credentials,
+    LogInsBusyError,
+    PasswordCredentials,
+    Principal,
+    wrong_credentials,
+)
+from pyjms_provider.security.logins import Throttle, ThrottleSettings
 
 SCRAM_PREFIX: Final = "SCRAM-SHA-256$"
 DEFAULT_ITERATIONS: Final = 100_000

@@ -1,7 +1,8 @@
-"""The virtual hosts of a broker as those that STOMP clients can connect to."""
+"""The virtual hosts of a broker as those that STOMP clients can connect to, and the log of a port that lets in everybody."""
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,11 +14,11 @@ from pyjms_provider.clients.vm_session import VmConsumer, VmSession
 from pyjms_provider.core.policy import Overflow
 from pyjms_provider.core.queue.dead_letters import DEAD_DESTINATION, origin_of
 from pyjms_provider.model.errors import WrongStateError
-from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.lookup import collect
-from pyjms_provider.model.managed import ConfigurationChangeListener
+from pyjms_provider.model.managed import ConfigurationChangeListener, State
 from pyjms_provider.model.port import StompPort
 from pyjms_provider.model.virtual_host import VirtualHost
+from pyjms_provider.transport.listener import is_reached_from_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,22 @@ if TYPE_CHECKING:
     from pyjms_provider.model.port import Port
     from pyjms_provider.protocols.stomp.server.hosts import Sending, ServedHost
     from pyjms_provider.security.contracts import AccessPolicy, Principal
+
+
+_log = logging.getLogger(__name__)
+
+
+def log_who_comes_in(port: Port) -> None:
+    """Log that a port lets in everybody, if it does; a warning if other machines reach it."""
+    if not port.lets_in_everybody:
+        return
+    if is_reached_from_elsewhere(port.chosen.host):
+        _log.warning(
+            "PYJMS-SECURITY-8 %s lets in everybody who reaches it, from other machines too, and checks no login",
+            port.path,
+        )
+    else:
+        _log.info("PYJMS-SECURITY-8 %s lets in everybody on this machine, and checks no login", port.path)
 
 
 class EmbeddedHost:

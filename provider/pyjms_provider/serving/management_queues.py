@@ -22,16 +22,14 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.terminal import printable
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.message.entry import QueueEntry
-from pyjms_provider.management.describing import describe_model
+from pyjms_provider.management.describing import ListRequest, describe_model
 from pyjms_provider.management.errors import BadRequestError
-from pyjms_provider.management.listing import ListRequest
 from pyjms_provider.management.rest.answers import error_data, status_of
 from pyjms_provider.management.rest.requests import read_json
 from pyjms_provider.management.service import Caller
 from pyjms_provider.model import tree
 from pyjms_provider.model.errors import UnknownCategoryError, UnknownObjectError
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.managed import ConfigurationChangeListener
+from pyjms_provider.model.managed import ConfigurationChangeListener, State
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.protocols.stomp.server.hosts import Guard
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target
@@ -133,6 +131,7 @@ class MessageService:
     def _serve(self, delivery: Delivery) -> None:
         assert isinstance(delivery.tag, QueueEntry), "what consumers get is in a queue"
         request = delivery.envelope
+        # Before it is done: after a failure in between, a change is lost and its sender may repeat it, but is never made twice.
         self._session.acknowledge([delivery])
         try:
             caller, origin = self._caller(delivery.tag.reference.origin)
@@ -200,6 +199,7 @@ class MessageService:
             body_kind=BodyKind.TEXT,
             body=json.dumps(answer),
         )
+        # With the permissions of the sender: by the reply address, a request must not write where its sender may not.
         Guard(caller.principal, EmbeddedHost(self._broker, caller.access), origin).send(envelope)
         self._broker.virtual_host.route(envelope, self._connection.connection_id, None)
 
@@ -219,6 +219,7 @@ class ManagementQueues(ConfigurationChangeListener):
         self._services: dict[UUID, MessageService] = {}
         self._whole = MessageService(management, synthetic)
         management.system.add_listener(self, below=True)
+        # After the listener is added: a host that starts in between is served once more, and not never.
         for host in running_hosts(management.system):
             self._serve(host)
 
@@ -242,6 +243,7 @@ class ManagementQueues(ConfigurationChangeListener):
         with self._lock:
             before = self._services.pop(host.id, None)
             self._services[host.id] = service
+        # Without the lock: the service may be in the middle of a request, and is waited for.
         if before is not None:
             before.close()
 

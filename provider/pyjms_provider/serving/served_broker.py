@@ -1,24 +1,29 @@
-"""A broker with its network: opened from a configuration, closed in order."""
+"""A broker with its network: opened from a configuration, closed in order.
+
+When a user is changed or deleted, the user's log-ins at the console and connections of clients end at once. What other programs
+change in the file of users counts for new log-ins alone, as nobody tells the broker of it.
+"""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.management.service import ManagementService
-from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.broker import SystemConfig
+from pyjms_provider.model.contracts import Services
+from pyjms_provider.model.errors import WrongStateError
+from pyjms_provider.model.managed import ConfigurationChangeListener, State
 from pyjms_provider.model.port import Port
-from pyjms_provider.model.services import Services
-from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.security.audit import AuditLog
-from pyjms_provider.serving.hosts import HostFailures
+from pyjms_provider.serving.hosts import HostFailures, running_hosts
 from pyjms_provider.serving.management_queues import MANAGEMENT, ManagementQueues
 from pyjms_provider.serving.stomp_port import stomp_opener
-from pyjms_provider.serving.user_watch import UserWatch
 from pyjms_provider.transport.service import NetworkService
 
 if TYPE_CHECKING:
@@ -26,11 +31,45 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyjms_provider.model.broker import Broker
+    from pyjms_provider.model.contracts import OpenPort, PortOpener
     from pyjms_provider.model.managed import ManagedObject
-    from pyjms_provider.model.services import OpenPort, PortOpener
     from pyjms_provider.security.secrets import SecretBox
     from pyjms_provider.stores.configuration_contract import ConfigurationStore
     from pyjms_provider.transport.connection import Trace
+
+
+_CATEGORY = "user"
+
+
+class UserWatch(ConfigurationChangeListener):
+    """Hears of all users of a broker."""
+
+    def __init__(self, management: Callable[[ManagedObject], ManagementService], synthetic: EmbeddedBroker) -> None:
+        """`synthetic`: a virtual host that is not in the tree."""
+        self._management = management
+        self._synthetic = synthetic
+
+    def attributes_changed(self, managed: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        if managed.category == _CATEGORY and managed.parent is not None:
+            self._end(managed.parent, managed.name, "was changed; log in again")
+
+    def child_removed(self, parent: ManagedObject, child: ManagedObject) -> None:
+        if child.category == _CATEGORY:
+            self._end(parent, child.name, "was deleted")
+
+    def _end(self, provider: ManagedObject, user_name: str, what: str) -> None:
+        self._management(provider).end_sessions(provider.name, user_name)
+        for host in (*_running(provider), self._synthetic):
+            for connection_id, client in host.clients().items():
+                who = client.principal
+                if who is not None and (who.provider, who.name) == (provider.name, user_name):
+                    host.end_connection(connection_id, f"the user {user_name!r} {what}")
+
+
+def _running(provider: ManagedObject) -> Iterator[EmbeddedBroker]:
+    for each in running_hosts(provider.root):
+        with suppress(WrongStateError):  # it stops at this moment, and ends all its connections
+            yield each.embedded
 
 
 class _ManagementServices:

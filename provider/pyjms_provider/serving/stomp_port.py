@@ -9,9 +9,8 @@ from pyjms_provider.model.port import StompPort, StompPortAttributes
 from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.security.contracts import PasswordCredentials
-from pyjms_provider.security.revocations import RevocationGuard
-from pyjms_provider.serving.admission import log_who_comes_in
-from pyjms_provider.serving.hosts import ManagedHosts, check_hosts
+from pyjms_provider.security.logins import RevocationGuard
+from pyjms_provider.serving.hosts import ManagedHosts, check_hosts, log_who_comes_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

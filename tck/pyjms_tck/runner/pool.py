@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pyjms.spi.words import counted
-from pyjms_tck.failures import without_places
+from pyjms_tck.judge_plugin import without_places
 from pyjms_tck.results import NOT_RUN, Failure, Outcome, TestResult
 from pyjms_tck.runner.messages import Collected, Job, Order, Refused, Test, answer_from_line, to_line
 
@@ -27,7 +27,7 @@ from pyjms_tck.runner.messages import Collected, Job, Order, Refused, Test, answ
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in ')
 _SECTION = re.compile(r"^(?=(?:Current thread|Thread) 0x)", re.MULTILINE)
-_OF_ORDERS = re.compile(r'File "[^"]*pyjms_tck.runner.orders\.py", line \d+ in ')
+_OF_ORDERS = re.compile(r'File "[^"]*pyjms_tck.runner.messages\.py", line \d+ in ')
 # Frames of the machinery, which say nothing about the provider.
 _MACHINERY = re.compile(r'File "[^"]*(_pytest|pluggy|pyjms_tck/runner|pyjms_tck.runner|<frozen)[^"]*", line \d+ in ')
 

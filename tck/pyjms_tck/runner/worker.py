@@ -22,11 +22,9 @@ from pyjms.spi.capability import Capability
 from pyjms_tck.catalogue import CatalogueError, SelectionError, load_catalogue, select
 from pyjms_tck.environment import Environment
 from pyjms_tck.judge_plugin import PROPERTY, JudgePlugin, requirements_of, test_name
-from pyjms_tck.judging import lacks_requirement
 from pyjms_tck.profile import ProfileError, load_profile
-from pyjms_tck.results import ProviderFacts, TestResult
-from pyjms_tck.runner.messages import Answer, Collected, Job, Order, Refused, Test, statement_of, to_line
-from pyjms_tck.runner.orders import Orders
+from pyjms_tck.results import ProviderFacts, TestResult, lacks_requirement
+from pyjms_tck.runner.messages import Answer, Collected, Job, Order, Orders, Refused, Test, statement_of, to_line
 
 PACKAGE = Path(__file__).parents[1]
 

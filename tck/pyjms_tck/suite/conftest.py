@@ -8,7 +8,7 @@ import pytest
 
 from pyjms import ConnectionFactory, QueueConnection, QueueSession, Session, TopicConnection, TopicSession
 from pyjms_tck.fixtures import MakeName
-from pyjms_tck.suite.subscriptions import DurableClient
+from pyjms_tck.suite.exchange import DurableClient
 
 
 @pytest.fixture

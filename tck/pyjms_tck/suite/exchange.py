@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from pyjms import Destination, Message, MessageConsumer, MessageListener, Session, TextMessage
+import pytest
+
+from pyjms import (
+    Connection,
+    ConnectionFactory,
+    Destination,
+    InvalidDestinationException,
+    JMSException,
+    Message,
+    MessageConsumer,
+    MessageListener,
+    Session,
+    TextMessage,
+    TopicConnection,
+)
 from pyjms_tck.environment import Waits
+from pyjms_tck.fixtures import MakeName
+from pyjms_tck.requirements import needs
 
 NO_DESTINATION: Any = None
 """A destination that no provider understands."""
@@ -58,6 +75,7 @@ def take_texts(consumer: MessageConsumer, waits: Waits, count: int) -> list[str 
 def leftovers(consumer: MessageConsumer, waits: Waits) -> list[str | None]:
     """Return the texts of what comes though nothing should; [] when nothing comes while `nothing_ms` pass."""
     texts: list[str | None] = []
+    # A provider that delivers without end fails the test, and does not hang it.
     while len(texts) < 100 and (message := consumer.receive(waits.nothing_ms)) is not None:
         texts.append(text_of(message))
     return texts
@@ -136,3 +154,68 @@ class Holding(MessageListener):
     def release(self) -> None:
         """Let the first call return."""
         self._released.set()
+
+
+_Connection = TypeVar("_Connection", bound=Connection)
+
+
+class DurableClient:
+    """One client identifier, `client_id`, with at most one connection at a time; and names for its subscriptions."""
+
+    def __init__(self, factory: ConnectionFactory, make_name: MakeName) -> None:
+        self.client_id = make_name("client")
+        self._factory = factory
+        self._make_name = make_name
+        self._names: list[str] = []
+        self._connection: Connection | None = None
+        self.name = self.another_name()
+
+    def another_name(self) -> str:
+        """Return a name for one more subscription, which is removed after the test."""
+        self._names.append(self._make_name("subscription"))
+        return self._names[-1]
+
+    def open(self) -> Connection:
+        """Close the connection that is open and return a new one, started, with the same client identifier."""
+        return self._open(self._factory.create_connection)
+
+    def open_topic(self) -> TopicConnection:
+        """As `open`, with a connection of the publish/subscribe domain."""
+        return self._open(self._factory.create_topic_connection)
+
+    def _open(self, connect: Callable[[], _Connection]) -> _Connection:
+        # First: two connections cannot have one client identifier.
+        self.close()
+        connection = connect()
+        self._connection = connection
+        connection.client_id = self.client_id
+        connection.start()
+        return connection
+
+    def close(self) -> None:
+        """Close the connection that is open, if any."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def forget(self) -> None:
+        """Unsubscribe everything. Where that fails, the provider keeps what nobody will ask for again."""
+        with suppress(JMSException), self.open() as connection:
+            session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+            for name in self._names:
+                with suppress(InvalidDestinationException):
+                    session.unsubscribe(name)
+        self._connection = None
+
+
+in_each_mode = pytest.mark.parametrize(
+    ("transacted", "asked", "mode"),
+    [
+        (False, Session.AUTO_ACKNOWLEDGE, 1),
+        (False, Session.CLIENT_ACKNOWLEDGE, 2),
+        (False, Session.DUPS_OK_ACKNOWLEDGE, 3),
+        pytest.param(True, Session.AUTO_ACKNOWLEDGE, 0, marks=needs("TRANSACTIONS")),
+        pytest.param(True, Session.CLIENT_ACKNOWLEDGE, 0, marks=needs("TRANSACTIONS")),
+    ],
+)
+"""Runs a test with what `createSession` is given, and the number that `getAcknowledgeMode` must return."""

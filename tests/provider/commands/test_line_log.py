@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pyjms_provider.commands.line_log import LineFormatter
+from pyjms_provider.commands.broker import LineFormatter
 
 FORGED = "y\n2026-11-23 04:59:59.000 INFO pyjms.audit PYJMS-AUDIT-5 boss logged in \x1b[31m\x9b2J"
 

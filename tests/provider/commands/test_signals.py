@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyjms_provider.commands.signals import ending_signals, stopped_early
+from pyjms_provider.commands.broker import ending_signals, stopped_early
 from tests.interrupting import interrupted_at, interrupted_elsewhere
 
 pytestmark = pytest.mark.timeout(30)  # who waits for what has been missed is never free again

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from pyjms_provider.management.json_log import JsonFormatter
+from pyjms_provider.commands.broker import JsonFormatter
 
 
 def told(message: str, *arguments: object, error: BaseException | None = None) -> dict[str, str]:

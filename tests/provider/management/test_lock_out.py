@@ -10,11 +10,11 @@ import pytest
 
 from pyjms_provider.management.errors import LockoutError
 from pyjms_provider.management.service import Caller
-from pyjms_provider.model.access_control import AccessControl
 from pyjms_provider.model.errors import InvalidAttributesError
 from pyjms_provider.model.managed import ManagedObject
+from pyjms_provider.model.security import AccessControl
+from pyjms_provider.security.access import parse_rules, rules_to_data
 from pyjms_provider.security.contracts import Principal
-from pyjms_provider.security.rules import parse_rules, rules_to_data
 from pyjms_provider.serving.management_queues import MessageRequest
 from tests.provider.management.world import Site
 

@@ -10,8 +10,7 @@ import pytest
 from pyjms_provider.management.describing import describe_model
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
-from pyjms_provider.model.operations import operations_of
-from pyjms_provider.model.statistics import statistics_of
+from pyjms_provider.model.operations import operations_of, statistics_of
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.management.metrics import SteadySums
 from pyjms_provider.management.rest.app import RestSettings
+from pyjms_provider.management.rest.monitoring import SteadySums
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.stores.errors import StoreError
 from pyjms_provider.stores.sql.sqlite import SqliteDatabase

@@ -11,11 +11,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from pyjms.spi.errors import AccessDeniedError
-from pyjms_provider.management.listing import ListRequest
+from pyjms_provider.management.describing import ListRequest
 from pyjms_provider.management.service import Caller
 from pyjms_provider.model.errors import NotChangeableError, ObjectInUseError, UnknownObjectError
-from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.lookup import names_needed
+from pyjms_provider.model.managed import State
 from pyjms_provider.security.contracts import Operation, Principal
 from tests.provider.management.world import ROOT, Site, error_of, ok
 

@@ -19,7 +19,7 @@ import pytest
 
 from pyjms import ConnectionFactory, JMSException, Session
 from pyjms_provider.model.managed import ManagedObject
-from pyjms_provider.security.rules import parse_rules, rules_to_data
+from pyjms_provider.security.access import parse_rules, rules_to_data
 from pyjms_provider.security.user_file import UserFile
 from pyjms_provider.serving.hosts import EmbeddedHost
 from pyjms_provider.serving.served_broker import ServedBroker

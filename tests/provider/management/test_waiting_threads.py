@@ -14,13 +14,13 @@ import httpx2
 import pytest
 
 from pyjms_provider.management.errors import BusyError
-from pyjms_provider.management.metrics import Metrics
 from pyjms_provider.management.rest import monitoring
 from pyjms_provider.management.rest import threads as threads_module
 from pyjms_provider.management.rest.identity import Identity, peer_of
+from pyjms_provider.management.rest.monitoring import Metrics
 from pyjms_provider.management.rest.threads import MOST_OF_ONE, LogInThreads, WaitingThreads
 from pyjms_provider.management.service import ManagementService
-from pyjms_provider.security.rules import parse_rules, rules_to_data
+from pyjms_provider.security.access import parse_rules, rules_to_data
 from pyjms_provider.security.user_file import UserFile
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.provider.management.world import ROOT, basic, error_of, ok

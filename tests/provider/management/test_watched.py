@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from pyjms.testing import VirtualClock
 from pyjms_provider.management.rest.app import RestSettings
-from pyjms_provider.model.time_series import STEP_MS
+from pyjms_provider.model.metrics_sampler import STEP_MS
 from tests.provider.management.world import ROOT, Site, error_of, ok
 
 pytestmark = pytest.mark.realises("BJ-MGT-1")

@@ -299,7 +299,7 @@ def lose(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         raise FlowStoreException("disk I/O error")
 
     monkeypatch.setattr(store.book._store, "_run", fail)
-    store.forget_look()
+    store.forget_overview()
 
 
 def measured(site: Site, metric: str) -> dict[tuple[str, ...], float]:

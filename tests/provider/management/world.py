@@ -17,11 +17,11 @@ from pyjms.spi.errors import AccessDeniedError
 from pyjms.testing import VirtualClock
 from pyjms_provider.management.rest.app import RestSettings, make_app
 from pyjms_provider.management.service import Caller, ManagementService
+from pyjms_provider.model.broker import SystemConfig
+from pyjms_provider.model.contracts import Services
 from pyjms_provider.model.managed import ManagedObject
-from pyjms_provider.model.services import Services
-from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.model.virtual_host import VirtualHost
-from pyjms_provider.security.access import RuleAccessPolicy
+from pyjms_provider.security.access import RuleAccessPolicy, parse_rules
 from pyjms_provider.security.audit import AuditLog
 from pyjms_provider.security.contracts import (
     Authenticator,
@@ -30,7 +30,6 @@ from pyjms_provider.security.contracts import (
     Principal,
     TokenCredentials,
 )
-from pyjms_provider.security.rules import parse_rules
 from pyjms_provider.transport.settings import TlsSettings
 
 ROOT: Final = "/api/latest"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms_provider.model.alerts import AlertBook, AlertKind, AlertLimits, Telling
+from pyjms_provider.model.metrics_sampler import AlertBook, AlertKind, AlertLimits, Telling
 
 DEPTH = AlertLimits(messages=10, repeat_gap_ms=1_000)
 

@@ -20,8 +20,16 @@ from pyjms_provider.model.attributes import (
     resolve,
 )
 from pyjms_provider.model.errors import InvalidArgumentsError, InvalidAttributesError
-from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation, operations_of
-from pyjms_provider.model.statistics import StatisticKind, statistic, statistics_of
+from pyjms_provider.model.operations import (
+    NO_PROGRESS,
+    Progress,
+    Statistic,
+    StatisticKind,
+    operation,
+    operations_of,
+    statistic,
+    statistics_of,
+)
 from pyjms_provider.security.contracts import Operation
 
 
@@ -171,17 +179,17 @@ def test_statistics_are_declared_where_they_are_computed() -> None:
     assert (Derived().many, Base().many) == (4, 3)
 
 
-def asked_for_annotations() -> type:
-    """Do what another thread does at that moment: Python adds an empty dictionary to a class without annotations."""
-    assert "__annotations__" not in vars(Unannotated)
-    assert Unannotated.__annotations__ == {}
-    return int
+class NosyStatistic(Statistic[int]):
+    """Does what another thread does at that moment: Python adds an empty dictionary to a class without annotations."""
+
+    def __get__(self, owner: object | None, kind: type) -> Any:
+        assert "__annotations__" not in vars(kind)
+        assert kind.__annotations__ == {}
+        return self
 
 
 class Unannotated:
-    @statistic("How many.")
-    def many(self) -> asked_for_annotations():  # type: ignore[valid-type]
-        return 3
+    many = NosyStatistic(lambda _: 3, "How many.", None, StatisticKind.GAUGE, is_costly=False)
 
 
 def test_statistics_are_looked_for_while_others_ask_for_the_annotations_of_the_class() -> None:

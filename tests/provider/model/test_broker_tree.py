@@ -10,9 +10,7 @@ import pytest
 
 from pyjms.spi.errors import AccessDeniedError, ClosedError, ResourceError
 from pyjms_provider.core.policy import QueuePolicy
-from pyjms_provider.model.access_control import AccessControl
 from pyjms_provider.model.attributes import MASK
-from pyjms_provider.model.authentication import AuthenticationProvider
 from pyjms_provider.model.errors import (
     FailedOpeningError,
     InvalidAttributesError,
@@ -22,12 +20,12 @@ from pyjms_provider.model.errors import (
     UnknownObjectError,
     WrongStateError,
 )
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.managed import ManagedObject
+from pyjms_provider.model.managed import ManagedObject, State
 from pyjms_provider.model.port import Port
+from pyjms_provider.model.security import AccessControl, AuthenticationProvider
 from pyjms_provider.model.virtual_host import VirtualHost
-from pyjms_provider.security.composite import CompositeAuthenticator
 from pyjms_provider.security.contracts import Operation, PasswordCredentials, Principal, Target, TargetKind
+from pyjms_provider.security.logins import CompositeAuthenticator
 from pyjms_provider.stores.errors import HeldStoreError
 from pyjms_provider.transport.settings import ClientCertificates, ListenerKind
 from tests.provider.model.certificates import write_certificate

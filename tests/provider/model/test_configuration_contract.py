@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
-from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
+from pyjms_provider.model.configuration.writer import MemoryConfigurationStore
 from pyjms_provider.stores.configuration_contract import ConfigurationStore
 from pyjms_provider.stores.errors import HeldStoreError
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore

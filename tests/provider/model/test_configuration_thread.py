@@ -106,7 +106,7 @@ def test_what_waits_for_its_turn_is_left_undone_when_it_takes_too_long() -> None
         thread.wait_for(busy)
     let_go.set()
     thread.stop()
-    assert busy.is_done
+    assert busy.done()
     assert not done
 
 

@@ -12,7 +12,8 @@ import pytest
 from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import MASK, Attributes, Secret, attribute
-from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
+from pyjms_provider.model.broker import SystemConfig
+from pyjms_provider.model.configuration.writer import MemoryConfigurationStore
 from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.errors import (
     FailedOpeningError,
@@ -26,9 +27,7 @@ from pyjms_provider.model.errors import (
     UnknownOperationError,
     WrongStateError,
 )
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.managed import ManagedObject
-from pyjms_provider.model.system_config import SystemConfig
+from pyjms_provider.model.managed import ManagedObject, State
 from pyjms_provider.security.secrets import SecretBox
 from pyjms_provider.stores.errors import StoreError
 from tests.provider.model.world import Recorder

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms_provider.model.context import interpolate, interpolate_all, process_variable, refers_only
+from pyjms_provider.model.attributes import interpolate, interpolate_all, process_variable, refers_only
 from pyjms_provider.model.errors import BadVariableError, CyclicVariableError, LongVariableError, UnknownVariableError
 
 VALUES = {"host": "db.example", "port": "5432", "where": "${host}:${port}", "url": "sql://${where}/x", "empty": ""}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.managed import State
 from tests.provider.model.world import Folder
 
 ROOT = Path(__file__).parents[3]

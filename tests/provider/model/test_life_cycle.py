@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from pyjms_provider.model.errors import WrongStateError
-from pyjms_provider.model.life_cycle import CREATION, RECOVERY, TRANSITIONS, Event, Phase, State, next_state
+from pyjms_provider.model.managed import CREATION, RECOVERY, TRANSITIONS, Event, Phase, State, next_state
 
 FORBIDDEN = {
     (State.UNINITIALIZED, Event.START),

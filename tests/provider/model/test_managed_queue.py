@@ -24,9 +24,8 @@ from pyjms_provider.model.errors import (
     ObjectInUseError,
     UnknownObjectError,
 )
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.managed import ManagedObject
-from pyjms_provider.model.queue_attributes import ALERT_FIELDS, POLICY_FIELDS, QueueAttributes, policy_of
+from pyjms_provider.model.managed import ManagedObject, State
+from pyjms_provider.model.queue import ALERT_FIELDS, POLICY_FIELDS, QueueAttributes, policy_of
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.stores.errors import StoreError
 from tests.provider.helpers import HandClock, make_envelope

@@ -19,11 +19,10 @@ from pyjms_provider.broker import EmbeddedBroker, running_broker, stop_broker
 from pyjms_provider.clients.vm import VmConnection, VmProvider
 from pyjms_provider.core.message.trace_events import ACTING
 from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
-from pyjms_provider.model.embedded import manage, managed_host
+from pyjms_provider.model.broker import SystemConfig, manage, managed_host
 from pyjms_provider.model.errors import NotChangeableError, ObjectInUseError, UnknownObjectError
-from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.lookup import collect, find_by_id
-from pyjms_provider.model.system_config import SystemConfig
+from pyjms_provider.model.managed import State
 from pyjms_provider.model.virtual_host import VirtualHost
 from tests.provider.helpers import NEWS, ORDERS, RecordedEvents, make_envelope
 from tests.provider.model.world import Folder

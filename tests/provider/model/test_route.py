@@ -11,8 +11,7 @@ from pyjms.forwarding.runner import ForwardRunner
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.routes import RouteError, RouteRequest, RunningRoute
 from pyjms_provider.model.errors import InvalidAttributesError
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.managed import ManagedObject
+from pyjms_provider.model.managed import ManagedObject, State
 from pyjms_provider.model.virtual_host import VirtualHost
 from tests.provider.model.world import Folder
 from tests.pyjms.forwarding.sites import Client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from pyjms_provider.model.store_url import has_password, split_password, with_password
+from pyjms_provider.model.attributes import has_password, split_password, with_password
 
 
 @pytest.mark.parametrize(

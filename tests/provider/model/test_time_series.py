@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import nan
 
-from pyjms_provider.model.time_series import POINTS, STEP_MS, History
+from pyjms_provider.model.metrics_sampler import POINTS, STEP_MS, History
 
 
 def test_what_was_noted_is_read_the_oldest_first() -> None:

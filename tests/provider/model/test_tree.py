@@ -13,8 +13,7 @@ from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.errors import UnknownCategoryError, UnknownObjectError
 from pyjms_provider.model.lookup import collect, find_by_id, find_by_names, names_needed
 from pyjms_provider.model.managed import ManagedObject
-from pyjms_provider.model.operations import operations_of
-from pyjms_provider.model.statistics import statistics_of
+from pyjms_provider.model.operations import operations_of, statistics_of
 from tests.provider.model.world import Folder
 
 ROOT = Path(__file__).parents[3]

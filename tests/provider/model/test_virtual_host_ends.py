@@ -10,7 +10,7 @@ import pytest
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
 from pyjms_provider.model.errors import UnknownObjectError
-from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.managed import State
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.stores.errors import StoreError
 from tests.provider.model.world import Folder

@@ -13,10 +13,10 @@ import pytest
 from pyjms import ConnectionFactory, TextMessage
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
-from pyjms_provider.model.embedded import manage, managed_host
+from pyjms_provider.model.broker import manage, managed_host
 from pyjms_provider.model.errors import InvalidAttributesError
 from pyjms_provider.model.managed import ManagedObject
-from pyjms_provider.model.time_series import STEP_MS
+from pyjms_provider.model.metrics_sampler import STEP_MS
 from pyjms_provider.model.virtual_host import VirtualHost
 from tests.provider.helpers import HandClock
 from tests.provider.model.world import Folder

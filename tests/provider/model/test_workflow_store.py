@@ -14,7 +14,7 @@ from pyjms.flows.store import open_store
 from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock
 from pyjms_provider.model.errors import FailedOpeningError
-from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.managed import State
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.model.workflows import WorkflowStore
 from tests.provider.model.world import Folder

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pyjms.spi.errors import ResourceError
+from pyjms_provider.model.broker import SystemConfig
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
+from pyjms_provider.model.contracts import Services
 from pyjms_provider.model.managed import ConfigurationChangeListener, ManagedObject
-from pyjms_provider.model.services import Services
-from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.security.secrets import SecretBox
 from pyjms_provider.stores.configuration_contract import ConfigurationStore

@@ -15,19 +15,19 @@ from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import AccessDeniedError
 from pyjms_provider.protocols.stomp.server.hosts import Guard, ServedHost
 from pyjms_provider.security import access
-from pyjms_provider.security.access import RuleAccessPolicy
-from pyjms_provider.security.contracts import Operation, Principal, Target, TargetKind
-from pyjms_provider.security.rules import (
+from pyjms_provider.security.access import (
     EVERYTHING,
     USERS,
     Pattern,
     PatternError,
     Rule,
+    RuleAccessPolicy,
     RuleError,
     parse_rules,
     rules_from_data,
     rules_to_data,
 )
+from pyjms_provider.security.contracts import Operation, Principal, Target, TargetKind
 
 ALICE = Principal(name="alice", groups=frozenset({"staff"}), provider="users")
 BOB = Principal(name="bob")

@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 
 from pyjms.spi.errors import AccessDeniedError
 from pyjms.testing import VirtualClock
-from pyjms_provider.security.anonymous import AnonymousAuthenticator, UncheckedLogins
-from pyjms_provider.security.certificates import CertificateAuthenticator, CertificateRules, NameFrom
-from pyjms_provider.security.composite import CompositeAuthenticator
-from pyjms_provider.security.contracts import CertificateCredentials, Credentials, TokenCredentials
-from pyjms_provider.security.refusals import TooManyAttemptsError
+from pyjms_provider.security.certificates import CertificateAuthenticator, NameFrom
+from pyjms_provider.security.contracts import (
+    CertificateCredentials,
+    Credentials,
+    TokenCredentials,
+    TooManyAttemptsError,
+)
+from pyjms_provider.security.logins import AnonymousAuthenticator, CompositeAuthenticator, UncheckedLogins
+from pyjms_provider.security.settings import CertificateSettings
 from tests.provider.security.helpers import World, password
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -63,7 +67,7 @@ ALICE = certificate(
 
 
 def name_of(credentials: Credentials | None, **rules: object) -> str:
-    return CertificateAuthenticator(CertificateRules(**rules), CLOCK).authenticate(credentials).name  # type: ignore[arg-type]
+    return CertificateAuthenticator(CertificateSettings(**rules), CLOCK).authenticate(credentials).name  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -81,9 +85,9 @@ def test_the_rule_says_which_part_of_a_certificate_is_the_name(name_from: NameFr
 
 
 def test_organizational_units_can_be_groups() -> None:
-    rules = CertificateRules(are_units_groups=True)
+    rules = CertificateSettings(are_units_groups=True)
     assert CertificateAuthenticator(rules, CLOCK).authenticate(ALICE).groups == {"staff", "night"}
-    assert CertificateAuthenticator(CertificateRules(), CLOCK).authenticate(ALICE).groups == set()
+    assert CertificateAuthenticator(CertificateSettings(), CLOCK).authenticate(ALICE).groups == set()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +182,7 @@ class TestComposite:
     def test_only_those_that_judge_the_kind_are_asked(self) -> None:
         world = World()
         authenticator = CompositeAuthenticator(
-            [world.authenticator(), CertificateAuthenticator(CertificateRules(), CLOCK)]
+            [world.authenticator(), CertificateAuthenticator(CertificateSettings(), CLOCK)]
         )
         assert authenticator.authenticate(ALICE).name == "alice"
         with pytest.raises(AccessDeniedError):

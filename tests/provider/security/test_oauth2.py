@@ -25,12 +25,15 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from pyjms.spi.errors import AccessDeniedError
 from pyjms.testing import VirtualClock
-from pyjms_provider.security.contracts import PasswordCredentials, TokenCredentials
-from pyjms_provider.security.http_json import Endpoint, EndpointError
+from pyjms_provider.security.contracts import (
+    LogInsBusyError,
+    PasswordCredentials,
+    TokenCredentials,
+    TooManyAttemptsError,
+)
 from pyjms_provider.security.json_web_tokens import JwtAuthenticator
-from pyjms_provider.security.refusals import LogInsBusyError, TooManyAttemptsError
+from pyjms_provider.security.oauth2 import Endpoint, EndpointError, IntrospectionAuthenticator
 from pyjms_provider.security.settings import IntrospectionSettings, JwtSettings
-from pyjms_provider.security.token_introspection import IntrospectionAuthenticator
 from tests.provider.security.helpers import password
 from tests.provider.security.token_server import TokenServer
 

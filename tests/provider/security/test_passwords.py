@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scramp import ScramClient, ScramMechanism
 
 from pyjms.spi.errors import AccessDeniedError, ResourceError
-from pyjms_provider.security.contracts import TokenCredentials
+from pyjms_provider.security.contracts import LogInsBusyError, TokenCredentials, TooManyAttemptsError
 from pyjms_provider.security.passwords import (
     HashSettings,
     LoginSettings,
@@ -27,7 +27,6 @@ from pyjms_provider.security.passwords import (
     VerifierError,
     scheme_of,
 )
-from pyjms_provider.security.refusals import LogInsBusyError, TooManyAttemptsError
 from tests.provider.security.helpers import CHEAP, GOOD, CountingHasher, World, password
 
 PEER = "192.0.2.7:50000"

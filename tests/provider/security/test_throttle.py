@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.testing import VirtualClock
-from pyjms_provider.security.refusals import TooManyAttemptsError
-from pyjms_provider.security.throttle import Throttle, ThrottleSettings, network_of
+from pyjms_provider.security.contracts import TooManyAttemptsError
+from pyjms_provider.security.logins import Throttle, ThrottleSettings, network_of
 
 
 @pytest.mark.parametrize(

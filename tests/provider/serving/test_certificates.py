@@ -13,7 +13,7 @@ import pytest
 
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
 from pyjms_provider.model.errors import InvalidAttributesError, WrongStateError
-from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.managed import State
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.ports import free_port
 from tests.provider.transport.certificates import Authority, Identity

@@ -13,8 +13,7 @@ from pyjms import ConnectionFactory, JMSException
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
 from pyjms_provider.model.errors import FailedOpeningError
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.managed import ConfigurationChangeListener, ManagedObject
+from pyjms_provider.model.managed import ConfigurationChangeListener, ManagedObject, State
 from pyjms_provider.model.port import StompPort
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.hosts import ManagedHosts, running_hosts

@@ -16,8 +16,7 @@ from uvicorn.server import ServerState
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.serving.http_connection import HttpConnection, LimitedConfig
-from pyjms_provider.serving.http_port import HttpListeningPort
+from pyjms_provider.serving.http_port import HttpConnection, HttpListeningPort, LimitedConfig
 from pyjms_provider.transport.service import NetworkService
 from pyjms_provider.transport.settings import ListenerSettings, ListenerSettingsError, TlsSettings
 from tests.ports import free_port

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from pyjms.spi.clock import SystemClock
-from pyjms_provider.serving import http_connection
+from pyjms_provider.serving import http_port as http_connection
 from pyjms_provider.serving.http_port import HttpListeningPort
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_provider.transport.listener import KEPT_FROM_OPERATORS

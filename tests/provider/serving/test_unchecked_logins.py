@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyjms_provider.model.authentication import AuthenticationProvider
 from pyjms_provider.model.port import Port
+from pyjms_provider.model.security import AuthenticationProvider
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.system.network.raw import Raw

@@ -12,7 +12,7 @@ import pytest
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.model.errors import WrongStateError
 from pyjms_provider.model.virtual_host import VirtualHost
-from pyjms_provider.serving import user_watch
+from pyjms_provider.serving import served_broker as user_watch
 from pyjms_provider.serving.management_queues import WANTED, MessageService
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_provider.transport.service import NetworkService

@@ -15,9 +15,9 @@ from pyjms.spi.errors import MissingProviderError, ProviderError, UrlError
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.core.journal.journal import Journal
+from pyjms_provider.model.broker import SystemConfig
 from pyjms_provider.model.errors import InvalidAttributesError
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.system_config import SystemConfig
+from pyjms_provider.model.managed import State
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores import contract, opening
 from pyjms_provider.stores.errors import (
@@ -34,7 +34,7 @@ from tests.provider.stores.installing import install, on_the_path
 pytestmark = pytest.mark.realises("BJ-ST-6")
 
 STORE = """
-from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
+from pyjms_provider.model.configuration.writer import MemoryConfigurationStore
 from pyjms_provider.stores.contract import StoreOpener
 from pyjms_provider.stores.errors import HeldStoreError
 from pyjms_provider.stores.volatile import Medium, VolatileJournal

@@ -20,7 +20,7 @@ from pyjms.flows.instance import Ask
 from pyjms.flows.request_dispatcher import RequestDispatcher
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
-from pyjms_provider.model.embedded import manage, managed_host
+from pyjms_provider.model.broker import manage, managed_host
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.pyjms.flows.supply import supply_flow
 

@@ -33,7 +33,7 @@ from pyjms import (
 from pyjms.runtime.producer import JmsQueueSender
 from pyjms.telemetry import context_of, instrument, instrument_if_wanted, processing, uninstrument
 from pyjms_provider.broker import stop_broker
-from pyjms_provider.model.embedded import manage, managed_host
+from pyjms_provider.model.broker import manage, managed_host
 from tests.needs.declaring import needing
 
 

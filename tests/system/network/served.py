@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyjms.spi.clock import Clock
-from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.managed import State
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.served_broker import ServedBroker
 

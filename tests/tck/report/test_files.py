@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from pyjms_tck.report.files import check_can_write, write_whole
+from pyjms_tck.report.junit import check_can_write, write_whole
 
 
 def test_a_report_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:

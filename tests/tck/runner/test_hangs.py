@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pyjms_tck import failures
+from pyjms_tck import judge_plugin as failures
 from pyjms_tck.runner.pool import describe_hang
 
 PACKAGE = failures.__file__.rpartition("/")[0]

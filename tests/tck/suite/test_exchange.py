@@ -9,8 +9,7 @@ import pytest
 
 from pyjms import ConnectionFactory, JMSException, Session
 from pyjms_tck.environment import Waits
-from pyjms_tck.suite.exchange import Collector, Holding, leftovers, send_texts, take, take_texts
-from pyjms_tck.suite.subscriptions import DurableClient
+from pyjms_tck.suite.exchange import Collector, DurableClient, Holding, leftovers, send_texts, take, take_texts
 
 if TYPE_CHECKING:
     from pyjms import Connection

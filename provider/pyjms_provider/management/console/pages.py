@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from pyjms_provider.management.rest.headers import secured
+from pyjms_provider.management.rest.answers import secured
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -1,7 +1,7 @@
-r"""JSON as answers have it, whatever texts are in it.
+r"""Answers: JSON, the status of each error, and headers that tell a browser to run nothing the broker did not send.
 
-Java's strings, and so those of messages, may hold half of a surrogate pair. UTF-8 cannot, so it is written as JSON escapes it, ``\ud800``:
-one such message would else keep an operator from seeing the others of its queue. All answers are made by this class.
+Java's strings, and so those of messages, may hold half of a surrogate pair. UTF-8 cannot, so it is written as JSON escapes it,
+``\ud800``: one such message would keep an operator from seeing the others of its queue otherwise.
 """
 
 from __future__ import annotations
@@ -41,6 +41,22 @@ from pyjms_provider.model.configuration.json_file import EditedFileError
 
 if TYPE_CHECKING:
     from starlette.responses import Response
+
+
+SECURITY_HEADERS: Final[Mapping[str, str]] = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+def secured(response: Response) -> Response:
+    """Return the answer with those headers that it does not have itself."""
+    for name, value in SECURITY_HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
 
 
 class JSONResponse(responses.JSONResponse):

@@ -7,10 +7,12 @@ event loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from starlette.applications import Starlette
@@ -23,12 +25,10 @@ from starlette.routing import Route
 
 from pyjms.spi.errors import AccessDeniedError, ProviderError
 from pyjms_provider.management.describing import describe_model
-from pyjms_provider.management.errors import BadMethodError, BadRequestError, ChangedMeanwhileError
+from pyjms_provider.management.errors import BadMethodError, BadRequestError, ChangedMeanwhileError, UnknownHostError
 from pyjms_provider.management.jobs import Job, JobState
 from pyjms_provider.management.openapi import describe_api
-from pyjms_provider.management.rest.answers import JSONResponse, error_data, refuse, status_of
-from pyjms_provider.management.rest.headers import secured
-from pyjms_provider.management.rest.hosts import AllowedHosts
+from pyjms_provider.management.rest.answers import JSONResponse, error_data, refuse, secured, status_of
 from pyjms_provider.management.rest.identity import (
     ForgedRequestError,
     Identity,
@@ -51,17 +51,65 @@ from pyjms_provider.management.rest.requests import (
     read_query,
 )
 from pyjms_provider.management.rest.threads import WaitingThreads
-from pyjms_provider.management.versions import Expected, read_expected, tag_of
+from pyjms_provider.management.service import Expected, read_expected, tag_of
 from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.security.audit import AuditAction, AuditResult
 from pyjms_provider.security.contracts import PasswordCredentials
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from pyjms_provider.management.service import Caller, ManagementService
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.contracts import AccessPolicy, Authenticator
+
+
+ANY_HOST: Final = "*"
+_LOOPBACK: Final = "localhost"
+_SHOWN: Final = 100
+
+
+def is_allowed(header: str, names: Iterable[str]) -> bool:
+    """Say whether a port answers to what a ``Host`` header says: to addresses, ``localhost``, and `names`, at any port number.
+
+    A proxy, or a forwarded port, has another number than the broker; a page that knows the right one has won nothing.
+    """
+    try:
+        parts = urlsplit(f"//{header}")
+        name = (parts.hostname or "").removesuffix(".")
+        if parts.path or parts.query or parts.fragment or parts.username is not None or parts.port == 0:
+            return False
+        if name == _LOOPBACK or name in {each.lower().removesuffix(".") for each in names}:
+            return True
+        return bool(ip_address(name))
+    except ValueError:
+        return False
+
+
+class AllowedHosts:
+    """Refuses requests to other hosts before anything else looks at them. Without ``Host`` (HTTP/1.0) no browser asks."""
+
+    def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
+        self._app = app
+        self._names = frozenset(names)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 421, or pass the request on."""
+        if scope["type"] != "http" or ANY_HOST in self._names:
+            await self._app(scope, receive, send)
+            return
+        for name, value in scope["headers"]:
+            host = value.decode("latin-1")
+            if name == b"host" and not is_allowed(host, self._names):
+                error = UnknownHostError(
+                    f"this port does not answer as {host[:_SHOWN]!a}; if it is to, add the name, without a port number, to the "
+                    "attribute allowed_hosts of this http port, and restart the port; or ask by its address"
+                )
+                await secured(refuse(error))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyjms.spi.clock import Clock
     from pyjms_provider.security.contracts import AccessPolicy, Authenticator, Principal
-    from pyjms_provider.security.revocations import RevocationGuard
+    from pyjms_provider.security.logins import RevocationGuard
 
 CSRF_HEADER: Final = "x-csrf-token"
 _IDLE_MS: Final = 30 * 60 * 1000
@@ -57,8 +57,7 @@ class Sessions:
     def begin(self, principal: Principal, mark: int) -> tuple[str, Session]:
         """Return the cookie of a new session, and the session.
 
-        `mark`: that of the shut-outs before it was looked who somebody is. Raises `AccessDeniedError` if that user has been shut out since: the
-        user is not any more who was looked at.
+        `mark`: that of the revocations before the log-in authenticated. Raises `AccessDeniedError` if the user was revoked since.
         """
         cookie = secrets.token_urlsafe(32)
         now_ms = self._clock.monotonic_ms()

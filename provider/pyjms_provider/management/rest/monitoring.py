@@ -1,21 +1,38 @@
-"""What machines ask that watch over a broker: metrics, and whether it is alive and ready."""
+"""What monitoring systems ask for: metrics in the format of Prometheus, and whether the broker is alive and ready."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import chain, islice
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from starlette.responses import Response
 from starlette.routing import Route
 
-from pyjms.spi.errors import AccessDeniedError
+from pyjms.spi.errors import AccessDeniedError, ProviderError
 from pyjms_provider.management.errors import BusyError
-from pyjms_provider.management.metrics import Metrics
-from pyjms_provider.management.rest.answers import JSONResponse, refuse
-from pyjms_provider.management.rest.headers import secured
+from pyjms_provider.management.rest.answers import JSONResponse, refuse, secured
 from pyjms_provider.management.rest.threads import WaitingThreads
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.lookup import collect
+from pyjms_provider.model import route, tree
+from pyjms_provider.model.lookup import collect, names_needed
+from pyjms_provider.model.managed import State
+from pyjms_provider.model.operations import Statistic, StatisticKind, statistics_of
+from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.security.contracts import Operation
 
 if TYPE_CHECKING:
@@ -24,8 +41,214 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from pyjms_provider.management.rest.identity import Identity
+    from pyjms_provider.model.broker import SystemConfig
     from pyjms_provider.model.managed import ManagedObject
-    from pyjms_provider.model.system_config import SystemConfig
+
+
+_Key = tuple[tuple[str, ...], str]
+
+
+@dataclass(slots=True)
+class _Sum:
+    """One sum, and what each queue had counted at the last look."""
+
+    look: int
+    counts: Mapping[str, float]
+    value: float
+
+
+class SteadySums:
+    """Sums of counters over the queues without series of their own, by virtual host and statistic. Any thread; the lock is taken alone.
+
+    Which queues these are changes with each look, and queues are deleted. Prometheus takes a counter that falls for one that began
+    again at 0, and counts all of it once more; so what each queue has counted since the last look is added up.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._looks = 0
+        self._sums: dict[_Key, _Sum] = {}
+
+    def begin(self, hosts: Iterable[tuple[str, ...]]) -> int:
+        """Return the number of a look at these virtual hosts: to be called before their queues are looked at. Others are forgotten."""
+        there = set(hosts)
+        with self._lock:
+            self._looks += 1
+            self._sums = {key: each for key, each in self._sums.items() if key[0] in there}
+            return self._looks
+
+    def sum_of(self, key: _Key, look: int, counts: Mapping[str, float], own: Collection[str]) -> float:
+        """Return the sum over the queues of `counts`, save those in `own`. `look`: as `begin` returned it."""
+        without = set(own)
+        with self._lock:
+            before = self._sums.get(key)
+            if before is None:
+                before = self._sums[key] = _Sum(0, {}, 0.0)
+            if look > before.look:  # else somebody who began later was quicker
+                known = before.counts
+                for name, count in counts.items():
+                    if name not in without:
+                        last = known.get(name, 0)
+                        before.value += count - last if count >= last else count  # one that fell was reset
+                before.look, before.counts = look, counts
+            return before.value
+
+
+OTHERS: Final = ""
+"""The name under which the queues are summed up that have no series of their own."""
+_SINGLE: Final = ("broker", "port", "route", "virtual_host", "workflow_store", "workflow")
+_COUNTED: Final = (
+    "virtual_host_node",
+    "virtual_host",
+    "port",
+    "route",
+    "workflow_store",
+    "authentication_provider",
+    "access_control",
+    "key_store",
+)
+_NUMBERS: Final = frozenset({"integer", "number", "boolean"})
+
+
+class Metrics(Collector):
+    """What one broker measures. Safe to use from any thread; takes what there is when it is asked, and keeps what sums of counters need."""
+
+    def __init__(self, system: SystemConfig, *, queues: int) -> None:
+        """`queues`: how many of each virtual host have series of their own."""
+        self._system = system
+        self._queues = queues
+        self._sums = SteadySums()
+        self._registry = CollectorRegistry(auto_describe=False)
+        for own in (ProcessCollector, PlatformCollector, GCCollector):
+            own(registry=self._registry)
+        self._registry.register(self)
+
+    def render(self) -> bytes:
+        """Return all metrics as Prometheus reads them, in its text format 0.0.4."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: what there is, is known when it is asked for."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield what there is now."""
+        yield self._states()
+        for category in _SINGLE:
+            yield from self._of_objects(category)
+        yield from self._of_queues()
+        yield self._alerts()
+        yield self._activities()
+
+    def _objects(self, category: str) -> list[ManagedObject]:
+        if category == "workflow":
+            return list(self._workflows())
+        return [self._system.broker] if category == "broker" else list(collect(self._system, category))
+
+    def _workflows(self) -> Iterator[ManagedObject]:
+        """Yield the definitions of all stores that can be reached."""
+        for store in collect(self._system, "workflow_store"):
+            with suppress(ProviderError):
+                yield from store.children("workflow")
+
+    def _activities(self) -> Metric:
+        labels = (*names_needed("route"), "activity")
+        found = GaugeMetricFamily(
+            "pyjms_route_activity", "What routes do now: running, paused, away, failed, stopped.", labels=labels
+        )
+        for each in self._objects("route"):
+            if isinstance(each, route.Route):
+                found.add_metric((*each.names, each.activity), 1)
+        return found
+
+    def _states(self) -> Metric:
+        found = GaugeMetricFamily("pyjms_objects", "Configured objects by their state.", labels=("category", "state"))
+        for category in _COUNTED:
+            states = Counter(each.state.value for each in self._objects(category))
+            for state, count in sorted(states.items()):
+                found.add_metric((category, state), count)
+        return found
+
+    def _of_objects(self, category: str) -> Iterator[Metric]:
+        objects = self._objects(category)
+        for declared in _measured(category):
+            family = _family(category, declared)
+            for each in objects:
+                with suppress(ProviderError):  # it has gone, or does not run
+                    _add(family, each.names or (each.name,), declared, getattr(each, declared.name))
+            yield family
+
+    def _of_queues(self) -> Iterator[Metric]:
+        measured = _measured("queue")
+        fields = [each.name for each in measured]
+        objects = self._objects("virtual_host")
+        # Before the queues are read: the number says which of two readers saw the older counts.
+        look = self._sums.begin(each.names for each in objects)
+        hosts = [(each.names, each.sources()["queue"].columns(fields)) for each in objects]
+        deepest = {
+            names: nlargest(self._queues, columns["depth"], key=columns["depth"].__getitem__)
+            for names, columns in hosts
+        }
+        for declared in measured:
+            family = _family("queue", declared)
+            for names, columns in hosts:
+                column, own = columns[declared.name], deepest[names]
+                for name in own:
+                    _add(family, (*names, name), declared, column.get(name))
+                if (
+                    declared.kind is StatisticKind.COUNTER
+                ):  # also where all have series of their own: they may have none later
+                    others = self._sums.sum_of((names, declared.name), look, column, own)
+                else:
+                    others = _sum(column) - _sum({name: column[name] for name in own if name in column})
+                if len(column) > len(own):
+                    _add(family, (*names, OTHERS), declared, others)
+            yield family
+
+    def _alerts(self) -> Metric:
+        labels = (*names_needed("queue"), "kind")
+        found = GaugeMetricFamily(
+            "pyjms_queue_alert", "Alerts of queues that hold now, at most so many.", labels=labels
+        )
+        for host in self._objects("virtual_host"):
+            if isinstance(host, VirtualHost) and host.is_running:
+                holding = chain.from_iterable(host.sampler.book.holding.values())
+                for each in islice(holding, self._queues):
+                    found.add_metric((*host.names, each.queue, each.kind.value), 1)
+        return found
+
+
+def _measured(category: str) -> list[Statistic[Any]]:
+    found: dict[str, Statistic[Any]] = {}
+    for name in tree.types_of(category):
+        found |= statistics_of(tree.class_of(category, name)[1])
+    return [
+        each
+        for each in found.values()
+        if each.schema.get("type") in _NUMBERS and not each.is_costly and each.kind is not StatisticKind.RATE
+    ]
+
+
+def _family(category: str, declared: Statistic[Any]) -> GaugeMetricFamily | CounterMetricFamily:
+    labels = ("broker",) if category == "broker" else names_needed(category)
+    kind = CounterMetricFamily if declared.kind is StatisticKind.COUNTER else GaugeMetricFamily
+    name = f"{declared.name.removesuffix('_ms')}_seconds" if declared.unit == "ms" else declared.name
+    return kind(f"pyjms_{category}_{name}", declared.description, labels=labels)
+
+
+def _add(
+    family: GaugeMetricFamily | CounterMetricFamily,
+    labels: tuple[str, ...],
+    declared: Statistic[Any],
+    value: Any,
+) -> None:
+    if isinstance(value, (bool, int, float)):
+        family.add_metric(labels, value / 1000 if declared.unit == "ms" else float(value))
+
+
+def _sum(column: Mapping[str, Any]) -> float:
+    return sum(value for value in column.values() if isinstance(value, (int, float)))
+
 
 _CHALLENGE: Final = {"www-authenticate": 'Basic realm="pyjms", charset="UTF-8"'}
 _TEXT: Final = {"content-type": CONTENT_TYPE_LATEST}

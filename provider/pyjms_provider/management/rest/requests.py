@@ -11,13 +11,13 @@ from uuid import UUID
 
 from starlette.concurrency import run_in_threadpool
 
+from pyjms_provider.management.describing import ListRequest
 from pyjms_provider.management.errors import (
     BadMethodError,
     BadRequestError,
     ContentTypeError,
     RequestTooLargeError,
 )
-from pyjms_provider.management.listing import ListRequest
 from pyjms_provider.model.errors import UnknownCategoryError, UnknownObjectError
 from pyjms_provider.model.lookup import names_needed
 from pyjms_provider.model.managed import OFFSET_MAX

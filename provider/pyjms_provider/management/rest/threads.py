@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from anyio import CapacityLimiter, fail_after, to_thread
 
 from pyjms_provider.management.errors import BusyError
-from pyjms_provider.security.throttle import network_of
+from pyjms_provider.security.logins import network_of
 
 _T = TypeVar("_T")
 

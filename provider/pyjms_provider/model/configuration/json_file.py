@@ -93,6 +93,7 @@ class FileConfigurationStore(ConfigurationStore):
             who = error.reason.partition(" is held by ")[2].partition(";")[0]
             raise HeldStoreError(f"{self._path} is held by {who}; stop that first, or name another file") from None
         try:
+            # Read under the lock: until it was taken, another broker could write.
             remove_unfinished(self._path)
             records = self._read_file()
             self._refuse_twins(records)
@@ -239,6 +240,7 @@ class JsonConfigurationStore(FileConfigurationStore):
     def _parse(self, text: str) -> list[ObjectRecord]:
         try:
             whole = json.loads(text)
+            # Nothing but an escape brings half of a pair in, and the test costs as much as the parsing.
             if "\\u" in text:
                 json.dumps(whole, ensure_ascii=False).encode()  # fails for half of a surrogate pair
         except RecursionError as error:

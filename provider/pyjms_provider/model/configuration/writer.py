@@ -1,21 +1,22 @@
-"""Writes each change of the tree through to a configuration store (Broker-J: change listeners update the store)."""
+"""Writes changes of the tree through to its store; and the store that keeps nothing beyond the process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyjms_provider.model import tree
-from pyjms_provider.model.attributes import declarations
-from pyjms_provider.model.context import refers_only
+from pyjms_provider.model.attributes import declarations, refers_only
 from pyjms_provider.model.errors import UnknownCategoryError
 from pyjms_provider.model.managed import ConfigurationChangeListener
 from pyjms_provider.security.secrets import SecretBox
+from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectId, ObjectRecord
+from pyjms_provider.stores.errors import HeldStoreError, StoreError
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
-    from pyjms_provider.stores.configuration_contract import ConfigurationStore, ObjectId, ObjectRecord
+    from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
 
 class StoreWriter(ConfigurationChangeListener):
@@ -55,6 +56,7 @@ class StoreWriter(ConfigurationChangeListener):
     def _sealed_in_place(self, managed: ManagedObject) -> ObjectRecord:
         """Return the record of an object as it is kept: secrets encrypted, the top without a parent."""
         record = _sealed(managed.snapshot.record, type(managed), self._secrets)
+        # The id of the manager is the business of the store above: a node can be moved with its file.
         return replace(record, parent=None) if managed.parent is self._manager else record
 
 
@@ -112,3 +114,33 @@ def _context(record: ObjectRecord, name: str) -> str:
 
 def _is_open_secret(value: object) -> bool:
     return isinstance(value, str) and not refers_only(value) and not SecretBox.is_encrypted(value)
+
+
+class MemoryConfigurationStore(ConfigurationStore):
+    """Keeps records as long as it lives itself, so that a test can open it again."""
+
+    is_lasting = False
+
+    def __init__(self) -> None:
+        self._records: dict[ObjectId, ObjectRecord] = {}
+        self._holder: str | None = None
+
+    @property
+    def where(self) -> str:
+        return "memory"
+
+    def open(self, holder: str) -> Sequence[ObjectRecord]:
+        if self._holder is not None:
+            raise HeldStoreError(f"this configuration is held by {self._holder}; close that first")
+        self._holder = holder
+        return list(self._records.values())
+
+    def update(self, records: Sequence[ObjectRecord], removed: Collection[ObjectId] = ()) -> None:
+        if self._holder is None:
+            raise StoreError("this configuration store is not open, so nothing can be changed there")
+        self._records.update({record.id: record for record in records})
+        for each in removed:
+            self._records.pop(each, None)
+
+    def close(self) -> None:
+        self._holder = None

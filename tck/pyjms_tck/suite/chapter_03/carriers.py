@@ -10,9 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import pytest
+
 import pyjms
 from pyjms import Message, Session
 from pyjms_tck.checks import Checks, attempt
+from pyjms_tck.requirements import requirement
 from pyjms_tck.vectors import NUMBERS, TYPES, load, value_of_bits
 
 RoundTrip = Callable[[Any], Any]
@@ -104,7 +107,16 @@ def _new_and_received(message: Any, roundtrip: RoundTrip) -> Iterator[tuple[str,
     yield "sent", message
 
 
-# ------------------------------------------------------------------------------------------------------------ rows
+def table_rows(section: str, letters: str, types: Sequence[str]) -> list[Any]:
+    """Return the cases of a conversion table: for each type what it converts to, then what it does not.
+
+    Each case checks a requirement of its own, the section with the next of `letters`; a table may end with what converts.
+    """
+    rows = [(type, converts) for type in types for converts in (True, False)]
+    return [
+        pytest.param(type, converts, marks=requirement(f"{section}-{letter}"), id=f"{type}-{converts}")
+        for letter, (type, converts) in zip(letters, rows, strict=False)
+    ]
 
 
 def check_row(
@@ -172,9 +184,6 @@ def _conversions(type: str, target: str) -> Iterator[tuple[Any, tuple[Any, ...]]
 
 def _number(type: str, value: Any) -> Any:
     return value_of_bits(value) if type in {"float", "double"} else value
-
-
-# --------------------------------------------------------------------------------------------------- texts and null
 
 
 def check_parsing(session: Session, roundtrip: RoundTrip, carriers: Sequence[Carrier]) -> None:

@@ -1,16 +1,18 @@
-"""JMS 1.1 §3.4.1 to §3.4.6, §3.4.8 and §3.4.10: header fields that the client or the send call determines."""
+"""JMS 1.1 §3.2, §3.4 and §3.6: header fields, what messages carry, and acknowledging through a message."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from pyjms import DeliveryMode, Message, Queue, Session
+import pytest
+
+from pyjms import DeliveryMode, IllegalStateException, Message, MessageConsumer, Queue, Session
 from pyjms.spi.clock import SystemClock
-from pyjms_tck.checks import Checks, expect
+from pyjms_tck.checks import Checks, expect, expect_error
 from pyjms_tck.environment import Waits
-from pyjms_tck.fixtures import Record
-from pyjms_tck.requirements import requirement
+from pyjms_tck.fixtures import Connect, MakeSession, Record
+from pyjms_tck.requirements import needs, requirement
 
 RoundTrip = Callable[[Any], Any]
 Receive = Callable[[], Any]
@@ -40,9 +42,6 @@ def _arrives(session: Session, roundtrip: RoundTrip, name: str, values: tuple[An
             check.same(f"{name} as received", getattr(received, name), value)
 
 
-# ------------------------------------------------------------------------------------------------- 3.4.1 destination
-
-
 @requirement("3.4.1-a")
 def test_3_4_1_a_send_sets_the_destination(
     session: Session, queue: Queue, make_queue: Callable[[], Queue], receive: Receive
@@ -67,9 +66,6 @@ def test_3_4_1_b_the_destination_can_be_set(
     _is_kept(session, roundtrip, "Destination", (make_queue(), make_queue()))
 
 
-# ----------------------------------------------------------------------------------------------- 3.4.2 delivery mode
-
-
 @requirement("3.4.2-a")
 def test_3_4_2_a_send_sets_the_delivery_mode(session: Session, queue: Queue, receive: Receive) -> None:
     producer = session.create_producer(queue)
@@ -91,9 +87,6 @@ def test_3_4_2_a_send_sets_the_delivery_mode(session: Session, queue: Queue, rec
 @requirement("3.4.2-b")
 def test_3_4_2_b_the_delivery_mode_can_be_set(session: Session, roundtrip: RoundTrip) -> None:
     _is_kept(session, roundtrip, "DeliveryMode", (1, 2))
-
-
-# -------------------------------------------------------------------------------------------------- 3.4.3 message id
 
 
 @requirement("3.4.3-a")
@@ -153,9 +146,6 @@ def test_3_4_3_e_without_message_ids_there_is_none_or_a_normal_one(
         assert ids[0] == ids[1] != ids[2] == ids[3], f"two messages: expected two ids, the sender's, saw {ids}"
 
 
-# --------------------------------------------------------------------------------------------------- 3.4.4 timestamp
-
-
 @requirement("3.4.4-a")
 def test_3_4_4_a_the_timestamp_is_the_time_of_the_send(session: Session, roundtrip: RoundTrip) -> None:
     message = session.create_message()
@@ -198,9 +188,6 @@ def test_3_4_4_d_without_timestamps_it_is_zero_or_a_normal_one(
     )
 
 
-# ------------------------------------------------------------------------- 3.4.5 correlation id, 3.4.6 reply to, 3.4.8
-
-
 @requirement("3.4.5-a")
 def test_3_4_5_a_the_correlation_id_is_the_clients_own(session: Session, roundtrip: RoundTrip) -> None:
     _arrives(session, roundtrip, "jms_correlation_id", ("order-7", "ID:of-a-request", "caf\u00e9 \u4e2d", "", None))
@@ -241,9 +228,6 @@ def test_3_4_8_a_the_type_is_the_clients_own(session: Session, roundtrip: RoundT
     _arrives(session, roundtrip, "jms_type", ("car", "caf\u00e9 \u4e2d", None))
 
 
-# ---------------------------------------------------------------------------------------------------- 3.4.10 priority
-
-
 @requirement("3.4.10-a")
 def test_3_4_10_a_send_sets_the_priority(session: Session, queue: Queue, receive: Receive) -> None:
     producer = session.create_producer(queue)
@@ -277,3 +261,210 @@ def test_3_4_10_b_there_are_ten_priorities_and_the_default_is_4(
 @requirement("3.4.10-c")
 def test_3_4_10_c_the_priority_can_be_set(session: Session, roundtrip: RoundTrip) -> None:
     _is_kept(session, roundtrip, "Priority", (0, 9))
+
+
+_HOUR_MS = 3_600_000
+
+
+def _received(consumer: MessageConsumer, waits: Waits) -> Any:
+    message = consumer.receive(waits.something_ms)
+    assert message is not None, f"a message was sent and not received in {waits.something_ms} ms"
+    return message
+
+
+@requirement("3.4.7-a")
+def test_3_4_7_a_a_message_that_comes_again_says_so(make_session: MakeSession, queue: Queue, waits: Waits) -> None:
+    session = make_session(mode=Session.CLIENT_ACKNOWLEDGE)
+    session.create_producer(queue).send(session.create_message())
+    consumer = session.create_consumer(queue)
+    expect("JMSRedelivered at the first delivery", _received(consumer, waits).jms_redelivered, False)
+    session.recover()
+    expect("JMSRedelivered at the second delivery", _received(consumer, waits).getJMSRedelivered(), True)
+
+
+@requirement("3.4.7-b")
+def test_3_4_7_b_the_sender_cannot_set_redelivered(session: Session, roundtrip: RoundTrip) -> None:
+    message = session.create_message()
+    message.jms_redelivered = True
+    expect("JMSRedelivered as received, which the sender had set to true", roundtrip(message).jms_redelivered, False)
+    fresh = session.create_message()
+    roundtrip(fresh)
+    expect("JMSRedelivered of the sender's message after send", fresh.jms_redelivered, False)
+
+
+@requirement("3.4.7-c")
+def test_3_4_7_c_redelivered_can_be_set(session: Session, roundtrip: RoundTrip) -> None:
+    with Checks() as check:
+        for state, message in (("new", session.create_message()), ("received", roundtrip(session.create_message()))):
+            for value in (True, False):
+                message.setJMSRedelivered(value)
+                check.same(f"getJMSRedelivered of a {state} message", message.getJMSRedelivered(), value)
+
+
+@requirement("3.4.9-a")
+def test_3_4_9_a_expiration_is_the_time_of_the_send_plus_the_time_to_live(session: Session, queue: Queue) -> None:
+    producer = session.create_producer(queue)
+    producer.time_to_live = _HOUR_MS
+    with Checks() as check:
+        for given, ttl_ms in (
+            ((), _HOUR_MS),
+            ((DeliveryMode.PERSISTENT, 4, 2 * _HOUR_MS), 2 * _HOUR_MS),
+            ((DeliveryMode.PERSISTENT, 4, 2**32), 2**32),  # seven weeks: more than an int holds
+        ):
+            message = session.create_message()
+            before_ms = _CLOCK.time_ms()
+            producer.send(message, *given)
+            after_ms = _CLOCK.time_ms()
+            seen, first, last = message.jms_expiration, before_ms + ttl_ms, after_ms + ttl_ms
+            what = f"JMSExpiration is from {first} to {last} for a time-to-live of {ttl_ms} ms (it is {seen})"
+            check.same(what, first <= seen <= last, True)
+
+
+@requirement("3.4.9-b")
+def test_3_4_9_b_the_receiver_sees_the_expiration(session: Session, queue: Queue, waits: Waits) -> None:
+    message = session.create_message()
+    session.create_producer(queue).send(message, DeliveryMode.NON_PERSISTENT, 4, _HOUR_MS)
+    received = _received(session.create_consumer(queue), waits)
+    assert message.jms_expiration > 0, f"the sender's JMSExpiration: expected a time, saw {message.jms_expiration}"
+    expect("JMSExpiration as received", received.jms_expiration, message.jms_expiration)
+
+
+@requirement("3.4.9-c")
+def test_3_4_9_c_no_time_to_live_gives_expiration_zero(session: Session, roundtrip: RoundTrip) -> None:
+    message = session.create_message()
+    received = roundtrip(message)
+    expect("the sender's JMSExpiration with time-to-live 0", message.jms_expiration, 0)
+    expect("JMSExpiration as received", received.jms_expiration, 0)
+
+
+@requirement("3.4.9-d")
+def test_3_4_9_d_send_ignores_the_expiration_that_the_client_set(session: Session, roundtrip: RoundTrip) -> None:
+    message = session.create_message()
+    message.jms_expiration = 12_345  # long ago
+    received = roundtrip(message)
+    expect("JMSExpiration after send with time-to-live 0, which the client had set", message.jms_expiration, 0)
+    expect("the same, as received", received.jms_expiration, 0)
+
+
+@requirement("3.4.9-e")
+def test_3_4_9_e_the_expiration_can_be_set(session: Session, roundtrip: RoundTrip) -> None:
+    with Checks() as check:
+        for state, message in (("new", session.create_message()), ("received", roundtrip(session.create_message()))):
+            for value in (1, 2**62, 0):
+                message.setJMSExpiration(value)
+                check.same(f"getJMSExpiration of a {state} message", message.getJMSExpiration(), value)
+
+
+@requirement("3.4.9-f")
+def test_3_4_9_f_an_expired_message_is_dropped(session: Session, queue: Queue, waits: Waits) -> None:
+    producer = session.create_producer(queue)
+    producer.send(session.create_text_message("expired"), DeliveryMode.PERSISTENT, 4, 1)
+    producer.send(session.create_text_message("lives long"), DeliveryMode.PERSISTENT, 4, _HOUR_MS)
+    waits.pause()
+    expect("the first message received", _received(session.create_consumer(queue), waits).text, "lives long")
+
+
+@requirement("3.4.9-g")
+def test_3_4_9_g_a_consumer_that_waits_gets_no_expired_message(
+    connect: Connect, session: Session, queue: Queue, waits: Waits
+) -> None:
+    connection = connect()
+    consumer = connection.create_session(False, Session.AUTO_ACKNOWLEDGE).create_consumer(queue)
+    producer = session.create_producer(queue)
+    producer.send(session.create_text_message("expired"), DeliveryMode.NON_PERSISTENT, 4, 1)
+    producer.send(session.create_text_message("never expires"))
+    waits.pause()  # the connection is stopped: the messages may be with the client already
+    connection.start()
+    expect("the first message received", _received(consumer, waits).text, "never expires")
+
+
+@requirement("3.4.10-d")
+def test_3_4_10_d_expedited_messages_come_before_normal_ones(session: Session, queue: Queue, waits: Waits) -> None:
+    producer = session.create_producer(queue)
+    for priority in (1, 4, 9, 0, 6):
+        producer.send(session.create_message(), DeliveryMode.PERSISTENT, priority, 0)
+    consumer = session.create_consumer(queue)
+    seen = [_received(consumer, waits).jms_priority for _ in range(5)]
+    assert min(seen[:2]) >= 5 > max(seen[2:]), f"priorities as received: expected 9 and 6 before 1, 4 and 0, saw {seen}"
+
+
+def _texts(consumer: MessageConsumer, count: int, waits: Waits) -> list[Any]:
+    messages: list[Any] = [consumer.receive(waits.something_ms) for _ in range(count)]
+    assert None not in messages, f"expected {count} messages, saw {count - messages.count(None)}"
+    return messages
+
+
+@requirement("3.6-a")
+def test_3_6_a_acknowledge_covers_what_the_session_received(
+    make_session: MakeSession, session: Session, queue: Queue, waits: Waits
+) -> None:
+    producer = session.create_producer(queue)
+    for text in ("1", "2", "3"):
+        producer.send(session.create_text_message(text))
+    client = make_session(mode=Session.CLIENT_ACKNOWLEDGE)
+    _texts(client.create_consumer(queue), 3, waits)[1].acknowledge()
+    client.close()
+    producer.send(session.create_text_message("4"))
+    seen = _texts(session.create_consumer(queue), 1, waits)[0]
+    expect("the next message after three were received and the second acknowledged", seen.text, "4")
+
+
+@requirement("3.6-a")
+@pytest.mark.parametrize(
+    ("transacted", "mode"),
+    [
+        pytest.param(True, Session.SESSION_TRANSACTED, marks=needs("TRANSACTIONS"), id="transacted"),
+        pytest.param(False, Session.AUTO_ACKNOWLEDGE, id="auto"),
+        pytest.param(False, Session.DUPS_OK_ACKNOWLEDGE, id="dups-ok"),
+    ],
+)
+def test_3_6_a_acknowledge_has_no_effect_in_other_modes(
+    make_session: MakeSession, queue: Queue, waits: Waits, transacted: bool, mode: int
+) -> None:
+    session = make_session(transacted, mode)
+    producer = session.create_producer(queue)
+    producer.send(session.create_text_message("1"))
+    if transacted:
+        session.commit()
+    consumer = session.create_consumer(queue)
+    _texts(consumer, 1, waits)[0].acknowledge()
+    if transacted:
+        session.rollback()
+        seen = _texts(consumer, 1, waits)[0]
+        expect("a message that was acknowledged in a transaction, after the rollback", seen.text, "1")
+
+
+@requirement("3.6-b")
+def test_3_6_b_acknowledge_fails_when_the_session_is_closed(
+    make_session: MakeSession, session: Session, queue: Queue, waits: Waits
+) -> None:
+    session.create_producer(queue).send(session.create_message())
+    client = make_session(mode=Session.CLIENT_ACKNOWLEDGE)
+    message = _texts(client.create_consumer(queue), 1, waits)[0]
+    client.close()
+    expect_error("acknowledge of a message whose session is closed", IllegalStateException, message.acknowledge)
+
+
+_XML = """<?xml version="1.0" encoding="UTF-8"?>
+<!-- a comment --><order xmlns="urn:x" total="&lt;7 &amp; more">
+\t<item>caf\u00e9 \u4e2d\u6587 \U0001f600</item><![CDATA[<raw>]]></order>
+"""
+
+
+@requirement("3.2-a")
+def test_3_2_a_a_text_message_carries_xml_unchanged(session: Session, roundtrip: Callable[[Any], Any]) -> None:
+    for text in (_XML, _XML * 500):
+        received = roundtrip(session.create_text_message(text))
+        expect(f"an XML text of {len(text)} characters, as received", received.text, text)
+
+
+@requirement("3.2-b")
+def test_3_2_b_an_object_message_carries_an_object_unchanged(session: Session, roundtrip: Callable[[Any], Any]) -> None:
+    tree = {
+        "name": "caf\u00e9",
+        "numbers": [1, -2.5, 2**70, None, True],
+        "nested": {"bytes": b"\x00\xff", "pair": (1, "2")},
+    }
+    for thing in (tree, (1, "2"), {3, 4}, [tree], "text", 2.5):
+        received = roundtrip(session.create_object_message(thing))
+        expect("the object of an ObjectMessage, as received", received.object, thing)

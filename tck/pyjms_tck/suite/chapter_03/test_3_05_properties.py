@@ -1,4 +1,4 @@
-"""JMS 1.1 §3.5.1 to §3.5.3 and §3.5.5 to §3.5.8: properties are set, sent, read, enumerated and cleared."""
+"""JMS 1.1 §3.5: properties are set, sent, read as other types, enumerated and cleared; the names that begin with JMSX."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import pytest
+
 from pyjms import (
+    Connection,
     IllegalArgumentException,
+    JMSException,
     Message,
     MessageFormatException,
     MessageNotWriteableException,
+    Queue,
     Session,
 )
-from pyjms_tck.checks import Checks, expect
+from pyjms_tck.checks import Checks, Raised, attempt, expect
+from pyjms_tck.environment import Waits
+from pyjms_tck.fixtures import MakeSession, Record
 from pyjms_tck.requirements import requirement
-from pyjms_tck.suite.chapter_03.carriers import PROPERTIES, check_null
-from pyjms_tck.vectors import PROPERTY_TYPES, TYPES
+from pyjms_tck.suite.chapter_03.carriers import PROPERTIES, check_null, check_parsing, check_row, table_rows
+from pyjms_tck.vectors import PROPERTY_TYPES, TYPES, JavaType
 
 RoundTrip = Callable[[Any], Any]
 
@@ -55,66 +62,24 @@ def test_3_5_1_b_a_property_needs_a_name(session: Session) -> None:
                 check.fails(f"{title} with the name {name!r}", IllegalArgumentException, setter, name, value)
 
 
-# ------------------------------------------------------------------------------------------------------ 3.5.2 types
-
-
-def _travels(session: Session, roundtrip: RoundTrip, name: str) -> None:
-    type = TYPES[name]
+@pytest.mark.parametrize(
+    "type",
+    [
+        pytest.param(type, marks=requirement(f"3.5.2-{letter}"), id=type.name)
+        for letter, type in zip("abcdefgh", PROPERTY_TYPES, strict=True)
+    ],
+)
+def test_3_5_2_a_property_of_each_type_arrives(session: Session, roundtrip: RoundTrip, type: JavaType) -> None:
+    values = (*type.values, None) if type.name == "String" else type.values
     message = session.create_message()
-    for number, value in enumerate(type.values):
-        PROPERTIES.put(message, number, name, value)
+    for number, value in enumerate(values):
+        PROPERTIES.put(message, number, type.name, value)
     received = roundtrip(message)
     with Checks() as check:
-        for number, value in enumerate(type.values):
-            what = f"{name} property {value!r}"
-            check.gives(f"{what}, as set", value, PROPERTIES.get, message, number, name)
-            check.gives(f"{what}, as received", value, PROPERTIES.get, received, number, name)
-
-
-@requirement("3.5.2-a")
-def test_3_5_2_a_a_boolean_property_arrives(session: Session, roundtrip: RoundTrip) -> None:
-    _travels(session, roundtrip, "boolean")
-
-
-@requirement("3.5.2-b")
-def test_3_5_2_b_a_byte_property_arrives(session: Session, roundtrip: RoundTrip) -> None:
-    _travels(session, roundtrip, "byte")
-
-
-@requirement("3.5.2-c")
-def test_3_5_2_c_a_short_property_arrives(session: Session, roundtrip: RoundTrip) -> None:
-    _travels(session, roundtrip, "short")
-
-
-@requirement("3.5.2-d")
-def test_3_5_2_d_an_int_property_arrives(session: Session, roundtrip: RoundTrip) -> None:
-    _travels(session, roundtrip, "int")
-
-
-@requirement("3.5.2-e")
-def test_3_5_2_e_a_long_property_arrives(session: Session, roundtrip: RoundTrip) -> None:
-    _travels(session, roundtrip, "long")
-
-
-@requirement("3.5.2-f")
-def test_3_5_2_f_a_float_property_arrives(session: Session, roundtrip: RoundTrip) -> None:
-    _travels(session, roundtrip, "float")
-
-
-@requirement("3.5.2-g")
-def test_3_5_2_g_a_double_property_arrives(session: Session, roundtrip: RoundTrip) -> None:
-    _travels(session, roundtrip, "double")
-
-
-@requirement("3.5.2-h")
-def test_3_5_2_h_a_string_property_arrives(session: Session, roundtrip: RoundTrip) -> None:
-    _travels(session, roundtrip, "String")
-    message = session.create_message()
-    message.setStringProperty("nothing", None)
-    expect("a String property that is null, as received", roundtrip(message).getStringProperty("nothing"), None)
-
-
-# ------------------------------------------------------------------------------------------------- 3.5.3 setting them
+        for number, value in enumerate(values):
+            what = f"{type.name} property {value!r}"
+            check.gives(f"{what}, as set", value, PROPERTIES.get, message, number, type.name)
+            check.gives(f"{what}, as received", value, PROPERTIES.get, received, number, type.name)
 
 
 @requirement("3.5.3-a")
@@ -151,9 +116,6 @@ def test_3_5_3_c_property_exists_tells_whether_a_property_is_there(session: Sess
             check.same(f"property_exists of a null property, {state}", seen.property_exists("Nothing"), True)
             check.same(f"property_exists of no property, {state}", seen.property_exists("nowhere"), False)
             check.same(f"property_exists of a header field, {state}", seen.property_exists("JMSMessageID"), False)
-
-
-# ----------------------------------------------------------------------------------------------- 3.5.5 and 3.5.8
 
 
 @requirement("3.5.5-a")
@@ -203,9 +165,6 @@ def test_3_5_8_a_a_property_that_does_not_exist_reads_as_null(session: Session, 
             check_null(check, what, partial(PROPERTIES.get, seen, 0), types)
 
 
-# ----------------------------------------------------------------------------------------------- 3.5.6 and 3.5.7
-
-
 @requirement("3.5.6-a")
 def test_3_5_6_a_all_property_names_are_enumerated(session: Session, roundtrip: RoundTrip) -> None:
     message = _full(session)
@@ -251,3 +210,111 @@ def test_3_5_7_b_clearing_properties_leaves_the_rest(session: Session, roundtrip
             check.same(f"JMSType, {state}", seen.jms_type, "car")
             check.same(f"JMSCorrelationID, {state}", seen.jms_correlation_id, "order-7")
             check.same(f"JMSMessageID, {state}", seen.jms_message_id, id)
+
+
+@pytest.mark.parametrize(
+    ("type", "converts"),
+    table_rows("3.5.4", "abcdefghijklmno", ("boolean", "byte", "short", "int", "long", "float", "double", "String")),
+)
+def test_3_5_4_a_property_is_read_as_what_the_table_allows_and_as_nothing_else(
+    session: Session, roundtrip: RoundTrip, type: str, converts: bool
+) -> None:
+    check_row(session, roundtrip, type, [PROPERTIES], converts=converts)
+
+
+@requirement("3.5.4-p")
+def test_3_5_4_p_a_text_is_parsed_as_java_does(session: Session, roundtrip: RoundTrip) -> None:
+    check_parsing(session, roundtrip, [PROPERTIES])
+
+
+@requirement("3.5.4-q")
+def test_3_5_4_q_a_null_property_reads_as_value_of_null(session: Session, roundtrip: RoundTrip) -> None:
+    message = session.create_message()
+    message.set_string_property("p0", None)
+    with Checks() as check:
+        for state, seen in (("received", roundtrip(message)), ("sent", message)):
+            check_null(
+                check,
+                f"a null property ({state} message)",
+                partial(PROPERTIES.get, seen, 0),
+                ("boolean", "byte", "short", "int", "long", "float", "double", "String"),
+            )
+
+
+_SET_BY_PROVIDERS: dict[str, Any] = {
+    "JMSXUserID": "someone",
+    "JMSXAppID": "something",
+    "JMSXDeliveryCount": 7,
+    "JMSXProducerTXID": "1",
+    "JMSXConsumerTXID": "2",
+    "JMSXRcvTimestamp": 3,
+    "JMSXState": 2,
+}
+
+
+@requirement("3.5.9-a")
+def test_3_5_9_a_the_metadata_lists_jmsx_properties(connection: Connection) -> None:
+    names = list(connection.meta_data.jmsx_property_names)
+    with Checks() as check:
+        check.same("JMSX names that are listed twice", sorted({name for name in names if names.count(name) > 1}), [])
+        check.same("names that are none of JMSX", [name for name in names if not name.startswith("JMSX")], [])
+        enumeration = connection.getMetaData().getJMSXPropertyNames()
+        check.same("hasMoreElements of the enumeration", enumeration.hasMoreElements(), bool(names))
+
+
+@requirement("3.5.9-b")
+def test_3_5_9_b_groups_are_supported(connection: Connection) -> None:
+    names = set(connection.meta_data.jmsx_property_names)
+    missing = sorted({"JMSXGroupID", "JMSXGroupSeq"} - names)
+    expect("what is missing among the JMSX properties of the metadata", missing, [])
+
+
+@requirement("3.5.9-c")
+def test_3_5_9_c_the_group_id_arrives(session: Session, roundtrip: RoundTrip) -> None:
+    message = session.create_message()
+    message.set_string_property("JMSXGroupID", "group-1")
+    received = roundtrip(message)
+    expect("JMSXGroupID, as received", received.getStringProperty("JMSXGroupID"), "group-1")
+    expect("JMSXGroupID among the property names", "JMSXGroupID" in set(received.property_names), True)
+
+
+@requirement("3.5.9-d")
+def test_3_5_9_d_the_group_sequence_number_arrives(session: Session, roundtrip: RoundTrip) -> None:
+    message = session.create_message()
+    message.set_string_property("JMSXGroupID", "group-1")
+    message.set_int_property("JMSXGroupSeq", 3)
+    received = roundtrip(message)
+    expect("JMSXGroupSeq, as received", received.get_int_property("JMSXGroupSeq"), 3)
+    expect("the class of JMSXGroupSeq", type(received.get_object_property("JMSXGroupSeq")).__name__, "Int")
+
+
+@requirement("3.5.9-e")
+def test_3_5_9_e_the_delivery_count_counts(make_session: MakeSession, queue: Queue, waits: Waits) -> None:
+    session = make_session(mode=Session.CLIENT_ACKNOWLEDGE)
+    session.create_producer(queue).send(session.create_message())
+    consumer = session.create_consumer(queue)
+    with Checks() as check:
+        for count in (1, 2, 3):
+            message = consumer.receive(waits.something_ms)
+            assert message is not None, f"delivery {count} of a message that was not acknowledged did not come"
+            seen = message.get_object_property("JMSXDeliveryCount")
+            check.same(f"JMSXDeliveryCount at delivery {count}", seen, count)
+            check.same("its class", type(seen).__name__, "Int")
+            check.same("whether it exists", message.property_exists("JMSXDeliveryCount"), True)
+            check.same("how often it is enumerated", list(message.property_names).count("JMSXDeliveryCount"), 1)
+            session.recover()
+
+
+@requirement("3.5.9-f")
+def test_3_5_9_f_a_client_that_sets_properties_of_the_provider(session: Session, record: Record) -> None:
+    refused = []
+    with Checks() as check:
+        for name, value in _SET_BY_PROVIDERS.items():
+            outcome = attempt(session.create_message().set_object_property, name, value)
+            if isinstance(outcome, Raised):
+                refused.append(f"{name} ({type(outcome.error).__name__})")
+                is_meant = isinstance(outcome.error, JMSException | IllegalArgumentException)
+                check.same(f"whether the error for {name} is one of JMS ({outcome})", is_meant, True)
+            else:
+                check.same(f"what setting {name} returns", outcome, None)
+    record(f"a client that sets properties of the provider is refused for: {', '.join(refused) or 'none of them'}")

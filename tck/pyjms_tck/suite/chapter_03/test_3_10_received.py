@@ -47,9 +47,6 @@ def _map(session: Session) -> MapMessage:
     return message
 
 
-# --------------------------------------------------------------------------------------------------------- 3.10
-
-
 @requirement("3.10-a")
 def test_3_10_a_header_fields_of_a_received_message_can_be_set(
     session: Session, roundtrip: RoundTrip, make_queue: Callable[[], Queue]
@@ -122,9 +119,6 @@ def test_3_10_c_the_original_is_delivered_again(make_session: MakeSession, queue
     expect("JMSType when it is delivered again", second.jms_type, None)
 
 
-# ------------------------------------------------------------------------------------------------------ 3.11.1
-
-
 def _is_empty(check: Checks, what: str, message: Any) -> None:
     """Check that a body is as that of a new message of its type."""
     if isinstance(message, TextMessage):
@@ -156,9 +150,6 @@ def test_3_11_1_a_clear_body_empties_the_body_alone(session: Session, roundtrip:
                 check.same(f"its JMSMessageID, {state} {kind}", seen.jms_message_id, id)
                 if isinstance(seen, BytesMessage):
                     check.same(f"its length, {state} {kind}", _length(seen), 0)
-
-
-# ------------------------------------------------------------------------------------------------------ 3.11.2
 
 
 @requirement("3.11.2-a")
@@ -253,9 +244,6 @@ def test_3_11_2_f_a_cleared_body_can_be_written(session: Session, roundtrip: Rou
                 check.gives("the MapMessage, sent on", 8, again.get_int, "entry")
             else:
                 check.gives(f"the {kind}, sent on", 8, again.read_int)
-
-
-# ------------------------------------------------------------------------------------------------------ 3.11.4
 
 
 @requirement("3.11.4-a")

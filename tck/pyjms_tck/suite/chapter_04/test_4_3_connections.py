@@ -1,32 +1,80 @@
-"""Connections: creation, client identifier, start, stop, sessions, metadata (4.3 to 4.3.4, 4.3.6, 4.3.7)."""
+"""Connection factories, destinations and connections: set-up, start, stop, close, errors (4.2 and 4.3)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from threading import Lock
 
 import pytest
 
 from pyjms import (
     Connection,
     ConnectionFactory,
+    ExceptionListener,
     IllegalStateException,
     InvalidClientIDException,
+    InvalidDestinationException,
+    JMSException,
     Queue,
     Session,
     TextMessage,
     Topic,
 )
 from pyjms_tck.environment import Waits
-from pyjms_tck.fixtures import Connect, MakeDestination, MakeName, RunBackground
+from pyjms_tck.fixtures import Connect, MakeDestination, MakeName, Record, RestartBroker, RunBackground
 from pyjms_tck.profile import Profile
 from pyjms_tck.requirements import needs, requirement
-from pyjms_tck.suite.chapter_04.ending import check_waits_for_listener
-from pyjms_tck.suite.exchange import Collector, Holding, leftovers, send_texts, take, take_texts
-from pyjms_tck.suite.subscriptions import DurableClient
+from pyjms_tck.suite.chapter_04 import endings
+from pyjms_tck.suite.chapter_04.endings import check_receive_ends, check_waits_for_listener
+from pyjms_tck.suite.exchange import (
+    NO_DESTINATION,
+    Collector,
+    DurableClient,
+    Holding,
+    leftovers,
+    send_texts,
+    take,
+    take_texts,
+)
 
-# ------------------------------------------------------------------------------------------------- 4.3, 4.3.1
+THREADS = 4
+MESSAGES = 5
+
+
+@requirement("4.2.1-a")
+def test_4_2_1_a_several_threads_send_to_one_queue_object(
+    queue: Queue, connect: Connect, session: Session, background: RunBackground, waits: Waits
+) -> None:
+    texts = [[f"thread {thread}, message {number}" for number in range(MESSAGES)] for thread in range(THREADS)]
+
+    def send(mine: list[str], connection: Connection) -> str:
+        send_texts(connection.create_session(False, Session.AUTO_ACKNOWLEDGE), queue, *mine)
+        return queue.queue_name
+
+    connections = [connect() for _ in range(THREADS)]
+    sending = [background(partial(send, mine, connection)) for mine, connection in zip(texts, connections, strict=True)]
+    names = {task.result() for task in sending}
+    received = take_texts(session.create_consumer(queue), waits, THREADS * MESSAGES)
+    assert names == {queue.queue_name}, "each thread reads the same name from the queue"
+    assert sorted(map(str, received)) == sorted(text for mine in texts for text in mine), "all messages arrive"
+
+
+@requirement("4.2.2-a")
+def test_4_2_2_a_several_threads_make_connections_with_one_factory(
+    factory: ConnectionFactory, queue: Queue, session: Session, background: RunBackground, waits: Waits
+) -> None:
+    def send(text: str) -> None:
+        with factory.create_connection() as connection:
+            send_texts(connection.create_session(False, Session.AUTO_ACKNOWLEDGE), queue, text)
+
+    texts = [f"thread {number}" for number in range(THREADS)]
+    for task in [background(partial(send, text)) for text in texts]:
+        task.result()
+    received = take_texts(session.create_consumer(queue), waits, THREADS)
+    assert sorted(map(str, received)) == texts, "the message of each thread's connection arrives"
 
 
 @requirement("4.3-a")
@@ -65,9 +113,6 @@ def test_4_3_1_b_a_new_connection_with_credentials_is_stopped(
         assert leftovers(consumer, waits) == [], "a connection that was not started delivers nothing"
         connection.start()
         assert take(consumer, waits).text == "early"
-
-
-# ------------------------------------------------------------------------------------------------------- 4.3.2
 
 
 @requirement("4.3.2-a")
@@ -135,9 +180,6 @@ def test_4_3_2_e_subscriptions_of_one_name_belong_to_their_clients(
         other.unsubscribe(durable.name)
     send_texts(ours, topic, "after the other one unsubscribed")
     assert take(our_subscriber, waits).text == "after the other one unsubscribed"
-
-
-# ------------------------------------------------------------------------------------------------ 4.3.3, 4.3.4
 
 
 @requirement("4.3.3-a")
@@ -295,9 +337,6 @@ def test_4_3_4_e_a_receive_times_out_on_a_stopped_connection(
     assert receiving.result() is None, "the timeout goes on although the connection is stopped"
 
 
-# ------------------------------------------------------------------------------------------------ 4.3.6, 4.3.7
-
-
 @requirement("4.3.6-a")
 @pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE])
 def test_4_3_6_a_a_session_has_the_mode_that_was_asked_for(connection: Connection, mode: int) -> None:
@@ -332,3 +371,252 @@ def test_4_3_7_b_the_name_and_the_version_of_the_provider(connection: Connection
 def _numbers_in(version: str) -> tuple[int, int]:
     major, minor, *_ = [*map(int, re.findall(r"\d+", version)), 0, 0]
     return major, minor
+
+
+@pytest.fixture
+def other(connect: Connect) -> Connection:
+    """A started connection to be closed by the test."""
+    return connect(started=True)
+
+
+@requirement("4.3.5-a")
+def test_4_3_5_a_a_running_listener_keeps_the_use_of_its_session(
+    other: Connection, session: Session, make_queue: MakeDestination, background: RunBackground, waits: Waits
+) -> None:
+    requests, replies = make_queue(), make_queue()
+    answering = other.createSession(False, Session.CLIENT_ACKNOWLEDGE)
+
+    def answer(message: object) -> None:
+        assert isinstance(message, TextMessage)
+        send_texts(answering, replies, f"reply to {message.getText()}")
+        message.acknowledge()
+
+    with Holding(waits, meanwhile=answer) as listener:
+        answering.createConsumer(requests).setMessageListener(listener)
+        send_texts(session, requests, "request")
+        listener.wait_until_entered()
+        closing = background(other.close)
+        waits.pause()
+        listener.release()
+        closing.result()
+        assert listener.error is None, "the listener can send and acknowledge while close waits for it"
+    assert take(session.createConsumer(replies), waits).getText() == "reply to request"
+    assert leftovers(session.createConsumer(requests), waits) == [], "the listener's acknowledgement counts"
+
+
+@requirement("4.3.5-b")
+def test_4_3_5_b_close_waits_for_a_running_listener(
+    other: Connection, session: Session, queue: Queue, background: RunBackground, waits: Waits
+) -> None:
+    with Holding(waits) as listener:
+        other.createSession(False, Session.AUTO_ACKNOWLEDGE).createConsumer(queue).setMessageListener(listener)
+        send_texts(session, queue, "text")
+        check_waits_for_listener(other.close, listener, background, waits)
+
+
+@requirement("4.3.5-b", "4.3.5-k")
+@pytest.mark.parametrize("timeout", [None, 0, 60_000], ids=["receive()", "receive(0)", "receive(60000)"])
+def test_4_3_5_k_close_ends_pending_receives(
+    other: Connection, queue: Queue, background: RunBackground, waits: Waits, timeout: int | None
+) -> None:
+    consumer = other.createSession(False, Session.AUTO_ACKNOWLEDGE).createConsumer(queue)
+    check_receive_ends(consumer, other.close, background, waits, timeout)
+
+
+@requirement("4.3.5-c")
+def test_4_3_5_c_close_rolls_back_transactions(
+    other: Connection, session: Session, make_queue: MakeDestination, waits: Waits
+) -> None:
+    inbound, outbound = make_queue(), make_queue()
+    send_texts(session, inbound, "received in the transaction")
+    transacted = other.createSession(True, Session.SESSION_TRANSACTED)
+    take(transacted.createConsumer(inbound), waits)
+    send_texts(transacted, outbound, "sent in the transaction")
+    other.close()
+    again = take(session.createConsumer(inbound), waits)
+    assert again.getText() == "received in the transaction", "a message of an open transaction comes again"
+    assert leftovers(session.createConsumer(outbound), waits) == [], "nothing of an open transaction is sent"
+
+
+@requirement("4.3.5-d")
+def test_4_3_5_d_close_acknowledges_nothing_for_the_client(
+    other: Connection, session: Session, queue: Queue, waits: Waits
+) -> None:
+    send_texts(session, queue, "acknowledged", "not acknowledged")
+    consumer = other.createSession(False, Session.CLIENT_ACKNOWLEDGE).createConsumer(queue)
+    take(consumer, waits).acknowledge()
+    take(consumer, waits)
+    other.close()
+    again = take(session.createConsumer(queue), waits, "the message that was not acknowledged, again")
+    assert again.getText() == "not acknowledged"
+    assert again.getJMSRedelivered() is True, "it was delivered before, and says so"
+
+
+@requirement("4.3.5-e")
+def test_4_3_5_e_a_message_of_a_closed_connection_is_not_acknowledged(
+    other: Connection, session: Session, queue: Queue, waits: Waits
+) -> None:
+    send_texts(session, queue, "text")
+    message = take(other.createSession(False, Session.CLIENT_ACKNOWLEDGE).createConsumer(queue), waits)
+    other.close()
+    with pytest.raises(IllegalStateException):
+        message.acknowledge()
+
+
+@requirement("4.3.5-f")
+def test_4_3_5_f_a_closed_connection_refuses_every_call(other: Connection) -> None:
+    other.close()
+    assert endings.not_refused(endings.connection_calls(other)) == {}, "calls that do not raise IllegalStateException"
+
+
+@requirement("4.3.5-f", "4.3.5-j", "4.4.1-f")
+def test_4_3_5_f_the_sessions_of_a_closed_connection_refuse_every_call(other: Connection, queue: Queue) -> None:
+    session = other.createSession(False, Session.AUTO_ACKNOWLEDGE)
+    other.close()
+    calls = endings.session_calls(session, queue)
+    assert endings.not_refused(calls) == {}, "calls that do not raise IllegalStateException"
+
+
+@requirement("4.3.5-f", "4.3.5-j")
+def test_4_3_5_f_the_consumers_of_a_closed_connection_refuse_every_call(other: Connection, queue: Queue) -> None:
+    consumer = other.createSession(False, Session.AUTO_ACKNOWLEDGE).createConsumer(queue)
+    other.close()
+    assert endings.not_refused(endings.consumer_calls(consumer)) == {}, "calls that do not raise IllegalStateException"
+
+
+@requirement("4.3.5-f", "4.3.5-j")
+def test_4_3_5_f_the_producers_of_a_closed_connection_refuse_every_call(
+    other: Connection, session: Session, queue: Queue
+) -> None:
+    producer = other.createSession(False, Session.AUTO_ACKNOWLEDGE).createProducer(queue)
+    message = session.createTextMessage("text")
+    other.close()
+    calls = endings.producer_calls(producer, message)
+    assert endings.not_refused(calls) == {}, "calls that do not raise IllegalStateException"
+
+
+@requirement("4.3.5-j")
+@needs("BROWSING")
+def test_4_3_5_j_the_browsers_of_a_closed_connection_refuse_every_call(other: Connection, queue: Queue) -> None:
+    browser = other.createSession(False, Session.AUTO_ACKNOWLEDGE).createBrowser(queue)
+    other.close()
+    assert endings.not_refused(endings.browser_calls(browser)) == {}, "calls that do not raise IllegalStateException"
+
+
+@requirement("4.3.5-g")
+def test_4_3_5_g_the_parts_of_a_closed_connection_can_be_closed(other: Connection, queue: Queue) -> None:
+    session = other.createSession(False, Session.AUTO_ACKNOWLEDGE)
+    parts = (session.createProducer(queue), session.createConsumer(queue), session)
+    other.close()
+    for part in parts:
+        part.close()
+
+
+@requirement("4.3.5-h")
+def test_4_3_5_h_messages_stay_usable(other: Connection, session: Session, queue: Queue, waits: Waits) -> None:
+    sending = other.createSession(False, Session.AUTO_ACKNOWLEDGE)
+    made = sending.createTextMessage("text")
+    made.setStringProperty("word", "value")
+    sending.createProducer(queue).send(made)
+    received = take(sending.createConsumer(queue), waits)
+    other.close()
+    for message in (made, received):
+        assert (message.getText(), message.getStringProperty("word")) == ("text", "value")
+    received.clearBody()
+    received.setText("another text")
+    session.createProducer(queue).send(received)
+    assert take(session.createConsumer(queue), waits).getText() == "another text", "another session can send it"
+
+
+@requirement("4.3.5-i")
+def test_4_3_5_i_a_connection_can_be_closed_twice(other: Connection) -> None:
+    other.close()
+    other.close()
+
+
+@requirement("4.3.5-i")
+def test_4_3_5_i_a_connection_that_was_never_used_can_be_closed_twice(connect: Connect) -> None:
+    connection = connect()
+    connection.close()
+    connection.close()
+
+
+class Told(ExceptionListener):
+    """Keeps what it is told, and counts how many calls run at the same time."""
+
+    def __init__(self, waits: Waits) -> None:
+        self.errors: list[JMSException] = []
+        self.most_at_once = 0
+        self._waits = waits
+        self._running = 0
+        self._lock = Lock()
+
+    def onException(self, exception: JMSException) -> None:
+        with self._lock:
+            self._running += 1
+            self.most_at_once = max(self.most_at_once, self._running)
+            self.errors.append(exception)
+        self._waits.pause()  # a second call has its chance to begin
+        with self._lock:
+            self._running -= 1
+
+
+@requirement("4.3.8-a")
+def test_4_3_8_a_the_listener_that_was_set_is_returned(connect: Connect, waits: Waits) -> None:
+    connection, listener = connect(), Told(waits)
+    connection.setExceptionListener(listener)
+    assert connection.getExceptionListener() is listener
+    connection.setExceptionListener(None)
+    assert connection.getExceptionListener() is None, "null removes the listener"
+
+
+@requirement("4.3.8-c")
+def test_4_3_8_c_a_new_connection_has_no_exception_listener(connect: Connect) -> None:
+    assert connect().getExceptionListener() is None
+
+
+@requirement("4.3.8-d")
+def test_4_3_8_d_what_a_call_throws_does_not_go_to_the_listener(
+    connection: Connection, make_name: MakeName, waits: Waits
+) -> None:
+    listener = Told(waits)
+    connection.setExceptionListener(listener)
+    session = connection.createSession(False, Session.AUTO_ACKNOWLEDGE)
+    with pytest.raises(InvalidDestinationException):
+        session.createConsumer(NO_DESTINATION)
+    with pytest.raises(IllegalStateException):
+        session.commit()
+    with pytest.raises(IllegalStateException):
+        connection.setClientID(make_name("client"))
+    waits.pause()
+    assert listener.errors == [], "each exception was thrown to the caller, and to nobody else"
+
+
+@requirement("4.3.8-b", "4.3.8-e")
+def test_4_3_8_b_the_listener_is_told_of_a_lost_connection_one_call_at_a_time(
+    connect: Connect, queue: Queue, restart_broker: RestartBroker, record: Record, waits: Waits
+) -> None:
+    connection, listener = connect(started=True), Told(waits)
+    connection.setExceptionListener(listener)
+    session = connection.createSession(False, Session.AUTO_ACKNOWLEDGE)
+    restart_broker()
+    waits.until(
+        lambda: listener.errors or _works(session, queue),
+        "the exception listener was told of the restart, or the connection worked again",
+    )
+    waits.pause()
+    if not listener.errors:
+        record("the connection survives a restart of the broker without telling its exception listener")
+        return
+    record(f"the exception listener is told of a restart of the broker: {type(listener.errors[0]).__name__}")
+    strange = [type(error).__name__ for error in listener.errors if not isinstance(error, JMSException)]
+    assert strange == [], "the listener gets JMSExceptions only"
+    assert listener.most_at_once == 1, "the listener runs for one problem at a time"
+
+
+def _works(session: Session, queue: Queue) -> bool:
+    """Return whether the session sends a message."""
+    with suppress(JMSException):
+        send_texts(session, queue, "text")
+        return True
+    return False

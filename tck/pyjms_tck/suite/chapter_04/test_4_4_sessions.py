@@ -1,37 +1,51 @@
-"""Sessions: what they keep, how they close, and what they create (4.4 to 4.4.2)."""
+"""Sessions: what they keep, how they close, what they create, and how threads and listeners share them (4.4)."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from threading import Lock
 from typing import Any
 
 import pytest
 
 from pyjms import (
+    BytesMessage,
+    Connection,
+    Destination,
     IllegalStateException,
     InvalidDestinationException,
     InvalidSelectorException,
+    JMSException,
+    MapMessage,
+    Message,
+    MessageEOFException,
+    ObjectMessage,
     Queue,
     Session,
+    StreamMessage,
+    TemporaryQueue,
+    TemporaryTopic,
+    TextMessage,
     Topic,
 )
 from pyjms_tck.environment import Waits
-from pyjms_tck.fixtures import Connect, MakeDestination, MakeSession, RunBackground
+from pyjms_tck.fixtures import Connect, MakeDestination, MakeSession, Record, RunBackground
 from pyjms_tck.requirements import needs, requirement
-from pyjms_tck.suite.chapter_04 import closed
-from pyjms_tck.suite.chapter_04.ending import check_receive_ends, check_waits_for_listener
+from pyjms_tck.suite.chapter_03.test_3_12_implementations import foreign
+from pyjms_tck.suite.chapter_04 import endings
+from pyjms_tck.suite.chapter_04.endings import check_receive_ends, check_waits_for_listener
 from pyjms_tck.suite.exchange import (
     INVALID_SELECTOR,
     NO_DESTINATION,
+    Collector,
     Holding,
+    in_each_mode,
     leftovers,
     send_numbers,
     send_texts,
     take,
     take_texts,
 )
-from pyjms_tck.suite.modes import in_each_mode
-
-# --------------------------------------------------------------------------------------------------------- 4.4
 
 
 @requirement("4.4-a")
@@ -58,9 +72,6 @@ def test_4_4_c_a_session_tells_its_acknowledgement_mode(
     make_session: MakeSession, transacted: bool, asked: int, mode: int
 ) -> None:
     assert make_session(transacted, asked).acknowledge_mode == mode
-
-
-# ------------------------------------------------------------------------------------------------------- 4.4.1
 
 
 @requirement("4.4.1-a")
@@ -103,15 +114,15 @@ def test_4_4_1_b_session_close_rolls_back_its_transaction(
 @requirement("4.4.1-c")
 def test_4_4_1_c_a_closed_session_refuses_every_call(session: Session, queue: Queue) -> None:
     session.close()
-    calls = closed.session_calls(session, queue)
-    assert closed.not_refused(calls) == {}, "calls that do not raise IllegalStateException"
+    calls = endings.session_calls(session, queue)
+    assert endings.not_refused(calls) == {}, "calls that do not raise IllegalStateException"
 
 
 @requirement("4.4.1-c", "4.4.1-e")
 def test_4_4_1_c_the_consumers_of_a_closed_session_refuse_every_call(session: Session, queue: Queue) -> None:
     consumer = session.create_consumer(queue)
     session.close()
-    assert closed.not_refused(closed.consumer_calls(consumer)) == {}, "calls that do not raise IllegalStateException"
+    assert endings.not_refused(endings.consumer_calls(consumer)) == {}, "calls that do not raise IllegalStateException"
     consumer.close()  # which is no error
 
 
@@ -119,8 +130,8 @@ def test_4_4_1_c_the_consumers_of_a_closed_session_refuse_every_call(session: Se
 def test_4_4_1_c_the_producers_of_a_closed_session_refuse_every_call(session: Session, queue: Queue) -> None:
     producer, message = session.create_producer(queue), session.create_text_message("text")
     session.close()
-    calls = closed.producer_calls(producer, message)
-    assert closed.not_refused(calls) == {}, "calls that do not raise IllegalStateException"
+    calls = endings.producer_calls(producer, message)
+    assert endings.not_refused(calls) == {}, "calls that do not raise IllegalStateException"
     producer.close()  # which is no error
 
 
@@ -129,7 +140,7 @@ def test_4_4_1_c_the_producers_of_a_closed_session_refuse_every_call(session: Se
 def test_4_4_1_e_the_browsers_of_a_closed_session_refuse_every_call(session: Session, queue: Queue) -> None:
     browser = session.create_browser(queue)
     session.close()
-    assert closed.not_refused(closed.browser_calls(browser)) == {}, "calls that do not raise IllegalStateException"
+    assert endings.not_refused(endings.browser_calls(browser)) == {}, "calls that do not raise IllegalStateException"
     browser.close()  # which is no error
 
 
@@ -162,9 +173,6 @@ def test_4_4_1_f_closing_a_connection_frees_what_its_sessions_received(
     other.close()
     again = take(session.create_consumer(queue), waits, "the message that the closed session had received")
     assert again.text == "text"
-
-
-# ------------------------------------------------------------------------------------------------------- 4.4.2
 
 
 @requirement("4.4.2-a")
@@ -235,3 +243,296 @@ def test_4_4_2_d_a_consumer_needs_a_destination(session: Session, more: tuple[An
 def test_4_4_2_e_a_consumer_needs_a_valid_selector(session: Session, queue: Queue, more: tuple[bool, ...]) -> None:
     with pytest.raises(InvalidSelectorException):
         session.create_consumer(queue, INVALID_SELECTOR, *more)
+
+
+@requirement("4.4.3-a")
+def test_4_4_3_a_a_temporary_queue_carries_messages(session: Session, waits: Waits) -> None:
+    temporary = session.createTemporaryQueue()
+    assert isinstance(temporary, TemporaryQueue)
+    assert temporary.getQueueName(), "a temporary queue has a name"
+    send_texts(session, temporary, "one", "two")
+    assert take_texts(session.createConsumer(temporary), waits, 2) == ["one", "two"]
+
+
+@requirement("4.4.3-b")
+@needs("TOPICS")
+def test_4_4_3_b_a_temporary_topic_carries_messages(session: Session, waits: Waits) -> None:
+    temporary = session.createTemporaryTopic()
+    assert isinstance(temporary, TemporaryTopic)
+    assert temporary.getTopicName(), "a temporary topic has a name"
+    consumers = [session.createConsumer(temporary) for _ in range(2)]
+    send_texts(session, temporary, "to all")
+    assert [take(consumer, waits).getText() for consumer in consumers] == ["to all", "to all"]
+
+
+@requirement("4.4.3-c")
+@pytest.mark.parametrize("kind", ["queue", pytest.param("topic", marks=needs("TOPICS"))])
+def test_4_4_3_c_other_connections_cannot_consume_from_a_temporary_destination(
+    session: Session, connect: Connect, queue: Queue, waits: Waits, kind: str
+) -> None:
+    temporary = _temporary(session, kind)
+    other = connect(started=True).createSession(False, Session.AUTO_ACKNOWLEDGE)
+    with pytest.raises(JMSException):
+        other.createConsumer(temporary)
+    request = session.createTextMessage("request")
+    request.setJMSReplyTo(temporary)
+    session.createProducer(queue).send(request)
+    reply_to = take(other.createConsumer(queue), waits).getJMSReplyTo()
+    assert reply_to is not None, "the request names the temporary destination"
+    with pytest.raises(JMSException):
+        other.createConsumer(reply_to)
+    answers = session.createConsumer(temporary)
+    send_texts(other, reply_to, "reply")
+    assert take(answers, waits).getText() == "reply", "every connection can send to it"
+
+
+@requirement("4.4.3-d")
+@pytest.mark.parametrize("kind", ["queue", pytest.param("topic", marks=needs("TOPICS"))])
+def test_4_4_3_d_all_sessions_of_the_connection_can_consume(
+    session: Session, make_session: MakeSession, waits: Waits, kind: str
+) -> None:
+    temporary = _temporary(session, kind)
+    consumer = make_session().createConsumer(temporary)
+    send_texts(session, temporary, "text")
+    assert take(consumer, waits).getText() == "text"
+
+
+@requirement("4.4.3-e")
+@pytest.mark.parametrize("kind", ["queue", pytest.param("topic", marks=needs("TOPICS"))])
+def test_4_4_3_e_every_temporary_destination_is_unique(
+    session: Session, connect: Connect, waits: Waits, kind: str
+) -> None:
+    other = connect().createSession(False, Session.AUTO_ACKNOWLEDGE)
+    names = [_name(_temporary(each, kind)) for each in (session, session, other, other)]
+    assert len(set(names)) == 4, f"four temporary destinations with four names, not {names}"
+    first, second = _temporary(session, kind), _temporary(session, kind)
+    consumer = session.createConsumer(second)
+    send_texts(session, first, "to the first")
+    assert leftovers(consumer, waits) == [], "what is sent to one does not reach another"
+
+
+@requirement("4.4.3-f")
+@pytest.mark.parametrize("kind", ["queue", pytest.param("topic", marks=needs("TOPICS"))])
+def test_4_4_3_f_temporary_destinations_end_with_their_connection(
+    session: Session, connect: Connect, waits: Waits, kind: str
+) -> None:
+    owner: Connection = connect(started=True)
+    temporary = _temporary(owner.createSession(False, Session.AUTO_ACKNOWLEDGE), kind)
+    send_texts(session, temporary, "while its connection is open")
+    owner.close()
+    waits.until(
+        lambda: _is_gone(session, temporary), "sending to the temporary destination of a closed connection failed"
+    )
+
+
+def _temporary(session: Session, kind: str) -> TemporaryQueue | TemporaryTopic:
+    return session.createTemporaryQueue() if kind == "queue" else session.createTemporaryTopic()
+
+
+def _name(temporary: TemporaryQueue | TemporaryTopic) -> str:
+    return temporary.getQueueName() if isinstance(temporary, TemporaryQueue) else temporary.getTopicName()
+
+
+def _is_gone(session: Session, temporary: Destination) -> bool:
+    with suppress(JMSException):
+        send_texts(session, temporary, "too late")
+        return False
+    return True
+
+
+@requirement("4.4.4-a")
+def test_4_4_4_a_a_queue_is_made_from_its_name(session: Session, queue: Queue, waits: Waits) -> None:
+    made = session.createQueue(queue.getQueueName())
+    assert isinstance(made, Queue)
+    assert made.getQueueName() == queue.getQueueName()
+    send_texts(session, made, "text")
+    assert take(session.createConsumer(queue), waits).getText() == "text", "both objects stand for one queue"
+
+
+@requirement("4.4.4-b")
+def test_4_4_4_b_a_topic_is_made_from_its_name(session: Session, topic: Topic, waits: Waits) -> None:
+    made = session.createTopic(topic.getTopicName())
+    assert isinstance(made, Topic)
+    assert made.getTopicName() == topic.getTopicName()
+    consumer = session.createConsumer(topic)
+    send_texts(session, made, "text")
+    assert take(consumer, waits).getText() == "text", "both objects stand for one topic"
+
+
+@requirement("4.4.5-a")
+def test_4_4_5_a_messages_of_all_types_are_new_and_empty(session: Session) -> None:
+    text, mapping, thing = session.createTextMessage(), session.createMapMessage(), session.createObjectMessage()
+    assert isinstance(text, TextMessage)
+    assert text.getText() is None, "a new text message has no text"
+    assert isinstance(mapping, MapMessage)
+    assert list(mapping.getMapNames()) == [], "a new map message has no entries"
+    assert isinstance(thing, ObjectMessage)
+    assert thing.getObject() is None, "a new object message has no object"
+    stream, content, plain = session.createStreamMessage(), session.createBytesMessage(), session.createMessage()
+    assert isinstance(plain, Message)
+    assert isinstance(stream, StreamMessage)
+    stream.reset()
+    with pytest.raises(MessageEOFException):
+        stream.readObject()
+    assert isinstance(content, BytesMessage)
+    content.reset()
+    assert content.getBodyLength() == 0, "a new bytes message has no bytes"
+
+
+@requirement("4.4.5-a")
+def test_4_4_5_a_each_call_makes_another_message(session: Session) -> None:
+    makers = (
+        session.createMessage,
+        session.createTextMessage,
+        session.createBytesMessage,
+        session.createMapMessage,
+        session.createStreamMessage,
+        session.createObjectMessage,
+    )
+    for make in makers:
+        first, second = make(), make()
+        first.setStringProperty("word", "of the first")
+        assert second.propertyExists("word") is False, f"{make.__name__} returns a new message each time"
+
+
+@requirement("4.4.5-b")
+def test_4_4_5_b_messages_are_made_with_a_body(session: Session) -> None:
+    assert session.createTextMessage("text").getText() == "text"
+    assert session.createObjectMessage([1, "two"]).getObject() == [1, "two"]
+
+
+@requirement("4.4.5-c")
+def test_4_4_5_c_a_session_sends_messages_that_another_one_made(
+    session: Session, connect: Connect, queue: Queue, waits: Waits
+) -> None:
+    other = connect().createSession(False, Session.AUTO_ACKNOWLEDGE)
+    consumer = session.createConsumer(queue)
+    session.createProducer(queue).send(other.createTextMessage("made by another connection"))
+    received = take(consumer, waits)
+    assert received.getText() == "made by another connection"
+    other.createProducer(queue).send(received)
+    assert take(consumer, waits).getText() == "made by another connection", "a received message can be sent on"
+
+
+@requirement("4.4.5-c")
+def test_4_4_5_c_a_session_sends_messages_of_another_make(session: Session, queue: Queue, waits: Waits) -> None:
+    message = foreign(session.createTextMessage("of another make"))
+    message.setStringProperty("word", "value")
+    session.createProducer(queue).send(message)
+    received = take(session.createConsumer(queue), waits)
+    assert (received.getText(), received.getStringProperty("word")) == ("of another make", "value")
+
+
+@requirement("4.4.6-a")
+def test_4_4_6_a_another_thread_closes_a_session_that_is_in_use(
+    session: Session, make_session: MakeSession, queue: Queue, background: RunBackground, waits: Waits
+) -> None:
+    consumer = session.create_consumer(queue)
+    receiving = background(consumer.receive)
+    waits.pause()
+    background(session.close).result()
+    assert receiving.result() is None, "the receive of the other thread returns null"
+    send_texts(make_session(), queue, "text")
+    collector = Collector()
+    make_session().create_consumer(queue).message_listener = collector
+    assert collector.wait_for(1, waits) == ["text"], "the closed session took no message with it"
+
+
+@requirement("4.4.6-b")
+def test_4_4_6_b_listeners_set_up_on_a_stopped_connection_are_all_called(
+    connect: Connect, session: Session, make_queue: MakeDestination, waits: Waits
+) -> None:
+    connection = connect()
+    listening = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    queues = [make_queue() for _ in range(3)]
+    listeners = [Collector() for _ in queues]
+    for number, (queue, listener) in enumerate(zip(queues, listeners, strict=True)):
+        send_texts(session, queue, f"text {number}")
+        listening.create_consumer(queue).message_listener = listener
+    connection.start()
+    assert [listener.wait_for(1, waits) for listener in listeners] == [["text 0"], ["text 1"], ["text 2"]]
+
+
+@requirement("4.4.6-c")
+def test_4_4_6_c_record_whether_a_session_with_a_listener_receives(
+    session: Session, make_queue: MakeDestination, record: Record
+) -> None:
+    receiver = session.create_consumer(make_queue())
+    session.create_consumer(make_queue()).message_listener = Collector()
+    try:
+        receiver.receive_no_wait()
+    except JMSException as error:
+        record(f"receive on a session that has a message listener throws {type(error).__name__}")
+    else:
+        record("receive on a session that has a message listener is not refused")
+
+
+@requirement("4.4.9-a")
+def test_4_4_9_a_a_slow_subscriber_does_not_hold_up_another(
+    session: Session, make_session: MakeSession, topic: Topic, waits: Waits
+) -> None:
+    texts = [f"text {number}" for number in range(5)]
+    with Holding(waits) as slow:
+        quick = Collector()
+        make_session().create_consumer(topic).message_listener = slow
+        make_session().create_consumer(topic).message_listener = quick
+        send_texts(session, topic, *texts)
+        slow.wait_until_entered()
+        assert quick.wait_for(len(texts), waits) == texts, "one gets everything while the other is busy"
+        assert slow.texts == ["text 0"]
+        slow.release()
+        waits.until(lambda: len(slow.texts) >= len(texts), "the slow subscriber had everything, too")
+        assert slow.texts == texts
+
+
+@requirement("4.4.9-b")
+def test_4_4_9_b_record_how_two_receivers_share_a_queue(
+    session: Session, connect: Connect, queue: Queue, record: Record, waits: Waits
+) -> None:
+    connection: Connection = connect(started=True)
+    listeners = [Collector(), Collector()]
+    for listener in listeners:
+        connection.create_session(False, Session.AUTO_ACKNOWLEDGE).create_consumer(queue).message_listener = listener
+    send_texts(session, queue, *(f"text {number}" for number in range(20)))
+    waits.until(lambda: sum(len(listener.texts) for listener in listeners) >= 20, "20 messages had been received")
+    is_shared = all(listener.texts for listener in listeners)
+    record(f"of two listeners on one queue, {'each got some' if is_shared else 'one got all'} of 20 messages")
+
+
+class Overlapping(Collector):
+    """A listener that knows how many calls ran at the same time, in all listeners that share its counter."""
+
+    lock = Lock()
+
+    def __init__(self, waits: Waits, running: list[int]) -> None:
+        super().__init__(self._stay)
+        self._waits = waits
+        self._running = running
+        self.most_at_once = 0
+
+    def _stay(self, message: Message) -> None:
+        with self.lock:
+            self._running[0] += 1
+            self.most_at_once = max(self.most_at_once, self._running[0])
+        self._waits.pause()  # another call has its chance to begin
+        with self.lock:
+            self._running[0] -= 1
+
+
+@requirement("4.4.14-a")
+def test_4_4_14_a_the_listeners_of_a_session_run_one_after_the_other(
+    connect: Connect, session: Session, make_queue: MakeDestination, waits: Waits
+) -> None:
+    connection = connect()
+    listening = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    queues = [make_queue(), make_queue()]
+    running = [0]
+    listeners = [Overlapping(waits, running) for _ in queues]
+    for queue, listener in zip(queues, listeners, strict=True):
+        send_texts(session, queue, "one", "two")
+        listening.create_consumer(queue).message_listener = listener
+    connection.start()
+    for listener in listeners:
+        assert listener.wait_for(2, waits) == ["one", "two"]
+    most = max(listener.most_at_once for listener in listeners)
+    assert most == 1, "how many listeners of the session ran at the same time"

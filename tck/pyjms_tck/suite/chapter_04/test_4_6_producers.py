@@ -15,7 +15,7 @@ from pyjms import (
 from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import Connect, MakeDestination
 from pyjms_tck.requirements import needs, requirement
-from pyjms_tck.suite.chapter_04 import closed
+from pyjms_tck.suite.chapter_04 import endings
 from pyjms_tck.suite.exchange import leftovers, take, take_texts
 
 HOUR_MS = 3_600_000
@@ -67,9 +67,6 @@ def test_4_6_c_a_producer_with_a_destination_takes_no_other(
     with pytest.raises(UnsupportedOperationException):
         producer.send(other, session.createTextMessage("text"), *more)
     assert leftovers(session.createConsumer(other), waits) == [], "nothing was sent"
-
-
-# ---------------------------------------------------------------------------------------------------- defaults
 
 
 @requirement("4.6-d")
@@ -202,5 +199,5 @@ def test_4_6_l_a_closed_producer_refuses_every_call_and_can_be_closed_again(sess
     producer, message = session.createProducer(queue), session.createTextMessage("text")
     producer.close()
     producer.close()
-    calls = closed.producer_calls(producer, message)
-    assert closed.not_refused(calls) == {}, "calls that do not raise IllegalStateException"
+    calls = endings.producer_calls(producer, message)
+    assert endings.not_refused(calls) == {}, "calls that do not raise IllegalStateException"

@@ -18,21 +18,18 @@ from pyjms_tck.requirements import needs, requirement
 from pyjms_tck.suite.exchange import (
     INVALID_SELECTOR,
     NO_DESTINATION,
+    DurableClient,
     leftovers,
     send_numbers,
     send_texts,
     take,
     take_texts,
 )
-from pyjms_tck.suite.subscriptions import DurableClient
 
 
 def _session(client: DurableClient, mode: int = Session.AUTO_ACKNOWLEDGE) -> Session:
     """Return a session of a new connection of the client; the one before is closed."""
     return client.open().createSession(False, mode)
-
-
-# --------------------------------------------------------------------------------------------------------- 6.3
 
 
 @requirement("6.3-a")
@@ -89,9 +86,6 @@ def test_6_3_d_a_subscription_drops_what_expires(
     waits.pause()
     subscriber = _session(durable).createDurableSubscriber(topic, durable.name)
     assert take(subscriber, waits).getText() == "stays"
-
-
-# ------------------------------------------------------------------------------------------------------ 6.11.1
 
 
 @requirement("6.11.1-a")
@@ -295,9 +289,6 @@ def test_6_11_1_h_a_durable_subscriber_needs_a_valid_selector(
 ) -> None:
     with pytest.raises(InvalidSelectorException):
         _of_domain(durable, domain).createDurableSubscriber(topic, durable.name, INVALID_SELECTOR, False)
-
-
-# -------------------------------------------------------------------------------------------------------- 6.12
 
 
 @requirement("6.12-b")

@@ -22,8 +22,7 @@ from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import MakeDestination, RunBackground
 from pyjms_tck.requirements import needs, requirement
 from pyjms_tck.suite.chapter_08.server import Pool
-from pyjms_tck.suite.exchange import INVALID_SELECTOR, NO_DESTINATION, Collector, send_texts, take_texts
-from pyjms_tck.suite.subscriptions import DurableClient
+from pyjms_tck.suite.exchange import INVALID_SELECTOR, NO_DESTINATION, Collector, DurableClient, send_texts, take_texts
 
 MakePool = Callable[..., Pool]
 
@@ -42,9 +41,6 @@ def make_pool(background: RunBackground, waits: Waits, listener: Collector) -> M
         return Pool(connection, background, waits, listener.on_message, sessions=sessions, refusals=refusals)
 
     return make
-
-
-# ----------------------------------------------------------------------------------------- 8.2.1, 8.2.2, 8.2.3
 
 
 @requirement("8.2.1-a")
@@ -105,9 +101,6 @@ def test_8_2_3_b_a_pool_that_refuses_loses_no_messages(
         waits.until(lambda: refusing.refused, "the pool was asked for a session")
     with connection.createConnectionConsumer(queue, None, make_pool(connection), 1):
         assert sorted(map(str, listener.wait_for(2, waits))) == ["one", "two"], "a pool that has sessions gets them"
-
-
-# ------------------------------------------------------------------------------------------------------- 8.2.4
 
 
 @requirement("8.2.4-a")

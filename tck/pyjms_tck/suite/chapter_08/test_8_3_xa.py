@@ -31,8 +31,7 @@ from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import MakeDestination, MakeFactory, MakeName
 from pyjms_tck.profile import Profile
 from pyjms_tck.requirements import needs, requirement
-from pyjms_tck.suite.exchange import leftovers, send_texts, take, take_texts
-from pyjms_tck.suite.modes import in_each_mode
+from pyjms_tck.suite.exchange import in_each_mode, leftovers, send_texts, take, take_texts
 
 DOMAINS = ["common", "queue", pytest.param("topic", marks=needs("TOPICS"))]
 
@@ -148,9 +147,6 @@ def test_8_5_a_an_xa_session_gives_the_session_to_work_with(connect_xa: Callable
         assert isinstance(session.getQueueSession(), QueueSession)
     if domain == "topic":
         assert isinstance(session.getTopicSession(), TopicSession)
-
-
-# ----------------------------------------------------------------------------------------------- the resource
 
 
 @requirement("8.5-b")

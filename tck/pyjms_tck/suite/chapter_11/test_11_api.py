@@ -1,7 +1,9 @@
-"""The API: every type, method, property and constant of JMS 1.1, on the objects that a provider gives."""
+"""The API: every type, method, property and constant of JMS 1.1 that ``data/api.json`` lists, on a provider's objects."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,12 +25,92 @@ from pyjms import (
     XAQueueConnectionFactory,
     XATopicConnectionFactory,
 )
-from pyjms_tck.checks import Checks, expect
+from pyjms_tck.checks import Checks, Raised, attempt, expect
 from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import Connect, MakeFactory
 from pyjms_tck.requirements import needs, requirement
-from pyjms_tck.suite.chapter_11.signatures import check_members, check_objects, types
-from pyjms_tck.vectors import BODY_TYPES, PROPERTY_TYPES
+from pyjms_tck.vectors import BODY_TYPES, PROPERTY_TYPES, load
+
+
+def types() -> dict[str, Any]:
+    """Return all types of the API by name."""
+    return {type["name"]: type for type in load("api")}
+
+
+def members_of(name: str) -> Iterator[Any]:
+    """Yield the members of a type: its own and those that it inherits."""
+    found = types()
+    if name in found:
+        yield from found[name].get("methods", ())
+        for base in found[name]["extends"]:
+            yield from members_of(base)
+
+
+def check_objects(**objects: Any) -> None:
+    """Check objects, each of the type whose name it is given by: ``check_objects(Session=session)``."""
+    with Checks() as check:
+        for name, object in objects.items():
+            check.same(f"whether the object is a {name}", isinstance(object, getattr(pyjms, name)), True)
+            check_members(check, name, object)
+
+
+def check_members(check: Checks, name: str, object: Any) -> None:
+    """Check that `object` has each member of the type `name`."""
+    for member in members_of(name):
+        java, python = member["java"], member["python"]
+        missing = [each for each in (java, python) if inspect.getattr_static(object, each, None) is None]
+        check.same(f"names that {name} lacks of {java} and {python}", missing, [])
+        if not missing:
+            _CHECKS[member["kind"]](check, name, object, member)
+
+
+def _check_method(check: Checks, name: str, object: Any, member: Any) -> None:
+    java, python = member["java"], member["python"]
+    check.same(
+        f"whether {name}.{java} and {python} are the same", getattr(object, java) == getattr(object, python), True
+    )
+    signature = inspect.signature(getattr(object, python))
+    for parameters in member["overloads"]:
+        given = ", ".join(parameters)
+        named = dict.fromkeys(parameters)
+        check.same(f"whether {name}.{python} takes ({given}) in this order", _fits(signature, *named), True)
+        check.same(f"whether {name}.{python} takes ({given}) by name", _fits(signature, **named), True)
+
+
+def _fits(signature: inspect.Signature, *arguments: Any, **named: Any) -> bool:
+    try:
+        signature.bind(*arguments, **named)
+    except TypeError:
+        return False
+    return True
+
+
+def _check_getter(check: Checks, name: str, object: Any, member: Any) -> None:
+    java, python = member["java"], member["python"]
+    check.same(f"whether {name}.{java} takes no arguments", _fits(inspect.signature(getattr(object, java))), True)
+    check.same(f"whether {name}.{python} is a property", callable(inspect.getattr_static(object, python)), False)
+    results = _outcome(object, java, called=True), _outcome(object, python, called=False)
+    check.same(f"what {name}.{java}() and {name}.{python} give", results[0], results[1])
+
+
+def _outcome(object: Any, name: str, *, called: bool) -> str:
+    """Return what a getter gives, or the class of what cannot be compared or was raised: some have nothing to give."""
+    value = attempt(getattr(object, name)) if called else attempt(getattr, object, name)
+    if isinstance(value, str | int):
+        return repr(value)
+    return type(value.error if isinstance(value, Raised) else value).__name__
+
+
+def _check_setter(check: Checks, name: str, object: Any, member: Any) -> None:
+    java, python = member["java"], member["python"]
+    check.same(f"whether {name}.{java} takes a value", _fits(inspect.signature(getattr(object, java)), None), True)
+    found = inspect.getattr_static(object, python)
+    writable = found.fset is not None if isinstance(found, property) else hasattr(found, "__set__")
+    check.same(f"whether {name}.{python} can be set", writable, True)
+
+
+_CHECKS = {"method": _check_method, "getter": _check_getter, "setter": _check_setter}
+
 
 _INHERITING = {
     "Message": ("Message", "TextMessage", "ObjectMessage", "MapMessage", "StreamMessage", "BytesMessage"),
@@ -47,9 +129,6 @@ def test_11_1_a_constants_have_their_values(session: Session) -> None:
                     check.same(f"{heir}.{name}", seen == value and isinstance(seen, int), True)
         for name, value in types()["Session"]["constants"].items():
             check.same(f"{name} of a session", int(getattr(session, name)), value)
-
-
-# ----------------------------------------------------------------------------------------- connections and sessions
 
 
 @requirement("11.2-a")
@@ -101,9 +180,6 @@ class _Owned:
         self._connection.close()
 
 
-# --------------------------------------------------------------------------------- producers, consumers, destinations
-
-
 @requirement("11.4-a")
 def test_11_4_a_producers_and_consumers(session: Session, queue: Queue) -> None:
     check_objects(MessageProducer=session.create_producer(queue), MessageConsumer=session.create_consumer(queue))
@@ -149,9 +225,6 @@ def test_11_5_a_temporary_topics(session: Session) -> None:
     check_objects(TemporaryTopic=session.create_temporary_topic())
 
 
-# ---------------------------------------------------------------------------------------------------------- messages
-
-
 _MESSAGES = ("Message", "TextMessage", "ObjectMessage", "MapMessage", "StreamMessage", "BytesMessage")
 
 
@@ -194,9 +267,6 @@ def _some(message: BytesMessage) -> bytes:
     buffer = bytearray(3)
     message.read_bytes(value=buffer, length=2)
     return bytes(buffer)
-
-
-# ---------------------------------------------------------------------------------------- what applications implement
 
 
 def _done(*_: object) -> str:
@@ -260,9 +330,6 @@ def test_11_7_b_callables_serve_as_listeners(connect: Connect, session: Session,
     expect("what it was called with", seen[0].text, "hello")
 
 
-# ------------------------------------------------------------------------------------------- requestors and exceptions
-
-
 @requirement("11.8-a")
 @needs("TEMPORARY_DESTINATIONS")
 def test_11_8_a_queue_requestors(make_factory: MakeFactory, queue: Queue) -> None:
@@ -313,9 +380,6 @@ def test_11_9_b_java_exceptions_exist_and_are_no_jms_exceptions() -> None:
                 check.same(f"whether {name} is a JMSException", issubclass(exception, JMSException), False)
         related = issubclass(pyjms.NumberFormatException, pyjms.IllegalArgumentException)
         check.same("whether NumberFormatException is an IllegalArgumentException", related, True)
-
-
-# -------------------------------------------------------------------------------------------------- optional features
 
 
 @requirement("11.10-a")

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from pyjms_provider.model.time_series import STEP_MS
+from pyjms_provider.model.metrics_sampler import STEP_MS
 from pyjms_provider.model.virtual_host import VirtualHost
 from tests.provider.management.console.world import Console, World
 

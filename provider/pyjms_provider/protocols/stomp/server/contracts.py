@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.login import Login
     from pyjms_provider.protocols.stomp.server.settings import StompSettings
     from pyjms_provider.security.contracts import Authenticator
-    from pyjms_provider.security.revocations import RevocationGuard
+    from pyjms_provider.security.logins import RevocationGuard
 
 _DISCONNECT: Final = "DISCONNECT"
 

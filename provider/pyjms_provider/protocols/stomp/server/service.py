@@ -12,7 +12,7 @@ from pyjms_provider.protocols.stomp.server.native import NativeHandler
 from pyjms_provider.protocols.stomp.server.scheduling import DirectDeliveries
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.protocols.stomp.server.standard import StandardHandler
-from pyjms_provider.security.revocations import RevocationGuard
+from pyjms_provider.security.logins import RevocationGuard
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock

@@ -15,9 +15,8 @@ from pyjms_provider.protocols.stomp.packed import unpack_deliveries
 from pyjms_provider.protocols.stomp.server.native_consumers import ServedConsumer
 from pyjms_provider.protocols.stomp.verbs import delivery_ids
 from pyjms_provider.queue_manager import QueueManager
-from pyjms_provider.security.access import RuleAccessPolicy
+from pyjms_provider.security.access import RuleAccessPolicy, parse_rules
 from pyjms_provider.security.contracts import Operation, Principal, Target
-from pyjms_provider.security.rules import parse_rules
 from pyjms_provider.serving.hosts import EmbeddedHost
 from pyjms_provider.stores.codec import decode_plain, encode
 from tests.provider.helpers import ORDERS, make_envelope

@@ -1,10 +1,10 @@
-"""Who acknowledges, what an acknowledgement covers, recovery, and no duplicates (4.4.11 to 4.4.13)."""
+"""Transactions, the order of messages, acknowledgement and recovery (4.4.7, 4.4.10 to 4.4.13)."""
 
 from __future__ import annotations
 
 import pytest
 
-from pyjms import IllegalStateException, Queue, Session, Topic
+from pyjms import DeliveryMode, IllegalStateException, Queue, Session, Topic
 from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import MakeDestination, MakeSession
 from pyjms_tck.requirements import needs, requirement
@@ -12,12 +12,192 @@ from pyjms_tck.suite.exchange import Collector, leftovers, send_texts, take, tak
 
 
 @pytest.fixture
+def transacted(make_session: MakeSession) -> Session:
+    """A transacted session."""
+    return make_session(True, Session.SESSION_TRANSACTED)
+
+
+@requirement("4.4.7-a")
+def test_4_4_7_a_commit_sends_and_not_earlier(
+    transacted: Session, session: Session, queue: Queue, waits: Waits
+) -> None:
+    consumer = session.createConsumer(queue)
+    send_texts(transacted, queue, "one", "two")
+    assert leftovers(consumer, waits) == [], "before the commit nobody sees the messages"
+    transacted.commit()
+    assert take_texts(consumer, waits, 2) == ["one", "two"]
+
+
+@requirement("4.4.7-a")
+def test_4_4_7_a_commit_sends_to_all_destinations(
+    transacted: Session, session: Session, make_queue: MakeDestination, waits: Waits
+) -> None:
+    queues = [make_queue(), make_queue()]
+    for queue in queues:
+        send_texts(transacted, queue, "text")
+    transacted.commit()
+    assert [take(session.createConsumer(queue), waits).getText() for queue in queues] == ["text", "text"]
+
+
+@requirement("4.4.7-a")
+def test_4_4_7_a_commit_publishes_and_not_earlier(
+    transacted: Session, session: Session, topic: Topic, waits: Waits
+) -> None:
+    subscriber = session.createConsumer(topic)
+    send_texts(transacted, topic, "text")
+    assert leftovers(subscriber, waits) == [], "before the commit nobody sees the message"
+    transacted.commit()
+    assert take(subscriber, waits).getText() == "text"
+
+
+@requirement("4.4.7-a")
+def test_4_4_7_a_commit_acknowledges_what_was_received(
+    transacted: Session, session: Session, queue: Queue, waits: Waits
+) -> None:
+    send_texts(session, queue, "one", "two", "three")
+    assert take_texts(transacted.createConsumer(queue), waits, 2) == ["one", "two"]
+    transacted.commit()
+    transacted.close()
+    consumer = session.createConsumer(queue)
+    assert take(consumer, waits).getText() == "three", "what the transaction received does not come again"
+    assert leftovers(consumer, waits) == []
+
+
+@requirement("4.4.7-b")
+def test_4_4_7_b_rollback_discards_what_was_sent(
+    transacted: Session, session: Session, queue: Queue, waits: Waits
+) -> None:
+    consumer = session.createConsumer(queue)
+    send_texts(transacted, queue, "discarded")
+    transacted.rollback()
+    send_texts(transacted, queue, "kept")
+    transacted.commit()
+    assert take(consumer, waits).getText() == "kept", "the message that was rolled back is never delivered"
+    assert leftovers(consumer, waits) == []
+
+
+@requirement("4.4.7-b")
+def test_4_4_7_b_rollback_recovers_what_was_received(
+    transacted: Session, session: Session, queue: Queue, waits: Waits
+) -> None:
+    send_texts(session, queue, "one", "two")
+    consumer = transacted.createConsumer(queue)
+    assert take_texts(consumer, waits, 2) == ["one", "two"]
+    transacted.rollback()
+    again = [take(consumer, waits) for _ in range(2)]
+    assert [message.getText() for message in again] == ["one", "two"], "both come again, in their order"
+    assert [message.getJMSRedelivered() for message in again] == [True, True], "JMSRedelivered says so"
+    transacted.commit()
+    assert leftovers(session.createConsumer(queue), waits) == [], "the second transaction acknowledged them"
+
+
+@requirement("4.4.7-c")
+def test_4_4_7_c_each_end_of_a_transaction_begins_the_next(
+    transacted: Session, session: Session, queue: Queue, waits: Waits
+) -> None:
+    consumer = session.createConsumer(queue)
+    for number, end in enumerate((transacted.commit, transacted.rollback, transacted.commit, transacted.rollback)):
+        send_texts(transacted, queue, f"text {number}")
+        end()
+    assert take_texts(consumer, waits, 2) == ["text 0", "text 2"], "two transactions were committed, two rolled back"
+    send_texts(transacted, queue, "in the transaction that is open")
+    assert leftovers(consumer, waits) == [], "after all these there is a transaction again"
+
+
+@requirement("4.4.7-d")
+@pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE])
+def test_4_4_7_d_commit_needs_a_transacted_session(make_session: MakeSession, mode: int) -> None:
+    with pytest.raises(IllegalStateException):
+        make_session(False, mode).commit()
+
+
+@requirement("4.4.7-e")
+@pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE])
+def test_4_4_7_e_rollback_needs_a_transacted_session(make_session: MakeSession, mode: int) -> None:
+    with pytest.raises(IllegalStateException):
+        make_session(False, mode).rollback()
+
+
+NUMBERS = [f"text {number}" for number in range(30)]
+
+
+@requirement("4.4.10.1-a")
+def test_4_4_10_1_a_a_queue_keeps_the_order_of_a_session(session: Session, queue: Queue, waits: Waits) -> None:
+    consumer = session.create_consumer(queue)
+    send_texts(session, queue, *NUMBERS)
+    assert take_texts(consumer, waits, len(NUMBERS)) == NUMBERS
+
+
+@requirement("4.4.10.1-a")
+def test_4_4_10_1_a_a_queue_without_consumer_keeps_the_order(session: Session, queue: Queue, waits: Waits) -> None:
+    send_texts(session, queue, *NUMBERS)
+    listener = Collector()
+    session.create_consumer(queue).message_listener = listener
+    assert listener.wait_for(len(NUMBERS), waits) == NUMBERS
+
+
+@requirement("4.4.10.1-a")
+def test_4_4_10_1_a_a_topic_keeps_the_order_of_a_session(session: Session, topic: Topic, waits: Waits) -> None:
+    consumer = session.create_consumer(topic)
+    send_texts(session, topic, *NUMBERS)
+    assert take_texts(consumer, waits, len(NUMBERS)) == NUMBERS
+
+
+@requirement("4.4.10.1-a")
+def test_4_4_10_1_a_order_holds_across_the_producers_of_a_session(session: Session, queue: Queue, waits: Waits) -> None:
+    producers = [session.create_producer(queue), session.create_producer(queue), session.create_producer(None)]
+    for number, text in enumerate(NUMBERS):
+        producer = producers[number % 3]
+        message = session.create_text_message(text)
+        if producer.destination is None:
+            producer.send(queue, message)
+        else:
+            producer.send(message)
+    assert take_texts(session.create_consumer(queue), waits, len(NUMBERS)) == NUMBERS
+
+
+@requirement("4.4.10.2-a")
+def test_4_4_10_2_a_order_holds_within_each_delivery_mode(session: Session, queue: Queue, waits: Waits) -> None:
+    producer = session.create_producer(queue)
+    modes = [DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT]
+    for number, text in enumerate(NUMBERS):
+        producer.send(session.create_text_message(text), modes[number % 2], 4, 0)
+    consumer = session.create_consumer(queue)
+    received = [take(consumer, waits) for _ in NUMBERS]
+    for number, mode in enumerate(modes):
+        texts = [message.text for message in received if message.jms_delivery_mode == mode]
+        assert texts == NUMBERS[number::2], f"the order of the {mode.name} messages"
+
+
+@requirement("4.4.10.2-b")
+def test_4_4_10_2_b_a_transaction_keeps_the_order_at_each_destination(
+    session: Session, make_session: MakeSession, make_queue: MakeDestination, waits: Waits
+) -> None:
+    queues = [make_queue(), make_queue()]
+    transacted = make_session(True)
+    for number, text in enumerate(NUMBERS):
+        send_texts(transacted, queues[number % 2], text)
+    transacted.commit()
+    for number, queue in enumerate(queues):
+        received = take_texts(session.create_consumer(queue), waits, len(NUMBERS) // 2)
+        assert received == NUMBERS[number::2], "the order of one destination's messages in the transaction"
+
+
+@requirement("4.4.10.2-b")
+def test_4_4_10_2_b_order_holds_from_one_transaction_to_the_next(
+    session: Session, make_session: MakeSession, queue: Queue, waits: Waits
+) -> None:
+    transacted = make_session(True)
+    for text in NUMBERS:
+        send_texts(transacted, queue, text)
+        transacted.commit()
+    assert take_texts(session.create_consumer(queue), waits, len(NUMBERS)) == NUMBERS
+
+
+@pytest.fixture
 def acknowledging(make_session: MakeSession) -> Session:
     """A session whose client acknowledges."""
     return make_session(False, Session.CLIENT_ACKNOWLEDGE)
-
-
-# ------------------------------------------------------------------------------------------------------ recover
 
 
 @requirement("4.4.11-a")
@@ -76,9 +256,6 @@ def test_4_4_11_b_a_subscriber_sees_that_a_message_comes_again(
 def test_4_4_11_c_a_transacted_session_cannot_recover(make_session: MakeSession) -> None:
     with pytest.raises(IllegalStateException):
         make_session(True).recover()
-
-
-# --------------------------------------------------------------------------------------------- who acknowledges
 
 
 @requirement("4.4.11-d")
@@ -174,9 +351,6 @@ def test_4_4_11_g_lazy_acknowledgements_come_in_the_end(
     assert take_texts(lazy.createConsumer(queue), waits, len(texts)) == texts
     lazy.close()
     assert leftovers(session.createConsumer(queue), waits) == [], "without a failure nothing comes twice"
-
-
-# ------------------------------------------------------------------------------------------------ no duplicates
 
 
 @requirement("4.4.12-a")

@@ -1,30 +1,41 @@
-"""Topic sessions, publishers and nondurable subscribers (6.9 to 6.12)."""
+"""Topics and the publish/subscribe domain but for durable subscriptions (6.1 to 6.14)."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import pytest
 
 from pyjms import (
+    Connection,
+    ConnectionFactory,
     DeliveryMode,
+    IllegalStateException,
     InvalidDestinationException,
     InvalidSelectorException,
+    JMSException,
     Session,
     TemporaryTopic,
+    TextMessage,
     Topic,
     TopicConnection,
     TopicPublisher,
+    TopicRequestor,
     TopicSession,
     TopicSubscriber,
     UnsupportedOperationException,
 )
 from pyjms_tck.environment import Waits
-from pyjms_tck.fixtures import Connect, MakeDestination, MakeSession
+from pyjms_tck.fixtures import Connect, MakeDestination, MakeSession, RunBackground
+from pyjms_tck.profile import Profile
 from pyjms_tck.requirements import needs, requirement
 from pyjms_tck.suite.exchange import (
     INVALID_SELECTOR,
     NO_DESTINATION,
     Collector,
+    DurableClient,
     Holding,
+    in_each_mode,
     leftovers,
     send_numbers,
     send_texts,
@@ -32,12 +43,165 @@ from pyjms_tck.suite.exchange import (
     take,
     take_texts,
 )
-from pyjms_tck.suite.subscriptions import DurableClient
+
+
+@requirement("6.1-a")
+def test_6_1_a_the_common_interfaces_receive_what_the_topic_interfaces_publish(
+    topic_session: TopicSession, session: Session, topic: Topic, waits: Waits
+) -> None:
+    consumer = session.createConsumer(topic)
+    topic_session.createPublisher(topic).publish(topic_session.createTextMessage("from a publisher"))
+    assert take(consumer, waits).getText() == "from a publisher"
+
+
+@requirement("6.1-a")
+def test_6_1_a_the_topic_interfaces_receive_what_the_common_interfaces_send(
+    topic_session: TopicSession, session: Session, topic: Topic, waits: Waits
+) -> None:
+    subscriber = topic_session.createSubscriber(topic)
+    send_texts(session, topic, "from a producer")
+    assert take(subscriber, waits).getText() == "from a producer"
+
+
+@requirement("6.1-a")
+def test_6_1_a_a_topic_session_has_the_common_methods(topic_session: TopicSession, topic: Topic, waits: Waits) -> None:
+    consumer = topic_session.createConsumer(topic)
+    topic_session.createProducer(topic).send(topic_session.createTextMessage("text"))
+    assert take(consumer, waits).getText() == "text"
+
+
+@requirement("6.3-b")
+@pytest.mark.parametrize("domain", ["common", "topic"])
+def test_6_3_b_a_nondurable_subscriber_gets_what_is_published_while_it_is_active(
+    topic_session: TopicSession, session: Session, topic: Topic, waits: Waits, domain: str
+) -> None:
+    send_texts(session, topic, "before")
+    subscriber = session.createConsumer(topic) if domain == "common" else topic_session.createSubscriber(topic)
+    send_texts(session, topic, "while active")
+    assert take(subscriber, waits).getText() == "while active", "nothing that was published before it was there"
+    subscriber.close()
+    send_texts(session, topic, "after")
+    again = session.createConsumer(topic) if domain == "common" else topic_session.createSubscriber(topic)
+    assert leftovers(again, waits) == [], "nothing that was published while no subscriber was there"
+
+
+@requirement("6.5-a")
+def test_6_5_a_a_topic_tells_its_name(make_topic: MakeDestination, session: Session) -> None:
+    topic: Topic = make_topic()
+    assert isinstance(topic.getTopicName(), str)
+    assert topic.getTopicName(), "the name of a topic is not empty"
+    assert make_topic().getTopicName() != topic.getTopicName(), "another topic has another name"
+    assert session.createTopic(topic.getTopicName()).getTopicName() == topic.getTopicName()
+
+
+@requirement("6.5-b")
+def test_6_5_b_a_topic_has_a_readable_form(topic: Topic) -> None:
+    assert topic.getTopicName() in topic.toString(), "the readable form shows the name"
+    assert str(topic) == topic.toString()
+
+
+@requirement("6.6-a")
+@needs("TOPICS")
+def test_6_6_a_a_temporary_topic_lives_as_long_as_its_connection(
+    factory: ConnectionFactory, session: Session, waits: Waits
+) -> None:
+    with factory.createTopicConnection() as connection:
+        connection.start()
+        making = connection.createTopicSession(False, Session.AUTO_ACKNOWLEDGE)
+        temporary = making.createTemporaryTopic()
+        assert isinstance(temporary, TemporaryTopic)
+        making.close()
+        other = connection.createTopicSession(False, Session.AUTO_ACKNOWLEDGE)
+        subscriber = other.createSubscriber(temporary)
+        send_texts(session, temporary, "text")
+        assert take(subscriber, waits).getText() == "text", "it outlives the session that made it"
+    waits.until(lambda: _refuses(session, temporary), "publishing to it failed after its connection was closed")
+
+
+def _refuses(session: Session, topic: Topic) -> bool:
+    try:
+        send_texts(session, topic, "too late")
+    except JMSException:
+        return True
+    return False
+
+
+@requirement("6.6-b")
+@needs("TOPICS")
+def test_6_6_b_a_temporary_topic_is_for_its_connection(
+    topic_session: TopicSession, connect: Connect, waits: Waits
+) -> None:
+    temporary = topic_session.createTemporaryTopic()
+    other = connect(started=True).createSession(False, Session.AUTO_ACKNOWLEDGE)
+    with pytest.raises(JMSException):
+        other.createConsumer(temporary)
+    subscriber = topic_session.createSubscriber(temporary)
+    send_texts(other, temporary, "from another connection")
+    assert take(subscriber, waits).getText() == "from another connection", "other connections can publish to it"
+
+
+@requirement("6.6-c")
+@needs("TOPICS")
+def test_6_6_c_a_deleted_temporary_topic_is_gone(topic_session: TopicSession) -> None:
+    temporary = topic_session.createTemporaryTopic()
+    temporary.delete()
+    with pytest.raises(JMSException):
+        topic_session.createSubscriber(temporary)
+
+
+@requirement("6.6-c")
+@needs("TOPICS")
+def test_6_6_c_a_temporary_topic_that_has_a_subscriber_is_not_deleted(
+    topic_session: TopicSession, waits: Waits
+) -> None:
+    temporary = topic_session.createTemporaryTopic()
+    subscriber = topic_session.createSubscriber(temporary)
+    with pytest.raises(JMSException):
+        temporary.delete()
+    send_texts(topic_session, temporary, "still there")
+    assert take(subscriber, waits).getText() == "still there"
+    subscriber.close()
+    temporary.delete()
+
+
+@requirement("6.7-a")
+def test_6_7_a_a_new_topic_connection_is_stopped(
+    factory: ConnectionFactory, session: Session, topic: Topic, waits: Waits
+) -> None:
+    with factory.createTopicConnection() as connection:
+        _starts_stopped(connection, session, topic, waits)
+
+
+@requirement("6.7-b")
+def test_6_7_b_a_new_topic_connection_with_credentials_is_stopped(
+    factory: ConnectionFactory, profile: Profile, session: Session, topic: Topic, waits: Waits
+) -> None:
+    user_name, password = profile.user_name or "guest", profile.password or "guest"
+    with factory.createTopicConnection(user_name, password) as connection:
+        _starts_stopped(connection, session, topic, waits)
+
+
+def _starts_stopped(connection: TopicConnection, session: Session, topic: Topic, waits: Waits) -> None:
+    assert isinstance(connection, TopicConnection)
+    subscriber = connection.createTopicSession(False, Session.AUTO_ACKNOWLEDGE).createSubscriber(topic)
+    send_texts(session, topic, "early")
+    assert leftovers(subscriber, waits) == [], "a connection that was not started delivers nothing"
+    connection.start()
+    assert take_texts(subscriber, waits, 1) == ["early"], "the subscription was there before the start"
+
+
+@requirement("6.8-a")
+@in_each_mode
+def test_6_8_a_a_topic_session_has_the_mode_that_was_asked_for(
+    topic_connection: TopicConnection, transacted: bool, asked: int, mode: int
+) -> None:
+    session = topic_connection.createTopicSession(transacted, asked)
+    assert isinstance(session, TopicSession)
+    assert (session.getTransacted(), session.getAcknowledgeMode()) == (transacted, mode)
+
 
 HOUR_MS = 3_600_000
 OPTIONS = (DeliveryMode.NON_PERSISTENT, 8, HOUR_MS)
-
-# --------------------------------------------------------------------------------------------------------- 6.9
 
 
 @requirement("6.9-a")
@@ -150,9 +314,6 @@ def test_6_9_h_a_temporary_topic_lives_as_long_as_its_connection(
     assert take(subscriber, waits).text == "text", "it outlives the session that made it"
 
 
-# --------------------------------------------------------------------------------------------- 6.10 publishers
-
-
 @requirement("6.10-a")
 def test_6_10_a_a_publisher_publishes_to_its_topic(topic_session: TopicSession, topic: Topic, waits: Waits) -> None:
     publisher, subscriber = topic_session.create_publisher(topic), topic_session.create_subscriber(topic)
@@ -188,9 +349,6 @@ def test_6_10_d_a_publisher_without_topic_needs_one(topic_session: TopicSession,
     publisher, message = topic_session.create_publisher(None), topic_session.create_text_message("text")
     with pytest.raises(UnsupportedOperationException):
         publisher.publish(message, *more)
-
-
-# -------------------------------------------------------------------------------------------- 6.11 subscribers
 
 
 @requirement("6.11-a")
@@ -311,9 +469,6 @@ def test_6_11_g_a_subscriber_tells_its_no_local(topic_session: TopicSession, top
     assert topic_session.create_subscriber(topic, None, True).no_local is True
 
 
-# ----------------------------------------------------------------------------------------------- 6.12 recovery
-
-
 @requirement("6.12-a")
 def test_6_12_a_a_nondurable_subscriber_recovers_while_it_lives(
     session: Session, make_session: MakeSession, topic: Topic, waits: Waits
@@ -349,3 +504,55 @@ def test_6_12_c_persistent_messages_do_not_wait_for_a_nondurable_subscriber(
     consumer.close()
     session.create_producer(topic).send(session.create_text_message("text"), DeliveryMode.PERSISTENT, 4, 0)
     assert leftovers(session.create_consumer(topic), waits) == []
+
+
+@pytest.fixture
+def other(connect: Connect) -> Connection:
+    """The connection of who replies."""
+    return connect(started=True)
+
+
+@requirement("6.14-a", "6.14-b")
+def test_6_14_a_a_request_returns_its_reply(
+    topic_session: TopicSession, other: Connection, topic: Topic, background: RunBackground, waits: Waits
+) -> None:
+    requestor = TopicRequestor(topic_session, topic)
+    replying = other.createSession(False, Session.AUTO_ACKNOWLEDGE)
+    requests = replying.createConsumer(topic)
+    for number in (1, 2):
+        asking = background(partial(requestor.request, topic_session.createTextMessage(f"request {number}")))
+        request = take(requests, waits, "the request")
+        assert request.getText() == f"request {number}"
+        assert isinstance(request.getJMSReplyTo(), TemporaryTopic), "JMSReplyTo is a temporary topic"
+        with replying.createProducer(request.getJMSReplyTo()) as producer:
+            producer.send(replying.createTextMessage(f"reply {number}"))
+        reply = asking.result()
+        assert isinstance(reply, TextMessage), "request returns the reply"
+        assert reply.getText() == f"reply {number}"
+
+
+@requirement("6.14-b")
+@needs("TRANSACTIONS")
+def test_6_14_b_a_requestor_is_of_no_use_to_a_transacted_session(
+    topic_connection: TopicConnection, topic: Topic
+) -> None:
+    session = topic_connection.createTopicSession(True, Session.SESSION_TRANSACTED)
+    with pytest.raises(JMSException):
+        TopicRequestor(session, topic)
+
+
+@requirement("6.14-c")
+@needs("TOPICS")
+def test_6_14_c_a_requestor_needs_a_topic(topic_session: TopicSession) -> None:
+    with pytest.raises(InvalidDestinationException):
+        TopicRequestor(topic_session, NO_DESTINATION)
+
+
+@requirement("6.14-d")
+def test_6_14_d_closing_a_requestor_closes_its_session(topic_session: TopicSession, topic: Topic) -> None:
+    requestor, message = TopicRequestor(topic_session, topic), topic_session.createTextMessage("request")
+    requestor.close()
+    with pytest.raises(IllegalStateException):
+        topic_session.createTextMessage()
+    with pytest.raises(JMSException):
+        requestor.request(message)

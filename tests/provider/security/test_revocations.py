@@ -1,4 +1,4 @@
-"""Who was shut out while logging in is not let in, however many others are shut out meanwhile."""
+"""A user who is changed while logging in is not let in, however many others are changed meanwhile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from pyjms.spi.errors import AccessDeniedError
 from pyjms_provider.security.contracts import Principal
-from pyjms_provider.security.revocations import RevocationGuard
+from pyjms_provider.security.logins import RevocationGuard
 
 BOB = Principal(name="bob", provider="users")
 

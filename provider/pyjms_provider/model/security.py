@@ -1,39 +1,234 @@
-"""Authentication providers: each kind of `security.kinds`, with its settings as attributes; and users that one keeps itself.
+"""Who the broker is, who its users are, and what they may do: key stores, authentication providers, users, access control.
 
-The table of kinds is the plug: a kind says what can be chosen and how it is made, and a line here makes it a specialisation;
-plug-ins call `tree.add_specialisation` with what `provider_of` makes of theirs. The user file of a provider is the truth: others may
-change it, too.
+The table of `security.kinds` is the plug for authentication: a kind says what can be chosen and how it is made, and a line here
+makes it a specialisation; plug-ins call `tree.add_specialisation` with what `provider_of` makes of theirs. The user file of a
+provider is the truth: other programs may change it, too.
 """
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import create_model
+from cryptography import x509
+from pydantic import BaseModel, create_model
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.model.attributes import MASK, Attributes, Secret, attribute, resolve
-from pyjms_provider.model.configured import Stoppable
+from pyjms_provider.model.attributes import MASK, Attributes, ImmutableModel, Secret, attribute, plain, resolve
+from pyjms_provider.model.configured import Startable, Stoppable
 from pyjms_provider.model.errors import (
     InvalidAttributesError,
     NotChangeableError,
     ObjectExistsError,
     Problem,
     UnknownObjectError,
+    WrongStateError,
 )
-from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.managed import ChildSource, ManagedObject, Snapshot, observed_id
-from pyjms_provider.security.contracts import Authenticator, Credentials, Principal
+from pyjms_provider.model.managed import ChildSource, ManagedObject, Snapshot, State, observed_id
+from pyjms_provider.model.operations import operation, statistic
+from pyjms_provider.security.access import Rule, RuleAccessPolicy, RuleError, rules_from_data
+from pyjms_provider.security.contracts import (
+    AccessPolicy,
+    Authenticator,
+    Credentials,
+    Operation,
+    Principal,
+    Target,
+    TargetKind,
+    wrong_credentials,
+)
 from pyjms_provider.security.kinds import AUTHENTICATION_KINDS, AuthenticationKind, Choice
+from pyjms_provider.security.logins import Forgiving
 from pyjms_provider.security.private_files import create_private
-from pyjms_provider.security.refusals import wrong_credentials
 from pyjms_provider.security.settings import UserFileSettings
-from pyjms_provider.security.throttle import Forgiving
 from pyjms_provider.security.user_file import UserError, UserFile
 from pyjms_provider.stores.configuration_contract import ObjectRecord
+from pyjms_provider.transport.tls import why_unusable
+
+
+class AccessRule(ImmutableModel):
+    """One rule. The first that fits decides; what none allows is denied."""
+
+    effect: str
+    """``allow`` or ``deny``."""
+    who: str
+    """``*``, ``user:NAME`` or ``group:NAME``."""
+    operations: list[str] | None = None
+    """None: all."""
+    kind: str | None = None
+    """What kind of target; None: any."""
+    name: str | None = None
+    """Which targets, as a pattern; None: any."""
+    virtual_host: str | None = None
+    """In which virtual hosts, as a pattern; None: any."""
+
+
+class AccessControlAttributes(Attributes):
+    """What can be chosen for access control."""
+
+    rules: list[AccessRule] = attribute("The rules, in their order; without any, nobody may do anything.", default=[])
+
+
+class Verdict(BaseModel):
+    """What somebody may do, and why."""
+
+    is_allowed: bool
+    reason: str
+
+
+class AccessControl(Startable):
+    """The broker's rules; a change holds at once, for connections that are open too."""
+
+    category = "access_control"
+    attributes_class = AccessControlAttributes
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._policy = RuleAccessPolicy()
+
+    @property
+    def policy(self) -> AccessPolicy:
+        """What is asked; the same object as long as this one lives. While this is not ACTIVE, it allows nothing."""
+        return self._policy
+
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        self.rules_of(new)
+
+    def rules_of(self, chosen: Attributes) -> tuple[Rule, ...]:
+        """Return the rules that effective attributes have. Raises `InvalidAttributesError`."""
+        assert isinstance(chosen, AccessControlAttributes)
+        data = [{name: value for name, value in plain(each).items() if value is not None} for each in chosen.rules]
+        try:
+            return rules_from_data(data, self.path)
+        except RuleError as error:
+            raise self._wrong("rules", error.reason) from error
+
+    def _on_open(self) -> None:
+        self._policy.replace(self.rules_of(self.attributes))
+
+    def _on_change(self, old: Attributes, new: Attributes) -> None:
+        self._policy.replace(self.rules_of(new))
+
+    def _on_stop(self) -> None:
+        self._policy.replace(())
+
+    @operation("Say what somebody may do, and which rule decides.", needs=Operation.OBSERVE, changes=False)
+    def explain(
+        self,
+        user: str,
+        does: Operation,
+        kind: TargetKind,
+        name: str,
+        virtual_host: str = "",
+        groups: list[str] | None = None,
+    ) -> Verdict:
+        principal = Principal(name=user, groups=frozenset(groups or ()))
+        decision = self._policy.explain(principal, does, Target(kind=kind, name=name, virtual_host=virtual_host))
+        return Verdict(is_allowed=decision.is_allowed, reason=decision.reason)
+
+
+class KeyStoreAttributes(Attributes):
+    """What can be chosen for a key store."""
+
+    certificate_file: str = attribute(
+        "The certificate, followed by those of the authorities between it and the root.", min_length=1
+    )
+    key_file: str | None = attribute("The private key; none: it stands in the same file.", default=None)
+    key_password: Secret | None = attribute("What the key is encrypted with.", default=None, secure=True)
+
+
+class TrustStoreAttributes(Attributes):
+    """What can be chosen for a trust store."""
+
+    certificate_file: str = attribute("Certificates of the authorities that are trusted.", min_length=1)
+
+
+def _no_certificates(file: str) -> str:
+    return f"{file} has no certificates in PEM form, with BEGIN CERTIFICATE; is it the right file?"
+
+
+def _beside(file: str) -> str:
+    """Return how to name a file so that it is found wherever the broker is started, as by the system; empty: it is."""
+    return "" if Path(file).is_absolute() else f", ${{pyjms.work_dir}}/{file} for one beside its configuration"
+
+
+class _Certificates(Startable):
+    """What the two have in common: a file with certificates."""
+
+    def _read(self, file: str) -> list[x509.Certificate]:
+        try:
+            found = x509.load_pem_x509_certificates(Path(file).read_bytes())
+        except OSError as error:
+            text = f"{file} cannot be read: {error.strerror}; name a file that the broker may read{_beside(file)}"
+            raise self._wrong("certificate_file", text) from error
+        except ValueError as error:
+            raise self._wrong("certificate_file", _no_certificates(file)) from error
+        if not found:
+            raise self._wrong("certificate_file", _no_certificates(file))
+        return found
+
+    def _certificates(self) -> list[x509.Certificate]:
+        found = self.attributes
+        assert isinstance(found, (KeyStoreAttributes, TrustStoreAttributes))
+        return self._read(found.certificate_file)
+
+    def _readable(self) -> list[x509.Certificate]:
+        """Return the certificates; none if the file cannot be read any more: lists of others must not fail by that."""
+        try:
+            return self._certificates()
+        except (InvalidAttributesError, WrongStateError):
+            return []
+
+    @statistic("Whose the certificates are; none: the file cannot be read.")
+    def subjects(self) -> list[str]:
+        return [each.subject.rfc4514_string() for each in self._readable()]
+
+    @statistic(
+        "When the first of them is no longer valid, in milliseconds since 1970 UTC; none: the file cannot be read.",
+        unit="ms",
+    )
+    def expires_at_ms(self) -> int | None:
+        """When the first of them is no longer valid; None: the file cannot be read."""
+        ends = [each.not_valid_after_utc.astimezone(UTC).timestamp() for each in self._readable()]
+        return int(min(ends) * 1000) if ends else None
+
+
+class KeyStore(_Certificates):
+    """A private key, and the certificates that show whose it is."""
+
+    category = "key_store"
+    attributes_class = KeyStoreAttributes
+
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        assert isinstance(new, KeyStoreAttributes)
+        self._read(new.certificate_file)
+        password = None if new.key_password is None else new.key_password.get_secret_value()
+        # Loaded on trial: only OpenSSL can tell whether key and certificate belong together.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(new.certificate_file, new.key_file, password=lambda: password or "")
+        except (OSError, ValueError) as error:
+            text = (
+                f"{new.key_file or new.certificate_file} cannot be used as the private key of {new.certificate_file}: "
+                f"{why_unusable(error)}; it must be PEM, belong to that certificate, and be readable by the broker; "
+                f"an encrypted one needs its key_password"
+            )
+            raise self._wrong("key_file", text) from error
+
+
+class TrustStore(_Certificates):
+    """Certificates of authorities; clients with a certificate of theirs are believed."""
+
+    category = "trust_store"
+    attributes_class = TrustStoreAttributes
+
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        assert isinstance(new, TrustStoreAttributes)
+        self._read(new.certificate_file)
 
 
 class UserAttributes(Attributes):
@@ -124,7 +319,8 @@ class UserSource(ChildSource):
         new_password = None if password == MASK else password
         new_groups = chosen.groups if "groups" in changes else None
         self._do(name, lambda: self._file.alter(name, password=new_password, groups=new_groups))
-        self._provider.tell_user_changed(found, known, {**known, "groups": sorted(set(chosen.groups))})
+        new = {**known, "groups": sorted(set(chosen.groups))}
+        self._provider.tell(found, lambda listener: listener.attributes_changed(found, known, new))
 
     def remove(self, name: str) -> None:
         """Remove a user. Raises `UnknownObjectError`."""
@@ -132,7 +328,7 @@ class UserSource(ChildSource):
         if found is None:
             raise UnknownObjectError(f"{self._provider.path} has no user {name!r}")
         self._file.remove(name)
-        self._provider.tell_user_removed(found)
+        self._provider.tell(self._provider, lambda listener: listener.child_removed(self._provider, found))
 
     def _read(self, attributes: Mapping[str, Any], name: str) -> UserAttributes:
         found = resolve(UserAttributes, attributes, self._provider.variable, f"user {name}")
@@ -197,14 +393,6 @@ class AuthenticationProvider(Stoppable):
 
     def sources(self) -> Mapping[str, ChildSource]:
         return users_of(self)
-
-    def tell_user_changed(self, user: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """Tell listeners of a user that was changed."""
-        self._tell(user, lambda listener: listener.attributes_changed(user, old, new))
-
-    def tell_user_removed(self, user: ManagedObject) -> None:
-        """Tell listeners of a user that was removed."""
-        self._tell(self, lambda listener: listener.child_removed(self, user))
 
     def _make(self, attributes: Attributes) -> Authenticator:
         try:

@@ -1,4 +1,4 @@
-"""What a restart of the broker leaves: persistent messages, durable subscriptions, redelivery (4.7, 4.10)."""
+"""What survives a restart of the broker (4.7, 4.10), and what objects of one domain refuse of the other (4.11)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ from contextlib import suppress
 
 import pytest
 
-from pyjms import DeliveryMode, JMSException, Queue, Session, Topic
+from pyjms import (
+    DeliveryMode,
+    IllegalStateException,
+    JMSException,
+    Queue,
+    QueueConnection,
+    QueueSession,
+    ServerSession,
+    ServerSessionPool,
+    Session,
+    Topic,
+    TopicSession,
+)
 from pyjms_tck.environment import Waits
-from pyjms_tck.fixtures import Connect, MakeSession, Record, RestartBroker
+from pyjms_tck.fixtures import Connect, MakeName, MakeSession, Record, RestartBroker
 from pyjms_tck.requirements import needs, requirement
-from pyjms_tck.suite.exchange import leftovers, send_texts, take, take_texts
-from pyjms_tck.suite.subscriptions import DurableClient
+from pyjms_tck.suite.exchange import DurableClient, leftovers, send_texts, take, take_texts
 
 TEXTS = [f"text {number}" for number in range(5)]
 
@@ -123,3 +134,66 @@ def test_4_10_a_what_comes_again_after_a_restart_says_so(
     session = connect(started=True).create_session(False, Session.AUTO_ACKNOWLEDGE)
     again = take(session.create_consumer(queue), waits, "the message that was not acknowledged, again")
     assert again.jms_redelivered is True, "it was delivered before the restart"
+
+
+@requirement("4.11-a")
+def test_4_11_a_a_queue_session_has_no_durable_subscribers(
+    queue_session: QueueSession, topic: Topic, make_name: MakeName
+) -> None:
+    with pytest.raises(IllegalStateException):
+        queue_session.createDurableSubscriber(topic, make_name("subscription"))
+    with pytest.raises(IllegalStateException):
+        queue_session.createDurableSubscriber(topic, make_name("subscription"), "number > 1", False)
+
+
+@requirement("4.11-b")
+def test_4_11_b_a_queue_session_has_no_temporary_topics(queue_session: QueueSession) -> None:
+    with pytest.raises(IllegalStateException):
+        queue_session.createTemporaryTopic()
+
+
+@requirement("4.11-c")
+def test_4_11_c_a_queue_session_has_no_topics(queue_session: QueueSession, make_name: MakeName) -> None:
+    with pytest.raises(IllegalStateException):
+        queue_session.createTopic(make_name("topic"))
+
+
+@requirement("4.11-d")
+def test_4_11_d_a_queue_session_has_no_subscriptions_to_end(queue_session: QueueSession, make_name: MakeName) -> None:
+    with pytest.raises(IllegalStateException):
+        queue_session.unsubscribe(make_name("subscription"))
+
+
+@requirement("4.11-e")
+def test_4_11_e_a_topic_session_has_no_browsers(topic_session: TopicSession, queue: Queue) -> None:
+    with pytest.raises(IllegalStateException):
+        topic_session.createBrowser(queue)
+    with pytest.raises(IllegalStateException):
+        topic_session.createBrowser(queue, "number > 1")
+
+
+@requirement("4.11-f")
+def test_4_11_f_a_topic_session_has_no_queues(topic_session: TopicSession, make_name: MakeName) -> None:
+    with pytest.raises(IllegalStateException):
+        topic_session.createQueue(make_name("queue"))
+
+
+@requirement("4.11-g")
+def test_4_11_g_a_topic_session_has_no_temporary_queues(topic_session: TopicSession) -> None:
+    with pytest.raises(IllegalStateException):
+        topic_session.createTemporaryQueue()
+
+
+class EmptyPool(ServerSessionPool):
+    """A pool that never has a session."""
+
+    def getServerSession(self) -> ServerSession:
+        raise JMSException("this pool has no sessions")
+
+
+@requirement("4.11-h", "8.2.4-f")
+def test_4_11_h_a_queue_connection_has_no_durable_connection_consumers(
+    queue_connection: QueueConnection, topic: Topic, make_name: MakeName
+) -> None:
+    with pytest.raises(IllegalStateException):
+        queue_connection.createDurableConnectionConsumer(topic, make_name("subscription"), None, EmptyPool(), 1)
