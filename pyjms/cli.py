@@ -103,7 +103,7 @@ def _add_own_command(app: typer.Typer, name: str) -> None:
     if attribute == _GROUP_MAKER:
         app.add_typer(module.commands(), name=name, cls=PlainlyTold)
         return
-    epilog = epilog_of(getattr(module, "EXAMPLES", ()))
+    epilog = epilog_of(getattr(module, "EXAMPLES", ()), name)
     app.command(name, epilog=epilog)(getattr(module, attribute))
 
 

@@ -43,7 +43,7 @@ class DefaultSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from pyjms.spark.batch import batch_reader
+        from pyjms.spark.source import batch_reader
 
         return batch_reader(self._plain_options(), schema)
 

@@ -3,7 +3,7 @@
 A command is imported when it is asked for, or when help is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 __all__ = ["COMMANDS", "epilog_of"]
@@ -12,8 +12,8 @@ COMMANDS: Final = {
     "send": "pyjms.commands.send:send",
     "receive": "pyjms.commands.receive:receive",
     "browse": "pyjms.commands.browse:browse",
-    "purge": "pyjms.commands.purge:purge",
-    "move": "pyjms.commands.move:move",
+    "purge": "pyjms.commands.moving:purge",
+    "move": "pyjms.commands.moving:move",
     "dead-letters": "pyjms.commands.dead_letters:commands",
     "stats": "pyjms.commands.stats:stats",
     "story": "pyjms.commands.story:story",
@@ -26,6 +26,8 @@ COMMANDS: Final = {
 """By the command's name, ``module:function``."""
 
 
-def epilog_of(examples: Sequence[str]) -> str | None:
-    """Return what the help of a command ends with: its examples, as they are typed; None: it has none."""
+def epilog_of(examples: Sequence[str] | Mapping[str, Sequence[str]], command: str = "") -> str | None:
+    """Return the end of a command's help: its examples, as they are typed, of a table those of `command`; None: it has none."""
+    if isinstance(examples, Mapping):
+        examples = examples[command]
     return "\n".join(("\b", "Examples:", *(f"  {each}" for each in examples))) if examples else None

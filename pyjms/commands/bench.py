@@ -9,9 +9,17 @@ from typing import Annotated, Any, Final
 import typer
 
 from pyjms import Connection, DeliveryMode, JMSException, Message, MessageProducer, Queue, Session
-from pyjms.commands.connecting import Login, queue
-from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
-from pyjms.commands.reporting import errors_told, progress, tables
+from pyjms.commands.connecting import (
+    AsJson,
+    BrokerUrl,
+    Login,
+    PasswordFile,
+    UserName,
+    errors_told,
+    progress,
+    queue,
+    tables,
+)
 from pyjms.spi.terminal import escaped, listing, put_json
 from pyjms.spi.words import rounded
 

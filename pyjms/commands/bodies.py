@@ -27,7 +27,7 @@ from pyjms import (
     TextMessage,
     Topic,
 )
-from pyjms.commands.reporting import CommandError
+from pyjms.commands.connecting import CommandError
 from pyjms.spi.terminal import escaped, printable
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 

@@ -9,9 +9,19 @@ import typer
 
 from pyjms import Connection, Message, Session
 from pyjms.commands.bodies import add_message, message_table, message_to_json, show_message
-from pyjms.commands.connecting import Login, queue
-from pyjms.commands.options import AsJson, AtMost, BrokerUrl, PasswordFile, QueueName, Selector, UserName
-from pyjms.commands.reporting import errors_told, tables
+from pyjms.commands.connecting import (
+    AsJson,
+    AtMost,
+    BrokerUrl,
+    Login,
+    PasswordFile,
+    QueueName,
+    Selector,
+    UserName,
+    errors_told,
+    queue,
+    tables,
+)
 from pyjms.spi.terminal import note, put_json
 from pyjms.spi.words import counted
 

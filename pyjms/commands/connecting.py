@@ -1,14 +1,96 @@
-"""From a URL and a user's name to a connection, and from what was typed to a destination."""
+"""What all commands share: options, the log-in to a broker, destinations as typed, and how errors end a command."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn, TypeAlias
 
-from pyjms import Connection, ConnectionFactory, Destination, JMSException, JMSSecurityException, Queue, Session
-from pyjms.commands.reporting import CommandError
-from pyjms.spi.passwords import read_password
-from pyjms.spi.terminal import note
+import typer
+
+from pyjms import (
+    Connection,
+    ConnectionFactory,
+    Destination,
+    IllegalArgumentException,
+    InvalidClientIDException,
+    InvalidDestinationException,
+    InvalidSelectorException,
+    JMSException,
+    JMSSecurityException,
+    MessageFormatException,
+    Queue,
+    Session,
+    UnsupportedOperationException,
+)
+from pyjms.spi.passwords import NoPasswordError, read_password
+from pyjms.spi.spans import span_ms
+from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, INTERRUPTED, complain, is_of_writing, note, on_one_line, results
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+
+BrokerUrl: TypeAlias = Annotated[
+    str,
+    typer.Argument(help="The broker, such as stomp://127.0.0.1:61613.", metavar="URL", show_default=False),
+]
+QueueName: TypeAlias = Annotated[
+    str, typer.Argument(help="The queue, as NAME or queue:NAME.", metavar="QUEUE", show_default=False)
+]
+UserName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        help="Log in as this user. The password comes from PYJMS_PASSWORD, from --password-file, or is asked for.",
+        metavar="NAME",
+        envvar="PYJMS_USER",
+        show_default=False,
+    ),
+]
+PasswordFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="A file whose first line is the password.", metavar="FILE", show_default=False),
+]
+Selector: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Only the messages that this selector chooses: \"colour = 'red' AND size > 3\".",
+        metavar="TEXT",
+        show_default=False,
+    ),
+]
+AtMost: TypeAlias = Annotated[
+    int, typer.Option("--limit", help="So many messages at most; 0: all.", min=0, metavar="NUMBER")
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Idle: TypeAlias = Annotated[
+    int, typer.Option(help="End when nothing has come for so long; 0: never.", metavar="SPAN", parser=span_ms)
+]
+Every: TypeAlias = Annotated[
+    int,
+    typer.Option(help="With --json: tell how it goes so often.", metavar="SPAN", parser=span_ms, show_default="10s"),
+]
+
+
+# Moments as they are typed: ``2030-01-31T12:00``.
+
+
+def moment_ms(text: str) -> int:
+    """Return a moment in milliseconds since 1970 UTC; without a zone it is a local time. Raises `typer.BadParameter`."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError) as error:
+        raise typer.BadParameter(
+            f"{text!r} is no moment; write 2030-01-31T12:00, with Z or +01:00 after it for a zone"
+        ) from error
+
 
 _QUEUE, _TOPIC = "queue:", "topic:"
 _SILENT = logging.NullHandler()
@@ -90,3 +172,72 @@ def _name(name: str, text: str) -> str:
     if not name:
         raise CommandError(f"{text!r} names no destination; write queue:NAME, topic:NAME, or the name of a queue")
     return name
+
+
+_UNUSABLE_CODES: Final = frozenset({"PYJMS-URL", "PYJMS-PROVIDER", "PYJMS-CAPABILITY"})
+"""Errors that are plain `JMSException` for programs, and that trying again does not help."""
+_UNUSABLE: Final = (
+    IllegalArgumentException,
+    InvalidClientIDException,
+    InvalidDestinationException,
+    InvalidSelectorException,
+    JMSSecurityException,
+    MessageFormatException,
+    UnsupportedOperationException,
+)
+
+
+class CommandError(Exception):
+    """What was asked for cannot be done; the text says what to do."""
+
+
+@contextmanager
+def errors_told(command: str) -> Iterator[None]:
+    """Tell an error in one line, and end the process with its code."""
+    try:
+        yield
+    except OSError as error:
+        if is_of_writing(error):
+            raise  # told where the process ends, for all commands
+        _end(command, _text(error), CANNOT_BE_USED, error)
+    except (CommandError, NoPasswordError, *_UNUSABLE) as error:
+        _end(command, _text(error), CANNOT_BE_USED, error)
+    except JMSException as error:
+        _end(command, _text(error), CANNOT_BE_USED if error.error_code in _UNUSABLE_CODES else FAILED, error)
+    except KeyboardInterrupt as error:
+        _end(command, "stopped; what was not acknowledged or committed stays with the broker", INTERRUPTED, error)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return on_one_line(str(error)) or type(error).__name__
+
+
+def _end(command: str, text: str, code: int, cause: BaseException) -> NoReturn:
+    complain(f"pyjms {command}", text)
+    raise typer.Exit(code) from cause
+
+
+def tables() -> Console:
+    """Return what prints tables for people."""
+    return results()
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Progress]:
+    """Show how far long work is, where a person looks on; the one task is number 0, and `total` None is unknown."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bars.add_task(what, total=total)
+        yield bars

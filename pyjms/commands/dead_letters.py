@@ -12,10 +12,21 @@ from pyjms import Message, Queue, Session
 from pyjms.commands import epilog_of
 from pyjms.commands.bodies import message_to_json, one_line, text_of, time_text
 from pyjms.commands.browse import show_queue
-from pyjms.commands.connecting import Login, check_queue, queue
+from pyjms.commands.connecting import (
+    AsJson,
+    AtMost,
+    BrokerUrl,
+    Login,
+    PasswordFile,
+    Selector,
+    UserName,
+    check_queue,
+    errors_told,
+    progress,
+    queue,
+    tables,
+)
 from pyjms.commands.moving import Moving, can_browse, send_on, take
-from pyjms.commands.options import AsJson, AtMost, BrokerUrl, PasswordFile, Selector, UserName
-from pyjms.commands.reporting import errors_told, progress, tables
 from pyjms.messages.properties import Properties
 from pyjms.spi.terminal import FAILED, complain, escaped, listing, put_json
 from pyjms.spi.words import counted

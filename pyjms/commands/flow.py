@@ -13,17 +13,24 @@ import typer
 
 from pyjms import ConnectionFactory, JMSException, Session
 from pyjms.commands import epilog_of
-from pyjms.commands.connecting import Login, queue_name
-from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
-from pyjms.commands.reporting import CommandError, errors_told, tables
+from pyjms.commands.connecting import (
+    AsJson,
+    BrokerUrl,
+    CommandError,
+    Login,
+    PasswordFile,
+    UserName,
+    errors_told,
+    queue_name,
+    tables,
+)
 from pyjms.commands.signals import told_of_signals
-from pyjms.flows.client import FlowClient
-from pyjms.flows.definition import Flow, read_flow_file
-from pyjms.flows.documents import write_flow_document, write_instance
+from pyjms.flows.codec import write_flow_document, write_instance
+from pyjms.flows.definition import Flow, FlowDefinitionException, read_flow_file
 from pyjms.flows.engine import EVENTS, FlowEngine
-from pyjms.flows.errors import FlowDefinitionException
 from pyjms.flows.instance import Instance, Status
 from pyjms.flows.picture import draw
+from pyjms.flows.server import FlowClient
 from pyjms.flows.store import FlowStore, open_store
 from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import FAILED, escaped, listing, note, put_json

@@ -1,10 +1,13 @@
-"""Moving what is in a queue, a transaction after the other, each as large as the target has room for."""
+"""``pyjms move`` and ``pyjms purge``: a queue's messages move a transaction after the other, each as large as the target has room for."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from pyjms import (
     Connection,
@@ -17,13 +20,30 @@ from pyjms import (
     TransactionRolledBackException,
 )
 from pyjms.commands.bodies import destination_text
-from pyjms.forwarding.link import DUPLICATE_PROPERTIES
+from pyjms.commands.connecting import (
+    AsJson,
+    AtMost,
+    BrokerUrl,
+    CommandError,
+    Login,
+    PasswordFile,
+    QueueName,
+    Selector,
+    UserName,
+    check_queue,
+    destination,
+    errors_told,
+    progress,
+    queue,
+    tables,
+)
+from pyjms.forwarding.sites import DUPLICATE_PROPERTIES
 from pyjms.messages.properties import Properties
 from pyjms.runtime.connection import JmsConnection
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ResourceError
-from pyjms.spi.terminal import note
+from pyjms.spi.terminal import FAILED, escaped, note, put_json
 from pyjms.spi.words import counted
 
 # Taking the messages out of a queue that are in it now, and not those that come meanwhile.
@@ -165,3 +185,124 @@ def send_on(producer: MessageProducer, target: Destination, message: Message) ->
     left_ms = 0 if expiration == 0 else max(1, expiration - int(SystemClock().time_ms()))
     producer.send(target, message, message.jms_delivery_mode, message.jms_priority, left_ms)
     return destination_text(target) or ""
+
+
+EXAMPLES: Final = {
+    "move": (
+        "pyjms move stomp://127.0.0.1:61613 orders.failed orders",
+        "pyjms move stomp://127.0.0.1:61613 orders archive --selector \"colour = 'red'\" --limit 100",
+        "pyjms move stomp://old:61613 orders orders --to-url stomp://new:61613",
+    ),
+    "purge": (
+        "pyjms purge stomp://127.0.0.1:61613 orders",
+        "pyjms purge stomp://127.0.0.1:61613 orders --selector \"colour = 'red'\" --yes",
+    ),
+}
+
+
+def move(
+    url: BrokerUrl,
+    source: QueueName,
+    target: Annotated[
+        str,
+        typer.Argument(help="Where to: queue:NAME, topic:NAME, or the name of a queue.", metavar="TO"),
+    ],
+    selector: Selector = None,
+    limit: AtMost = 0,
+    to_url: Annotated[
+        str | None, typer.Option(help="The broker of the other queue.", metavar="URL", show_default=False)
+    ] = None,
+    user: UserName = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move the messages that are in a queue now to another one, or to another broker; the same user logs in to both.
+
+    Within a broker each message is in one queue or the other, whatever happens. Between two brokers none is lost; those
+    of the last transaction, 100 at most, may be in both when it breaks off. It breaks off when the other queue is full, with what fits moved, and says what is left. A paused
+    queue hands out nothing. Exit code: 0 done, 1 it broke off or messages are left, 2 it cannot be done as asked, 130 Ctrl-C.
+    """
+    with errors_told("move"):
+        check_queue(source)
+        if to_url is None and source.removeprefix("queue:") == target.removeprefix("queue:"):
+            raise CommandError("both queues are the same; name another one, or another broker with --to-url")
+        login = Login(user, password_file)
+        with login.connect(url) as connection:
+            if to_url is None:
+                moved, is_all = _move(connection, source, connection, target, selector, limit or None)
+            else:
+                with login.connect(to_url) as other:
+                    moved, is_all = _move(connection, source, other, target, selector, limit or None)
+        if as_json:
+            put_json({"from": source.removeprefix("queue:"), "to": target, "moved": moved})
+        else:
+            tables().print(f"[green]moved[/] {counted(moved, 'message')} to {escaped(target)}", soft_wrap=True)
+        if not is_all:
+            raise typer.Exit(FAILED)
+
+
+def _move(
+    connection: Connection, source: str, other: Connection, target: str, selector: str | None, most: int | None
+) -> tuple[int, bool]:
+    """Return how many were moved, and whether nothing of what was to be moved is left."""
+    reading = connection.create_session(True, Session.SESSION_TRANSACTED)
+    writing = reading if other is connection else other.create_session(True, Session.SESSION_TRANSACTED)
+    connection.start()
+    found = queue(reading, source)
+    total = count_messages(reading, found, selector) if can_browse(connection) else None
+    limit = most if total is None else min(total, most or total)
+    there = destination(writing, target)
+    producer = writing.create_producer(None)
+    with progress("moving", limit) as bars:
+        moving = Moving(
+            reading,
+            writing,
+            lambda message: send_on(producer, there, message),
+            lambda moved: bars.update(bars.task_ids[0], completed=moved),
+        )
+        moving.go_through(lambda most: take(reading, found, selector, most), limit)
+    return moving.moved, not tells_left(reading, found, selector, limit, moving.moved)
+
+
+def purge(
+    url: BrokerUrl,
+    name: QueueName,
+    selector: Selector = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    user: UserName = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove the messages that are in a queue now, or those that a selector chooses. Asks before, unless --yes.
+
+    A paused queue hands out nothing. Exit code: 0 done, 1 it broke off, was answered with no or left messages, 2 it cannot be done as asked, 130 Ctrl-C.
+    """
+    with errors_told("purge"):
+        if not yes and not sys.stdin.isatty():
+            raise CommandError("nobody is there to be asked; say --yes to remove the messages")
+        with Login(user, password_file).connect(url) as connection:
+            session = connection.create_session(False, Session.CLIENT_ACKNOWLEDGE)
+            connection.start()
+            source = queue(session, name)
+            total = count_messages(session, source, selector) if can_browse(connection) else None
+            many = "an unknown number of messages" if total is None else counted(total, "message")
+            if total != 0 and not yes and not typer.confirm(f"Remove {many} from {name}?", err=True):
+                note("nothing was removed")
+                raise typer.Exit(FAILED)
+            removed = 0
+            with progress("removing", total) as bars:
+                message = None
+                for message in take(session, source, selector, total):
+                    removed += 1
+                    if removed % _BATCH == 0:
+                        message.acknowledge()
+                        bars.update(bars.task_ids[0], completed=removed)
+                if message is not None:
+                    message.acknowledge()
+            is_left = tells_left(session, source, selector, total, removed)
+        if as_json:
+            put_json({"queue": name.removeprefix("queue:"), "removed": removed})
+        else:
+            tables().print(f"[green]removed[/] {counted(removed, 'message')}")
+        if is_left:
+            raise typer.Exit(FAILED)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from pyjms.commands.options import AsJson
-from pyjms.commands.reporting import CommandError, errors_told, tables
+from pyjms.commands.connecting import AsJson, CommandError, errors_told, tables
 from pyjms.spi.terminal import escaped, listing, put_json
 
 if TYPE_CHECKING:

@@ -11,9 +11,18 @@ import typer
 
 from pyjms import Message, MessageConsumer, Session, Topic
 from pyjms.commands.bodies import body_bytes, body_to_json, message_to_json, show_message, text_of, type_of
-from pyjms.commands.connecting import Login, destination
-from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, Selector, UserName
-from pyjms.commands.reporting import CommandError, errors_told, tables
+from pyjms.commands.connecting import (
+    AsJson,
+    BrokerUrl,
+    CommandError,
+    Login,
+    PasswordFile,
+    Selector,
+    UserName,
+    destination,
+    errors_told,
+    tables,
+)
 from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import FAILED, note, printable, put_json
 from pyjms.spi.words import counted

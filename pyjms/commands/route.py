@@ -10,16 +10,22 @@ import typer
 
 from pyjms.commands import epilog_of
 from pyjms.commands.bodies import BodyType, read_bodies, set_properties
-from pyjms.commands.connecting import queue_name
-from pyjms.commands.options import AsJson, Every, Idle, PasswordFile, UserName
-from pyjms.commands.reporting import CommandError, errors_told, tables
-from pyjms.commands.running_routes import run_route
+from pyjms.commands.connecting import (
+    AsJson,
+    CommandError,
+    Every,
+    Idle,
+    PasswordFile,
+    UserName,
+    errors_told,
+    queue_name,
+    tables,
+)
+from pyjms.commands.forward import run_route
 from pyjms.messages.freeze import freeze
 from pyjms.messages.text import JmsTextMessage
-from pyjms.routing.compiled import CompiledRules
-from pyjms.routing.explain import RuleExplained, explain
-from pyjms.routing.files import load_document
-from pyjms.routing.reading import Problem, RulesError, read_rules
+from pyjms.routing.compiled import CompiledRules, RuleExplained, explain
+from pyjms.routing.reading import Problem, RulesError, load_document, read_rules
 from pyjms.routing.rules import RuleSet
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope

@@ -12,9 +12,19 @@ import typer
 
 from pyjms import DeliveryMode, JMSException, Message, MessageProducer, Session
 from pyjms.commands.bodies import BodyType, make_message, read_bodies, set_properties
-from pyjms.commands.connecting import Login, destination
-from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName, moment_ms
-from pyjms.commands.reporting import CommandError, errors_told, progress, tables
+from pyjms.commands.connecting import (
+    AsJson,
+    BrokerUrl,
+    CommandError,
+    Login,
+    PasswordFile,
+    UserName,
+    destination,
+    errors_told,
+    moment_ms,
+    progress,
+    tables,
+)
 from pyjms.messages.properties import DELIVER_AT, DUPLICATE_ID
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.spans import span_ms

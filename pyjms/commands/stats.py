@@ -7,10 +7,21 @@ from typing import Annotated, Any, Final
 import typer
 
 from pyjms import Connection, Session
-from pyjms.commands.connecting import Login, check_queue, queue, queue_name
+from pyjms.commands.connecting import (
+    AsJson,
+    BrokerUrl,
+    CommandError,
+    Login,
+    PasswordFile,
+    Selector,
+    UserName,
+    check_queue,
+    errors_told,
+    queue,
+    queue_name,
+    tables,
+)
 from pyjms.commands.moving import can_browse
-from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, Selector, UserName
-from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.session import JmsSession
 from pyjms.spi.capability import Capability

@@ -15,8 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import typer
 
-from pyjms.commands.options import AsJson, PasswordFile, UserName
-from pyjms.commands.reporting import CommandError, errors_told, tables
+from pyjms.commands.connecting import AsJson, CommandError, PasswordFile, UserName, errors_told, tables
 from pyjms.history.reading import read
 from pyjms.history.story import describe
 from pyjms.history.story import story as story_of

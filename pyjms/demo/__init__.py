@@ -7,8 +7,7 @@ It is an application: it uses the public names of `pyjms` and nothing beneath th
                              desk           topic → ledger (durable), board, attention (ordinary subscribers)
 
 What is decided without messages stands apart and is pure: `plan` (the records of the file, which column routes, which is
-summed, which lanes there are), `names` (the destinations), `settings` (what the user chose, and when a worker fails),
-`accounting` (what arrived against what was sent). The messaging is in `workers` (transacted workers and the work of one
-unit, the server of requests and replies, the collectors at the end), `books` (what outlives the process) and `process`
-(the whole). `screen` shows it.
+summed, which lanes there are, which destinations) and `settings` (what the user chose, and when a worker fails). The messaging is
+in `workers` (transacted workers and the work of one unit, the server of requests and replies, the collectors at the end), `books`
+(what outlives the process, and what arrived against what was sent) and `process` (the whole). `screen` shows it.
 """

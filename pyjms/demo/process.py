@@ -17,12 +17,20 @@ from typing import TypeAlias
 from uuid import uuid4
 
 from pyjms import ConnectionFactory, Session
-from pyjms.demo.accounting import Found, Outcome, judge_all
-from pyjms.demo.books import Books, Stamps, begin_or_resume, close_books, read_books
-from pyjms.demo.names import DEAD_LETTERS, Names
-from pyjms.demo.plan import Plan
+from pyjms.demo.books import (
+    Books,
+    Found,
+    Happening,
+    Outcome,
+    Stamps,
+    Tally,
+    begin_or_resume,
+    close_books,
+    judge_all,
+    read_books,
+)
+from pyjms.demo.plan import DEAD_LETTERS, Names, Plan
 from pyjms.demo.settings import Settings
-from pyjms.demo.tally import Happening, Tally
 from pyjms.demo.workers import (
     Account,
     Ledger,
@@ -106,7 +114,9 @@ class Process:
         """
         with ExitStack() as stack:
             receivers = self._subscribe(stack)
-            pool = stack.enter_context(ThreadPoolExecutor(self._thread_count(), thread_name_prefix="demo"))
+            pool = stack.enter_context(
+                ThreadPoolExecutor(2 * self.settings.workers + len(self.plan.lanes) + 5, thread_name_prefix="demo")
+            )
             stack.callback(self._stop.set)  # on leaving comes first: the pool waits for its threads
             rest = self._signals()
             receiving = [self._start(pool, receiver.run, rest) for receiver in receivers]
@@ -242,6 +252,3 @@ class Process:
     def _signals(self) -> Signals:
         local = self.settings.url.startswith("vm:")
         return Signals(stop=self._stop, drain=Event(), idle_ms=IDLE_MS if local else IDLE_REMOTE_MS)
-
-    def _thread_count(self) -> int:
-        return 2 * self.settings.workers + len(self.plan.lanes) + 5

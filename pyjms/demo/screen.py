@@ -12,11 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
-from pyjms.demo.accounting import Outcome, Verdict
+from pyjms.demo.books import Happening, Outcome, Tally, Verdict
 from pyjms.demo.plan import Plan
 from pyjms.demo.process import Process
 from pyjms.demo.settings import Settings
-from pyjms.demo.tally import Happening, Tally
 from pyjms.spi.terminal import escaped
 from pyjms.spi.words import counted
 

@@ -29,11 +29,9 @@ from pyjms import (
     MessageProducer,
     Session,
 )
-from pyjms.demo.books import Pages, Stamps
-from pyjms.demo.names import DEAD_LETTERS, Names
-from pyjms.demo.plan import Lane, Plan, Record, Value
+from pyjms.demo.books import Happening, Pages, Stamps, Tally
+from pyjms.demo.plan import DEAD_LETTERS, Lane, Names, Plan, Record, Value
 from pyjms.demo.settings import Chance, Fate
-from pyjms.demo.tally import Happening, Tally
 
 # The work of one unit at each stage: what is done with one message between its receipt and the commit.
 #

@@ -4,13 +4,20 @@ A definition is data (`read_flow`). `FlowEngine`s, any number of them, carry ins
 database, so any of them may die. `StepServer` does the work of a step. (Lecture, "Workflow".)
 """
 
-from pyjms.flows.client import FlowClient
-from pyjms.flows.definition import Flow, Step, read_flow, read_flow_file
+from pyjms.flows.definition import (
+    Flow,
+    FlowDefinitionException,
+    FlowException,
+    Step,
+    StepRefused,
+    UnknownInstanceException,
+    read_flow,
+    read_flow_file,
+)
 from pyjms.flows.engine import FlowEngine
-from pyjms.flows.errors import FlowDefinitionException, FlowException, StepRefused, UnknownInstanceException
 from pyjms.flows.instance import Instance, Note, Status
 from pyjms.flows.picture import draw
-from pyjms.flows.server import StepServer
+from pyjms.flows.server import FlowClient, StepServer
 from pyjms.flows.store import FlowStore
 
 __all__ = [

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import JMSException
 from pyjms.flows.codec import INSTANCE, ask_message
-from pyjms.flows.definition import Flow
-from pyjms.flows.errors import FlowException, FlowStoreException
+from pyjms.flows.definition import Flow, FlowException, FlowStoreException
 from pyjms.flows.instance import Ask, Event, Instance, Retry, Status, Suspend, advance, asked
 from pyjms.flows.picture import draw
 from pyjms.flows.store import FlowStore, check_store_url, open_store

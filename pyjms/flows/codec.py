@@ -1,22 +1,23 @@
-"""Events and requests of workflows as messages: what is in them, and how it is read. No I/O.
+"""Workflows as text: events and requests as messages, definitions and instances as JSON. No I/O.
 
-All are text messages with a JSON object. An answer is known by its JMSCorrelationID, the key of what was asked.
+All messages are text messages with a JSON object. An answer is known by its JMSCorrelationID, the key of the request.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from pyjms.api.message import TextMessage
-from pyjms.flows.errors import FlowException
-from pyjms.flows.instance import Answer, Ask, Event, Retry, Suspend
+from pyjms.flows.definition import Flow, FlowException, Step
+from pyjms.flows.instance import Answer, Ask, Event, Instance, Note, Retry, Status, Suspend
 
 if TYPE_CHECKING:
     from pyjms.api.message import Message
     from pyjms.api.session import Session
+
 
 KIND = "pyjms_flow"
 """The property that says what an event is: ``start``, ``answer``, ``refusal``, ``retry``, ``skip``, ``park``, ``compensate``."""
@@ -140,3 +141,38 @@ def _message(session: Session, kind: str, instance: str, content: Mapping[str, A
     message.set_string_property(KIND, kind)
     message.set_string_property(INSTANCE, instance)
     return message
+
+
+_PLAIN = tuple(each.name for each in fields(Instance) if each.name not in {"data", "status", "story"})
+"""What is a text or a number. `asdict` would copy all data, at any depth."""
+
+
+def write_flow_document(flow: Flow) -> str:
+    """Return JSON that is the same for equal definitions."""
+    return json.dumps(asdict(flow), sort_keys=True)
+
+
+def read_flow_document(text: str) -> Flow:
+    """Return what `write_flow_document` was given."""
+    values: dict[str, Any] = json.loads(text)
+    steps = tuple(Step(**step) for step in values.pop("steps"))
+    return Flow(steps=steps, **values)
+
+
+def write_instance(instance: Instance) -> str:
+    """Return JSON."""
+    story = [
+        {"time_ms": note.time_ms, "what": note.what, "step": note.step, "reason": note.reason}
+        for note in instance.story
+    ]
+    values = {name: getattr(instance, name) for name in _PLAIN}
+    return json.dumps(values | {"data": dict(instance.data), "status": instance.status.value, "story": story})
+
+
+def read_instance(text: str) -> Instance:
+    """Return what `write_instance` was given."""
+    values: dict[str, Any] = json.loads(text)
+    status = Status(values.pop("status"))
+    story = tuple(Note(**note) for note in values.pop("story"))
+    heard = tuple(values.pop("heard", ()))
+    return Instance(status=status, story=story, heard=heard, **values)

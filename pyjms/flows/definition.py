@@ -9,7 +9,28 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from pyjms.flows.errors import FlowDefinitionException
+from pyjms.errors import IllegalArgumentException, JMSException
+
+
+class FlowException(JMSException):
+    """A workflow cannot do what it was asked to."""
+
+
+class FlowStoreException(FlowException):
+    """The database of the store does not do what it should; nothing was changed."""
+
+
+class UnknownInstanceException(FlowException):
+    """There is no such instance."""
+
+
+class FlowDefinitionException(IllegalArgumentException):
+    """A definition is wrong; the text names the place and what to write there."""
+
+
+class StepRefused(Exception):
+    """Raised by a step's work: it cannot be done, and trying again will not help. What was done before is compensated."""
+
 
 _name = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}").fullmatch
 

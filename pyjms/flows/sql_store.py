@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from pyjms.flows.definition import Flow
-from pyjms.flows.documents import read_flow_document, read_instance, write_flow_document, write_instance
-from pyjms.flows.errors import FlowException, FlowStoreException
+from pyjms.flows.codec import read_flow_document, read_instance, write_flow_document, write_instance
+from pyjms.flows.definition import Flow, FlowException, FlowStoreException
 from pyjms.flows.instance import Instance, Status
 from pyjms.flows.store import FlowStore
 from pyjms.spi.workflows import InstanceOrder

@@ -100,7 +100,7 @@ def check_store_url(url: str) -> None:
 
 
 def _sql_store() -> ModuleType:
-    from pyjms.flows.errors import FlowException
+    from pyjms.flows.definition import FlowException
 
     try:
         from pyjms.flows import sql_store

@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from random import Random
 
-from pyjms.forwarding.counters import AdaptiveBatchSize, RouteCounters
-from pyjms.forwarding.link import RouteConnection, duplicate_property_of
-from pyjms.forwarding.marks import undeliverable
-from pyjms.forwarding.settings import Guarantee, RouteSettings, Site, Target
-from pyjms.forwarding.sink import Sink, is_refusal
-from pyjms.forwarding.source import Source
-from pyjms.forwarding.unit import Piece, Plan, UndeliverableError, Unit, make_unit
+from pyjms.forwarding.settings import AdaptiveBatchSize, Guarantee, RouteCounters, RouteSettings, Site, Target
+from pyjms.forwarding.sites import RouteConnection, Sink, Source, duplicate_property_of, is_refusal
+from pyjms.forwarding.unit import Piece, Plan, UndeliverableError, Unit, make_unit, undeliverable
 from pyjms.spi.back_off import Delays
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery

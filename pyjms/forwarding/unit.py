@@ -1,15 +1,129 @@
-"""One unit of a route: a batch of messages on its way, and what is known of each of them."""
+"""What a message carries from site to site: who it is, where it comes from, how far it has come. Pure.
+
+The identity of a message at its source is its JMSMessageID together with the mark of the route that brought it there, if
+one did: two copies that came to one queue by two routes are two messages. What a target is told, the duplicate id, is made of
+the route's name, the label of the parcel and that identity, so that it is the same after every crash.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from hashlib import blake2b
+from typing import Final, TypeAlias
 
-from pyjms.forwarding.marks import forward_id, hops_of, marked
 from pyjms.forwarding.settings import Site, Target
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import Envelope
+from pyjms.spi.envelope import Address, Envelope
+from pyjms.spi.property_names import SET_BY_PROVIDERS
+from pyjms.types import Long, Stored
+
+FORWARD_ID: Final = "pyjms_forward_id"
+HOPS: Final = "pyjms_forward_hops"
+ORIGIN_ID: Final = "pyjms_origin_id"
+ORIGIN_TIMESTAMP: Final = "pyjms_origin_timestamp"
+ORIGIN_DESTINATION: Final = "pyjms_origin_destination"
+ORIGIN_REPLY_TO: Final = "pyjms_origin_reply_to"
+UNDELIVERABLE_REASON: Final = "pyjms_undeliverable_reason"
+UNDELIVERABLE_ROUTE: Final = "pyjms_undeliverable_route"
+UNDELIVERABLE_TARGET: Final = "pyjms_undeliverable_target"
+
+_PARTS_OF_A_DELIVERY: Final = 3
+_LONGEST_HOPS: Final = 9
+"""Digits of a number of hops."""
+_NOT_OURS: Final = ("JMS_", "_AMQ")
+"""How the names of properties of providers begin."""
+_LEFT_BEHIND: Final = SET_BY_PROVIDERS | {UNDELIVERABLE_REASON, UNDELIVERABLE_ROUTE, UNDELIVERABLE_TARGET}
+"""What was said of one delivery or by one provider, and would be a lie elsewhere (JMS 1.1 §3.5.9)."""
+
+
+def forward_id(route: str, label: str, envelope: Envelope) -> str | None:
+    """Return the id of one parcel of a message; None when the message has no JMSMessageID to make it of."""
+    if not has_lasting_id(envelope):
+        return None
+    before = str(envelope.properties.get(FORWARD_ID) or "")
+    # Lengths keep apart what would otherwise run together.
+    identity = f"{len(label)}:{label}{len(before)}:{before}{envelope.message_id}"
+    return f"{route}:{blake2b(identity.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+
+
+def has_lasting_id(envelope: Envelope) -> bool:
+    """Say whether the message has an id that it will also have when it comes again.
+
+    RabbitMQ numbers deliveries over STOMP, as ``SUBSCRIPTION@@SESSION@@NUMBER``, where a producer gave no id.
+    """
+    return envelope.message_id is not None and envelope.message_id.count("@@") != _PARTS_OF_A_DELIVERY - 1
+
+
+def hops_of(envelope: Envelope) -> int:
+    """Return through how many routes a message has come."""
+    value = envelope.properties.get(HOPS)
+    if value is None or isinstance(value, bool) or not isinstance(value, (int, str)):
+        return 0
+    text = str(value) if isinstance(value, int) else value[: _LONGEST_HOPS + 1]  # anybody may have sent anything
+    return int(text) if len(text) <= _LONGEST_HOPS and text.isascii() and text.isdecimal() else 0
+
+
+def marked(
+    envelope: Envelope, origin: Envelope, address: Address, identity: str | None, duplicate_property: str | None
+) -> Envelope:
+    """Return the message as it goes to `address`.
+
+    `origin` is the message as it was received, of which `envelope` may be a transformed copy. Header fields stay as they are,
+    JMSMessageID and JMSTimestamp included, where the target's provider keeps those. A temporary JMSReplyTo means nothing at
+    another site: it becomes a property.
+    """
+    properties = _own(envelope.properties)
+    if ORIGIN_ID not in properties:
+        if origin.message_id is not None:
+            properties[ORIGIN_ID] = origin.message_id
+        properties[ORIGIN_TIMESTAMP] = Long(origin.timestamp_ms)
+        properties[ORIGIN_DESTINATION] = str(origin.destination)
+    properties[HOPS] = hops_of(origin) + 1
+    properties.pop(FORWARD_ID, None)
+    if identity is not None:
+        properties[FORWARD_ID] = identity
+        if duplicate_property is not None:
+            properties[duplicate_property] = identity
+    reply_to = envelope.reply_to
+    if reply_to is not None and reply_to.temporary:
+        properties[ORIGIN_REPLY_TO] = str(reply_to)
+        reply_to = None
+    return readdressed(envelope, address, properties, reply_to)
+
+
+def undeliverable(envelope: Envelope, address: Address, route: str, target: str, reason: str) -> Envelope:
+    """Return the message as it is set aside, with why. Nothing else of it changes, so that it can be sent again."""
+    properties = _own(envelope.properties)
+    properties |= {UNDELIVERABLE_ROUTE: route, UNDELIVERABLE_TARGET: target, UNDELIVERABLE_REASON: reason}
+    return readdressed(envelope, address, properties, envelope.reply_to)
+
+
+def readdressed(
+    envelope: Envelope, address: Address, properties: Mapping[str, Stored], reply_to: Address | None
+) -> Envelope:
+    """Return a copy with other properties, for another destination or the same. Made for every message, so without `dataclasses.replace`, which is slow."""
+    return Envelope(
+        address,
+        envelope.message_id,
+        envelope.timestamp_ms,
+        envelope.expiration_ms,
+        envelope.delivery_mode,
+        envelope.priority,
+        envelope.correlation_id,
+        reply_to,
+        envelope.jms_type,
+        properties,
+        envelope.body_kind,
+        envelope.body,
+    )
+
+
+def _own(properties: Mapping[str, Stored]) -> dict[str, Stored]:
+    """Return the properties without those of the provider that delivered the message."""
+    return {
+        name: value for name, value in properties.items() if not name.startswith(_NOT_OURS) and name not in _LEFT_BEHIND
+    }
 
 
 @dataclass(slots=True)

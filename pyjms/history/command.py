@@ -91,7 +91,13 @@ def show_command(
         return
     table = listing("time", "ms", "node", "process", "what")
     for event in events:
-        table.add_row(_time(event), _duration(event), escaped(event.node), escaped(event.pid), escaped(describe(event)))
+        table.add_row(
+            _time(event),
+            "" if event.t1 is None else rounded((event.t1 - event.t0) / 1e6),
+            escaped(event.node),
+            escaped(event.pid),
+            escaped(describe(event)),
+        )
     Console(emoji=False).print(table)
 
 
@@ -148,10 +154,6 @@ def _witness(finding: Finding) -> Table:
 def _time(event: Event) -> str:
     moment = datetime.fromtimestamp(event.t0 // _NS_PER_S, UTC)
     return f"{moment:%Y-%m-%d %H:%M:%S}.{event.t0 % _NS_PER_S // 1000:06d}"
-
-
-def _duration(event: Event) -> str:
-    return "" if event.t1 is None else rounded((event.t1 - event.t0) / 1e6)
 
 
 def _failure(text: str) -> typer.Exit:

@@ -6,7 +6,11 @@ concern an operation is None.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 
 SEND = "send"
 BEGIN_TX = "begin_tx"
@@ -117,3 +121,20 @@ class History:
     events: tuple[Event, ...]
     cut_off: tuple[str, ...] = ()
     """The processes whose buffered recording was not closed."""
+
+
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+def note_of(event: Event) -> Mapping[str, object]:
+    """Return the entries of the event's note; none if it has no note, or one that is no JSON object."""
+    return _NOTHING if event.note is None else _read(event.note)
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> Mapping[str, object]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return _NOTHING
+    return MappingProxyType(found) if isinstance(found, dict) else _NOTHING

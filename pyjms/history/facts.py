@@ -30,8 +30,8 @@ from pyjms.history.events import (
     UNKNOWN,
     UNSUBSCRIBE,
     Event,
+    note_of,
 )
-from pyjms.history.notes import note_of
 
 _NS_PER_MS = 1_000_000
 _OTHER_NODE_NS = 100 * _NS_PER_MS

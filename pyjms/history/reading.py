@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 from pyjms.history.events import OPERATIONS, OUTCOMES, Event, History
 from pyjms.history.journal import read_journals
-from pyjms.history.missing import parquet
-from pyjms.spi.errors import ProviderError
+from pyjms.spi.errors import MissingProviderError, ProviderError
 
 _NUMBER_LENGTH = len("-000001")
 
@@ -102,3 +102,14 @@ def _checked(path: Path, events: Iterable[Event]) -> Iterator[Event]:
 
 def _not_read(path: Path, error: Exception) -> HistoryError:
     return HistoryError(f"{path} cannot be read as a history: {error}")
+
+
+def parquet() -> ModuleType:
+    """Return `pyjms.history.parquet`. Raises `MissingProviderError` that names what to install."""
+    try:
+        from pyjms.history import parquet as found
+    except ImportError as error:
+        raise MissingProviderError(
+            f"recorded histories need pyarrow ({error}); install it with: pip install 'pyjms-messaging[history]'"
+        ) from error
+    return found

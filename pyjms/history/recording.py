@@ -34,8 +34,7 @@ from pyjms.history.check import check
 from pyjms.history.events import CLOCK, COMMIT, CRASH, EXPIRE, OK, ROLLBACK
 from pyjms.history.findings import Report
 from pyjms.history.journal import JournalFile
-from pyjms.history.missing import parquet
-from pyjms.history.reading import read
+from pyjms.history.reading import parquet, read
 from pyjms.history.rows import OK_AT, T1_AT, Call, Digests, Row, Scope, branch_name, rows_of
 from pyjms.history.stamps import NS_PER_MS, Ticker
 from pyjms.spi.clock import Clock, SystemClock

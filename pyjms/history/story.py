@@ -21,8 +21,8 @@ from pyjms.history.events import (
     UNKNOWN,
     UNSUBSCRIBE,
     Event,
+    note_of,
 )
-from pyjms.history.notes import note_of
 
 
 def story(events: Iterable[Event], mid: str) -> tuple[Event, ...]:

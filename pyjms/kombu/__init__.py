@@ -6,8 +6,7 @@ itself, which JMS 1.1 does not know.
 
 from kombu.transport import TRANSPORT_ALIASES
 
-from pyjms.kombu.channel import Channel
-from pyjms.kombu.transport import Transport
+from pyjms.kombu.transport import Channel, Transport
 
 __all__ = ["Channel", "Transport"]
 

@@ -8,7 +8,7 @@ without them is another program's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -200,12 +200,12 @@ def _body_of(envelope: Envelope) -> tuple[bytes, str | None, str | None]:
         return body, "application/octet-stream", "binary"
     if isinstance(body, ObjectBody):  # nobody here reads it: kombu refuses what it has no decoder for
         return body.data, "application/vnd.pyjms.object+pickle", "binary"
-    values: Any = [_plain(each) for each in body] if isinstance(body, tuple) else _plain_items(body.items())
+    values: Any = (
+        [_plain(each) for each in body]
+        if isinstance(body, tuple)
+        else ({name: _plain(value) for name, value in body.items()})
+    )
     return dumps(values).encode(), "application/json", "utf-8"
-
-
-def _plain_items(items: Iterable[tuple[str, Stored]]) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in items}
 
 
 def _plain(value: Stored) -> Any:

@@ -9,16 +9,13 @@ from typing import Final
 from tree_sitter import Node
 
 from pyjms.messages.java_text import parse_single
-from pyjms.porting.classes import ClassInfo
 from pyjms.porting.codes import quoted
-from pyjms.porting.java.dates import DATE_LETTERS
 from pyjms.porting.java.errors import PatternSyntaxException, UnsupportedEncodingException
-from pyjms.porting.java.patterns import compiled
-from pyjms.porting.java.strings import charset_named
-from pyjms.porting.model import BOOLEAN, INT, LONG, NULL, STRING, Expr, Type, Unportable
-from pyjms.porting.syntax import child, needed, text_of
+from pyjms.porting.java.formats import DATE_LETTERS
+from pyjms.porting.java.strings import charset_named, compiled
+from pyjms.porting.model import BOOLEAN, INT, LONG, NULL, STRING, Expr, Type, Unportable, child, needed, text_of
 from pyjms.porting.table import without_parentheses
-from pyjms.porting.unit import Unit
+from pyjms.porting.unit import ClassInfo, Unit
 
 # Literals of Java in Python.
 

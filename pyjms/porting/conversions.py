@@ -91,11 +91,17 @@ def convert(unit: Unit, expr: Expr, target: Type, node: Node) -> Expr:
     if source.name in BOXES and BOXES[source.name] in _TYPED and not source.dims and target.name not in BOXES:
         return Expr(f"java.boxed({_TYPED[BOXES[source.name]]}, {expr.code})", target, known=expr.known)
     narrowed = source if source.args else target
-    return Expr(expr.code, narrowed if _refines(unit, source, target) else target, known=expr.known)
-
-
-def _refines(unit: Unit, source: Type, target: Type) -> bool:
-    return source.name not in {"null", "?"} and source.dims == target.dims and unit.is_subtype(source.name, target.name)
+    return Expr(
+        expr.code,
+        narrowed
+        if (
+            source.name not in {"null", "?"}
+            and source.dims == target.dims
+            and unit.is_subtype(source.name, target.name)
+        )
+        else target,
+        known=expr.known,
+    )
 
 
 def _to_number(expr: Expr, target: Type, node: Node) -> Expr:

@@ -7,29 +7,26 @@ from typing import Final
 
 from tree_sitter import Node
 
-from pyjms.porting.arguments import given, own_arguments
-from pyjms.porting.calls import meant
-from pyjms.porting.class_codes import unknown_class_advice
-from pyjms.porting.classes import (
+from pyjms.porting.calls import given, meant, own_arguments
+from pyjms.porting.codes import default_of, is_constant, quoted
+from pyjms.porting.constants import constant_text
+from pyjms.porting.model import COMMENTS, OBJECT, Type, Unportable, child, children, has_modifier, needed, text_of
+from pyjms.porting.table import block_lines, body_of, comment_lines, indented, left_out, value_for
+from pyjms.porting.types import LIBRARY_TYPES, unknown_class_advice
+from pyjms.porting.unit import (
     HARMLESS,
     INJECTING,
     ClassInfo,
     FieldInfo,
     MethodInfo,
+    MethodScope,
+    Unit,
     annotation_name,
     annotations_of,
     argument_of,
     class_of,
     members,
 )
-from pyjms.porting.codes import default_of, is_constant, quoted
-from pyjms.porting.constants import constant_text
-from pyjms.porting.model import OBJECT, Type, Unportable
-from pyjms.porting.syntax import COMMENTS, child, children, has_modifier, needed, text_of
-from pyjms.porting.table import value_for
-from pyjms.porting.texts import block_lines, body_of, comment_lines, indented, left_out
-from pyjms.porting.types import LIBRARY_TYPES
-from pyjms.porting.unit import MethodScope, Unit
 
 # Methods of classes in Python.
 

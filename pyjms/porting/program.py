@@ -9,19 +9,27 @@ from typing import Final
 from tree_sitter import Node
 
 # Each of these fills the tables of `pyjms.porting.table`.
-from pyjms.porting import calls, creation, expressions, places, statements
-from pyjms.porting.classes import ClassInfo, MethodInfo, SourceFile, classes_of
+from pyjms.porting import calls, creation, expressions, statements
 from pyjms.porting.codes import MODULES, PYJMS_NAMES, TYPED_VALUES, is_taken, module_path
 from pyjms.porting.constants import LITERALS
 from pyjms.porting.members import class_lines, resolve_supers, separate
-from pyjms.porting.model import PortedFile, Unportable
-from pyjms.porting.syntax import COMMENTS, child, children, parse, statements_in, syntax_errors, text_of, walk
-from pyjms.porting.table import EXPRESSIONS
-from pyjms.porting.texts import comment_lines, indented
+from pyjms.porting.model import (
+    COMMENTS,
+    PortedFile,
+    Unportable,
+    child,
+    children,
+    parse,
+    statements_in,
+    syntax_errors,
+    text_of,
+    walk,
+)
+from pyjms.porting.table import EXPRESSIONS, comment_lines, indented
 from pyjms.porting.types import find_members, type_named
-from pyjms.porting.unit import Program, Unit
+from pyjms.porting.unit import ClassInfo, MethodInfo, Program, SourceFile, Unit, classes_of
 
-_TRANSLATORS: Final = (calls, creation, expressions, places, statements)
+_TRANSLATORS: Final = (calls, creation, expressions, statements)
 EXPRESSIONS.update(LITERALS)
 _CONCURRENT: Final = frozenset(
     {
@@ -58,7 +66,10 @@ def port(sources: Mapping[str, str]) -> list[PortedFile]:
         else:
             first = result.findings[0]
             result.python = f"raise SyntaxError({f'{name}:{first.line}: {first.what}'!r})\n"
-    concurrent = any(_is_concurrent(file.root) for file, _ in waiting)
+    concurrent = any(
+        any(each.type in {"identifier", "type_identifier"} and text_of(each) in _CONCURRENT for each in walk(file.root))
+        for file, _ in waiting
+    )
     interrupts = any(text_of(each) in _INTERRUPTING for file, _ in waiting for each in walk(file.root))
     for file, _ in waiting:
         unit = Unit(program, file)
@@ -97,7 +108,12 @@ def _name_overloads(program: Program, tops: list[tuple[Unit, ClassInfo]]) -> Non
                 if not method.variadic:
                     key = (method.name or f"new {info.full_name}", len(method.params))
                     known.setdefault(key, set()).add(tuple(map(str, method.params)))
-        ambiguous |= {key for key, types in known.items() if len(types) > 1 and not _is_generic(info, key[0])}
+        ambiguous |= {
+            key
+            for key, types in known.items()
+            if len(types) > 1
+            and not (key[0] in {"equals", "compareTo", "compare"} or child(info.node, "type_parameters") is not None)
+        }
     for unit, info in pairs:
         for method in info.methods:
             key = (method.name or f"new {info.full_name}", len(method.params))
@@ -106,10 +122,6 @@ def _name_overloads(program: Program, tops: list[tuple[Unit, ClassInfo]]) -> Non
             types = "_".join(str(each).rpartition(".")[2].replace("[]", "s") for each in method.params)
             method.by_types = True
             method.python = f"{method.python if method.name else '_init'}_{types}"
-
-
-def _is_generic(info: ClassInfo, name: str) -> bool:
-    return name in {"equals", "compareTo", "compare"} or child(info.node, "type_parameters") is not None
 
 
 def _is_from_library(unit: Unit, info: ClassInfo, method: MethodInfo) -> bool:
@@ -140,10 +152,6 @@ def _file(name: str, root: Node) -> SourceFile:
             file.single[full.rpartition(".")[2]] = full
     file.classes = list(classes_of(file))
     return file
-
-
-def _is_concurrent(root: Node) -> bool:
-    return any(each.type in {"identifier", "type_identifier"} and text_of(each) in _CONCURRENT for each in walk(root))
 
 
 def _port_file(unit: Unit, result: PortedFile) -> None:

@@ -8,27 +8,46 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from pyjms.porting.classes import class_of
 from pyjms.porting.codes import as_operand, conditional, is_pure
 from pyjms.porting.conversions import boxed_type, cast, convert, unboxed
 from pyjms.porting.creation import local_class
-from pyjms.porting.expressions import apply, assigned_value, caught_code
+from pyjms.porting.expressions import (
+    Place,
+    apply,
+    assigned_value,
+    caught_code,
+    is_assigned,
+    place_of,
+    range_of_variable,
+)
 from pyjms.porting.members import resolve_supers
-from pyjms.porting.model import INT, OBJECT, STRING, VOID, Expr, Type, Unportable
-from pyjms.porting.places import Place, place_of
-from pyjms.porting.ranges import is_assigned, range_of_variable
-from pyjms.porting.syntax import child, children, needed, text_of, walk
+from pyjms.porting.model import (
+    INT,
+    OBJECT,
+    STRING,
+    VOID,
+    Expr,
+    Type,
+    Unportable,
+    child,
+    children,
+    needed,
+    text_of,
+    walk,
+)
 from pyjms.porting.table import (
     STATEMENTS,
+    block_lines,
+    body_of,
     condition,
     expression,
+    indented,
     is_expression,
     is_statement,
     value_for,
     without_parentheses,
 )
-from pyjms.porting.texts import block_lines, body_of, indented
-from pyjms.porting.unit import Unit
+from pyjms.porting.unit import Unit, class_of
 
 
 @is_statement("block")
@@ -654,7 +673,10 @@ def _case_body(unit: Unit, cases: list[_Case], place: int) -> list[str]:
         return lines
     if any(_has_jump(each, "continue_statement") for each in nodes):
         raise Unportable(case.body[0], "break and continue within a case", "write the switch with if")
-    return ["while True:  # until break", *indented([*lines, *([] if _always_leaves(lines) else ["break"])])]
+    return [
+        "while True:  # until break",
+        *indented([*lines, *([] if lines[-1].startswith(("return", "raise")) else ["break"])]),
+    ]
 
 
 def _has_jump(node: Node, kind: str) -> bool:
@@ -663,10 +685,6 @@ def _has_jump(node: Node, kind: str) -> bool:
         return True
     inner = _INNER - {"switch_expression"} if kind == "continue_statement" else _INNER
     return node.type not in inner and any(_has_jump(each, kind) for each in children(node))
-
-
-def _always_leaves(lines: list[str]) -> bool:
-    return lines[-1].startswith(("return", "raise"))
 
 
 @is_expression("switch_expression")

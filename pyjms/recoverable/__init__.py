@@ -5,11 +5,16 @@ reply; the client dequeues the reply. Whatever dies between or within them, `Rec
 four states A to D holds, and does what that state asks for. Any provider with transactions will do.
 """
 
-from pyjms.recoverable.client_log import ClientLog, LogEntry
-from pyjms.recoverable.errors import ClientLogException, RecoveryNeededException, SessionTakenException
+from pyjms.recoverable.client_log import (
+    ClientLog,
+    ClientLogException,
+    LogEntry,
+    RecoveryNeededException,
+    SessionTakenException,
+    State,
+)
 from pyjms.recoverable.requestor import Device, RecoverableRequestor, Recovery, Reply
 from pyjms.recoverable.server import RecoverableServer, Unit
-from pyjms.recoverable.states import State
 
 __all__ = [
     "ClientLog",

@@ -6,24 +6,31 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pyjms.api.destination import TemporaryQueue, TemporaryTopic
 from pyjms.api.session import AcknowledgeMode
-from pyjms.errors import JMSException, ResourceAllocationException, TransactionRolledBackException
+from pyjms.errors import (
+    IllegalStateException,
+    JMSException,
+    ResourceAllocationException,
+    TransactionRolledBackException,
+)
 from pyjms.joining import joined
-from pyjms.recoverable.pauses import Pauses
-from pyjms.recoverable.present_connection import PresentConnection
 from pyjms.recoverable.requestor import CLIENT, NUMBER
 from pyjms.recoverable.stored_message import envelope_of, message_of, read_message, write_message
+from pyjms.spi.back_off import BackOff, Delays
 
 if TYPE_CHECKING:
+    from pyjms.api.connection import Connection
     from pyjms.api.consumer import MessageConsumer
     from pyjms.api.message import Message
     from pyjms.api.session import Session
     from pyjms.messages.context import MessageContext
     from pyjms.runtime.factory import ConnectionFactory
     from pyjms.runtime.session import JmsSession
+
 
 _log = logging.getLogger("pyjms.recoverable")
 
@@ -276,6 +283,62 @@ def _key(request: Message) -> str:
 
 
 def _reply_table(database: Database) -> Any:
-    from pyjms.recoverable.sql_replies import SqlReplies
+    from pyjms.recoverable.sql_logs import SqlReplies
 
     return SqlReplies(database)
+
+
+class PresentConnection:
+    """One connection at a time, and none once `stopped` is set. `open` is for one thread, `close` for any."""
+
+    def __init__(self, factory: ConnectionFactory, stopped: threading.Event) -> None:
+        """`stopped`: who sets it calls `close` afterwards."""
+        self._factory = factory
+        self._stopped = stopped
+        self._guard = threading.Lock()
+        self._connection: Connection | None = None
+
+    def open(self) -> Connection:
+        """Connect. Raises `IllegalStateException` when it was stopped, also meanwhile; and what `create_connection` does."""
+        connection = self._factory.create_connection()
+        with self._guard:
+            self._connection = connection
+        if self._stopped.is_set():  # in the meantime, so that there was nothing to close
+            self.close()
+            raise IllegalStateException("it was stopped, so it connects no more: make another one")
+        return connection
+
+    def close(self) -> None:
+        """Close the connection, if there is one; what is not committed is rolled back. May be repeated."""
+        with self._guard:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except JMSException as error:
+                _log.warning("a connection did not close well: %s", error)
+
+
+_BACK_OFF = BackOff(first_ms=100, most_ms=10_000, jitter=0.5)
+
+
+class Pauses:
+    """From 0.1 to 10 seconds, doubled each time, with jitter, and ended by `stopped`."""
+
+    def __init__(self, stopped: threading.Event) -> None:
+        self._stopped = stopped
+        self._delays = Delays(_BACK_OFF, Random().random)  # noqa: S311
+        self.has_been_well = False
+        """Whether there ever was a connection."""
+
+    def may_heal(self, error: JMSException) -> bool:
+        """Whether trying again is of use: what never went well may be the caller's mistake, unless nobody is there yet."""
+        return self.has_been_well or isinstance(error, ResourceAllocationException)
+
+    def reset(self) -> None:
+        """Make the next pause a short one: all is well."""
+        self._delays.reset()
+
+    def wait(self) -> None:
+        """Wait, and twice as long the next time."""
+        self._stopped.wait(self._delays.next_ms() / 1000)

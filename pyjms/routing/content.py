@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 from xml.etree.ElementTree import Element
 
-from pyjms.routing.facts import ABSENT, Facts
+from pyjms.routing.facts import ABSENT, Facts, read_pointer
 from pyjms.routing.rules import Content, Language
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
 
@@ -23,17 +23,6 @@ Finder: TypeAlias = Callable[[Facts], tuple[Any, ...]]
 
 _ANYWHERE_MAX = 2
 _NOWHERE = Address(AddressKind.QUEUE, "value")
-
-
-def read_pointer(text: str) -> tuple[str, ...]:
-    """Return the steps of a JSON Pointer. Raises ValueError that says how one is written."""
-    if text and not text.startswith("/"):
-        raise ValueError(f"{text!r} is no JSON Pointer: it begins with a slash, as /customer/country does")
-    steps = text.split("/")[1:]
-    for step in steps:
-        if any(not part.startswith(("0", "1")) for part in step.split("~")[1:]):
-            raise ValueError(f"{text!r} is no JSON Pointer: write ~0 for ~, and ~1 for / in a name")
-    return tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)
 
 
 def finder(content: Content) -> Finder:

@@ -15,6 +15,8 @@ ABSENT: Final = object()
 """There is no such value."""
 _KINDS: Final = tuple(kind.name.lower() for kind in BodyKind)
 """By `BodyKind`, which counts from 0."""
+DEPTH_MAX: Final = 200
+"""XML nested more deeply is no message that somebody routes; and a path with `//` would look at each element once a level."""
 _BLANKS: Final = "\ufeff \t\r\n"
 _decode: Final = json.JSONDecoder().decode  # `json.loads` looks at its options each time
 
@@ -66,9 +68,7 @@ class Facts:
             if text is None:
                 self._xml = ABSENT
             else:
-                from pyjms.routing.xml_body import parse_xml
-
-                found = parse_xml(text)
+                found = _parse_xml(text)
                 self._xml = ABSENT if found is None else found
         return None if self._xml is ABSENT else self._xml
 
@@ -99,3 +99,32 @@ class Facts:
             body = body.lstrip(_BLANKS)
             first = body[:1]
         return body if first and first in beginnings else None
+
+
+def _parse_xml(text: str) -> Element | None:
+    """Return the root of a document; None if it is not well formed, nested too deeply, or has a document type: entities may be bombs."""
+    # Imported late: only rules that look into XML bodies need the extra `routing`.
+    from defusedxml.common import DefusedXmlException
+    from defusedxml.ElementTree import ParseError, fromstring
+
+    try:
+        root: Element = fromstring(text, forbid_dtd=True)
+    except (ParseError, DefusedXmlException, ValueError, UnicodeError):
+        return None
+    level, depth = [root], 1
+    while level := [child for each in level for child in each]:
+        depth += 1
+        if depth > DEPTH_MAX:
+            return None
+    return root
+
+
+def read_pointer(text: str) -> tuple[str, ...]:
+    """Return the steps of a JSON Pointer. Raises ValueError that says how one is written."""
+    if text and not text.startswith("/"):
+        raise ValueError(f"{text!r} is no JSON Pointer: it begins with a slash, as /customer/country does")
+    steps = text.split("/")[1:]
+    for step in steps:
+        if any(not part.startswith(("0", "1")) for part in step.split("~")[1:]):
+            raise ValueError(f"{text!r} is no JSON Pointer: write ~0 for ~, and ~1 for / in a name")
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)

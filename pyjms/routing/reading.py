@@ -1,11 +1,14 @@
-"""From a file of rules, as TOML or JSON have it, to rules; every problem is found, with its place and what to do. No I/O."""
+"""Files of rules, as TOML or JSON, and how they become rules; each problem is found, with its place and its remedy."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pyjms.routing.content import finder
@@ -14,6 +17,43 @@ from pyjms.routing.transformers import make_transformer
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import InvalidSelectorError
 from pyjms.spi.selector import Selector, compile_selector
+
+_BYTES_MAX: Final = 4_000_000
+
+
+def load_rules(file: Path) -> RuleSet:
+    """Return the rules of a file. Raises `RulesError`, `OSError`."""
+    data, text = load_document(file)
+    return read_rules(data, text)
+
+
+def load_document(file: Path) -> tuple[Any, str | None]:
+    """Return what stands in a file, and its text if that has lines that tell something. Raises `RulesError`, `OSError`."""
+    if file.exists() and not file.is_file():
+        raise RulesError((Problem(file.name, "it is no file, but a folder, a device or a pipe", None),))
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(_BYTES_MAX + 1)
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise RulesError((Problem(file.name, f"it is no text in UTF-8: {error.reason}", None),)) from error
+    if len(data) > _BYTES_MAX:
+        raise RulesError((Problem(file.name, f"it has more than {_BYTES_MAX} bytes; is it the right file?", None),))
+    return parse_document(text, file.name)
+
+
+def parse_document(text: str, name: str) -> tuple[Any, str | None]:
+    """Return what `load_document` does, of the text of a file of that name. Raises `RulesError`."""
+    is_json = name.lower().endswith(".json")
+    try:
+        return (json.loads(text), None) if is_json else (tomllib.loads(text), text)
+    except RecursionError as error:
+        raise RulesError((Problem(name, "it is nested too deeply; is it the right file?", None),)) from error
+    except ValueError as error:
+        kind = "JSON" if is_json else "TOML"
+        line = getattr(error, "lineno", None)
+        raise RulesError((Problem(name, f"it is no {kind}: {error}", line),)) from error
+
 
 _T = TypeVar("_T")
 

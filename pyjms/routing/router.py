@@ -1,28 +1,44 @@
-"""The plan of a router: compiled rules that are exchanged between two messages.
-
-A file of rules that was altered is read anew when the next message comes, or somebody asks how the route is. Rules that are wrong
-are refused and told; those that were in force stay so.
-"""
+"""Routers: compiled rules that are exchanged between two messages, and the kind ``route`` of ``pyjms.route_runners``."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from pyjms.forwarding.settings import Site, Target
+from pyjms.forwarding.running import RouteThread
+from pyjms.forwarding.settings import Described, RouteSettings, Site, Target
+from pyjms.forwarding.transfer import Transfer
 from pyjms.forwarding.unit import OutgoingMessage, UndeliverableError
-from pyjms.routing.applying import transformed
 from pyjms.routing.compiled import CompiledRules
-from pyjms.routing.files import load_rules
-from pyjms.routing.reading import RulesError
+from pyjms.routing.reading import RulesError, load_rules, read_rules
 from pyjms.routing.rules import Choice, Rule, RuleSet, TargetSpec
 from pyjms.routing.transformers import TransformerError
 from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.routes import RouteError, RouteRequest, RouteRunner, RouteStatistics, RunningRoute
+from pyjms.spi.words import reason_of
+
+
+def transformed(rule: Rule, envelope: Envelope) -> Envelope:
+    """Return what the transformers of a rule make of a message. Raises `TransformerError`, which names the rule and the transformer."""
+    for transform in rule.transforms:
+        try:
+            made = transform.apply(envelope)
+        except Exception as error:  # whatever a body brings it to, the next message is another one
+            why = str(error) if isinstance(error, TransformerError) else reason_of(error)
+            raise TransformerError(f"{rule.name}: the transformer {transform.use} failed: {why}") from error
+        if not isinstance(made, Envelope):
+            raise TransformerError(
+                f"{rule.name}: the transformer {transform.use} failed: it returned {type(made).__name__}, no Envelope"
+            )
+        envelope = made
+    return envelope
+
 
 _log = logging.getLogger("pyjms.routes")
 
@@ -134,3 +150,86 @@ def _stamp(file: Path | None) -> tuple[int, int, int] | None:
     except OSError:
         return None  # between two versions, or gone: the rules stay
     return seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+
+class RunningRouter(RunningRoute):
+    """A router on a thread of its own."""
+
+    def __init__(self, settings: RouteSettings, router: Router, request: RouteRequest) -> None:
+        self.router = router
+        transfer = Transfer(settings, router.plan, router.targets, request.clock)
+        transfer.set_paused(request.is_paused)
+        self.thread = RouteThread(transfer, request.on_failure)
+
+    def pause(self) -> None:
+        self.thread.pause()
+
+    def resume(self) -> None:
+        self.thread.resume()
+
+    def stop(self) -> None:
+        self.thread.stop()
+
+    def statistics(self) -> RouteStatistics:
+        details = self.router.details()
+        seen = self.thread.statistics()
+        refused = self.router.refused
+        if refused is not None:
+            return replace(seen, details=details, last_error=f"new rules were refused: {refused}")
+        return replace(seen, details=details)
+
+
+class RouteRulesRunner(RouteRunner):
+    """Each message of a queue to where rules send it."""
+
+    def check(self, request: RouteRequest) -> None:
+        _read(request)
+
+    def start(self, request: RouteRequest) -> RunningRoute:
+        settings, router = _read(request)
+        return RunningRouter(settings, router, request)
+
+
+def _read(request: RouteRequest) -> tuple[RouteSettings, Router]:
+    described = Described(request, ("rules", "rules_file"))
+    settings = described.route()
+    inline, named = request.settings.get("rules"), described.text("rules_file")
+    if (inline is None) == (named is None):
+        described.problems.append("rules: give them here, or name a rules_file; one of the two")
+    described.finish()
+    file = None if named is None else Path(named)
+    try:
+        rules = read_rules(inline) if file is None else load_rules(file)
+        router = Router(rules, lambda name, spec: _site(request, name, spec), request.clock, file)
+    except (RulesError, OSError) as error:
+        raise RouteError(f"the rules of the route {request.name!r} cannot be used: {error}") from error
+    except ProviderError as error:
+        raise RouteError(error.reason) from error
+    if any(target == settings.source for target in router.targets()):
+        raise RouteError(
+            f"the route {request.name!r} has its source {settings.source} as a target, too; name another one"
+        )
+    return settings, router
+
+
+def _site(request: RouteRequest, name: str, spec: TargetSpec) -> Site:
+    """Return the site of a target; one without a URL is at that of the source. Raises `RouteError`."""
+    settings: Mapping[str, object] = request.settings
+    described = Described(
+        replace(request, settings={key: settings[key] for key in ("user", "password") if key in settings}), ()
+    )
+    url = spec.url if spec.url is not None else settings.get("url")
+    password = None if spec.password_file is None else _first_line(Path(spec.password_file))
+    site = described.site(None if url is None else str(url), f"targets.{name}.url", spec.user, password)
+    described.finish()
+    return site
+
+
+def _first_line(file: Path) -> str:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise RouteError(f"{file}: {error.strerror}") from error
+    if not lines or not lines[0]:
+        raise RouteError(f"{file} is empty; write the password in its first line")
+    return lines[0]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from pyjms.routing.facts import read_pointer
 from pyjms.spi.envelope import BodyKind, Envelope
 from pyjms.spi.registry import entry_points
 from pyjms.spi.selector.headers import ATTRIBUTES, FUNCTIONS, read
@@ -114,8 +115,6 @@ def _map_json(settings: Mapping[str, Any]) -> Transformer:
     fields = _only(settings, "fields")["fields"]
     if not isinstance(fields, Mapping) or not fields:
         raise TransformerError('"map-json" needs fields = { new_name = "/old/path" }')
-    from pyjms.routing.content import read_pointer
-
     paths = {str(name): read_pointer(str(path)) for name, path in fields.items()}
 
     def map_fields(envelope: Envelope) -> Envelope:

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from pyjms.spark.asking import check_folder
-from pyjms.spark.errors import DataLossError, OptionError
+from pyjms.spark.options import DataLossError, OptionError, check_folder
 from pyjms.spark.places import all_below, exists, inside, literally, matches, parents, qualified, text_of
 from pyjms.spark.schema import SCHEMA
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyjms.spark.errors import RowError
 from pyjms.spark.messages import row_told
+from pyjms.spark.options import RowError
 from pyjms.spark.schema import COLUMNS, Run, column_values, property_columns
 from pyjms.spi.replay import ReservedMessage
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from pyjms.spark.errors import OptionError
-from pyjms.spark.options import JmsOptions
+from pyjms.spark.options import JmsOptions, OptionError
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.envelope import MessageId
@@ -66,7 +65,7 @@ class Link:
             try:
                 return action(connection)
             except ProviderError as error:
-                if not _is_lost(connection, error):
+                if not (isinstance(error, (ClosedError, ConnectionLostError)) or connection.state != "connected"):
                     raise
                 self.forget(connection)
                 self._pause(error, until_ms)
@@ -108,10 +107,6 @@ class Link:
             raise error
         _log.info("trying again: %s", error.reason)
         self.clock.wait(Signal(), min(now_ms + _PAUSE_MS, until_ms))
-
-
-def _is_lost(connection: ProviderConnection, error: ProviderError) -> bool:
-    return isinstance(error, (ClosedError, ConnectionLostError)) or connection.state != "connected"
 
 
 def _close(connection: ProviderConnection) -> None:

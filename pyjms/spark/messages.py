@@ -8,8 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from pyjms.messages.java_text import shorten
-from pyjms.spark.errors import OptionError, RowError
-from pyjms.spark.options import parse_address
+from pyjms.spark.options import OptionError, RowError, parse_address
 from pyjms.spark.schema import ALIAS_PREFIX, DEDUP_ID, HEADERS, KINDS, MODES, SINK_COLUMNS
 from pyjms.spi.envelope import Address, Body, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.spi.typed_values import READERS, read_map, read_stream

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyjms.spark.archives import check_form, check_place, read_archive
-from pyjms.spark.asking import check_condition, check_every, check_folder, check_job
-from pyjms.spark.errors import OptionError
 from pyjms.spark.jobs import note_terms, promote, promoted, promoted_by_query, terms_of
+from pyjms.spark.options import OptionError, check_condition, check_every, check_folder, check_job
 from pyjms.spark.places import make_folder
 from pyjms.spark.routed import BatchRules, KeptRules, RulesText, decider_of, routing_function
 from pyjms.spark.schema import COLUMNS

@@ -13,7 +13,7 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
-from pyjms.spark.errors import OptionError
+from pyjms.spark.options import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyjms.routing.applying import transformed
 from pyjms.routing.compiled import CompiledRules
-from pyjms.routing.files import parse_document
-from pyjms.routing.reading import Problem, RulesError, read_rules
+from pyjms.routing.reading import Problem, RulesError, parse_document, read_rules
+from pyjms.routing.router import transformed
 from pyjms.routing.transformers import TransformerError
-from pyjms.spark.errors import RowError
 from pyjms.spark.messages import envelope_of
-from pyjms.spark.options import parse_address
+from pyjms.spark.options import RowError, parse_address
 from pyjms.spark.schema import row_of
 from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.replay import ReservedMessage

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pyjms.messages.java_text import shorten
-from pyjms.spark.errors import RowError
-from pyjms.spark.options import address_text
+from pyjms.spark.options import RowError, address_text
 from pyjms.spi.envelope import Address, BodyKind, Envelope, ObjectBody
 from pyjms.spi.replay import ReservedMessage
 from pyjms.spi.typed_values import LETTERS, base64_of_text, double_text, float_text, is_unicode, write_map, write_stream
@@ -139,10 +138,6 @@ def _addresses(found: Sequence[Address | None]) -> list[str | None]:
     return [texts[id(each)] for each in found]
 
 
-def _correlations(values: Sequence[str | bytes | None]) -> list[str | None]:
-    return _all_shown([value if isinstance(value, str) else None for value in values])
-
-
 def _micros(moment_ms: int) -> int | None:
     return moment_ms * 1000 if 0 < moment_ms <= TIME_MAX_MS else None
 
@@ -160,7 +155,7 @@ def spelled_properties(
         texts: dict[str, str | None] = {}
         types: dict[str, str] = {}
         for told, value in envelope.properties.items():
-            name = _alias_of(told) if needs_alias(told) else told
+            name = (ALIAS_PREFIX + quote(told, safe="", errors="surrogatepass")) if needs_alias(told) else told
             kind = value.__class__
             if kind is _PLAIN and value.isascii():  # type: ignore[union-attr]
                 texts[name] = value  # type: ignore[assignment]
@@ -177,10 +172,6 @@ def spelled_properties(
 def needs_alias(name: str) -> bool:
     """Say whether the property `name` would be taken for something else, or cannot be written at all."""
     return name in HEADERS or name.startswith(ALIAS_PREFIX) or not (name.isascii() or is_unicode(name))
-
-
-def _alias_of(name: str) -> str:
-    return ALIAS_PREFIX + quote(name, safe="", errors="surrogatepass")
 
 
 def _spell(name: str, value: Stored) -> tuple[str | None, str]:
@@ -264,7 +255,9 @@ _OF_MESSAGES: Mapping[str, Callable[[Sequence[ReservedMessage]], list[Any]]] = {
 _OF_ENVELOPES: Mapping[str, Callable[[Sequence[Envelope]], list[Any]]] = {
     "destination": lambda envelopes: _addresses([e.destination for e in envelopes]),
     "message_id": lambda envelopes: _all_shown([e.message_id for e in envelopes]),
-    "correlation_id": lambda envelopes: _correlations([e.correlation_id for e in envelopes]),
+    "correlation_id": lambda envelopes: _all_shown(
+        [value if isinstance(value, str) else None for value in ([e.correlation_id for e in envelopes])]
+    ),
     "reply_to": lambda envelopes: _addresses([e.reply_to for e in envelopes]),
     "type": lambda envelopes: _all_shown([e.jms_type for e in envelopes]),
     "delivery_mode": lambda envelopes: [MODES[e.delivery_mode] for e in envelopes],

@@ -18,10 +18,9 @@ from pyspark.sql.datasource import (
 )
 
 from pyjms.spark.connecting import MessageIds
-from pyjms.spark.errors import OptionError
 from pyjms.spark.jobs import QUERY_ID, name_in_query
 from pyjms.spark.messages import EnvelopeMaker, check_sink_columns
-from pyjms.spark.options import Headers, JmsOptions, Repeated, parse_options
+from pyjms.spark.options import Headers, JmsOptions, OptionError, Repeated, parse_options
 from pyjms.spark.writing import RowSum, Written, abandon, attempt_of, finish, write_partition
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Envelope

@@ -1,4 +1,4 @@
-"""The streaming source, as Spark calls it: `pyjms.spark.planning` has what it does.
+"""The streaming and the batch source, as Spark calls them: `pyjms.spark.planning` has what they do.
 
 Spark makes a reader in the planner's process, which calls all but `read`, and in others only to pickle it for `read`. So a reader
 opens nothing by itself.
@@ -6,10 +6,25 @@ opens nothing by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -18,9 +33,27 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyjms.spark.errors import OptionError
-from pyjms.spark.options import JmsOptions, Mode, parse_options
-from pyjms.spark.planning import GroupPlanner, Limits, Offset, Piece, Planner, source_address
+from pyjms.spark.connecting import link_of, require
+from pyjms.spark.options import JmsOptions, Mode, OptionError, parse_options
+from pyjms.spark.planning import (
+    GroupPlanner,
+    Limits,
+    Offset,
+    Page,
+    Piece,
+    Planner,
+    Range,
+    group_request,
+    pieces_of_group,
+    reserve_all,
+    rows,
+    source_address,
+)
+from pyjms.spi.capability import Capability
+from pyjms.spi.envelope import AddressKind
+from pyjms.spi.provider import ProviderConnection
+from pyjms.spi.replay import OpenGroup, ReservedMessage
+from pyjms.spi.selector import quote, selector_or_none
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -54,7 +87,7 @@ def planner_of(options: JmsOptions) -> Planner:
 
         return SpoolPlanner(options)
     if options.mode is Mode.AT_LEAST_ONCE:
-        from pyjms.spark.holding import HoldingPlanner
+        from pyjms.spark.spool_planning import HoldingPlanner
 
         return HoldingPlanner(options)
     return GroupPlanner(options)
@@ -117,3 +150,240 @@ class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxBytes):
             return Limits(max_messages=options.messages_per_batch, max_bytes=limit.max_bytes)
         return Limits(max_messages=options.messages_per_batch, max_bytes=options.max_bytes)
+
+
+# Filters of a table as a message selector (JMS 1.1 §3.8). Pure; what cannot be said is left out, as Spark filters again.
+
+_TEXTS: Mapping[str, str] = {
+    "type": "JMSType",
+    "correlation_id": "JMSCorrelationID",
+    "message_id": "JMSMessageID",
+    "delivery_mode": "JMSDeliveryMode",
+}
+_NUMBERS: Mapping[str, str] = {"priority": "JMSPriority", "timestamp": "JMSTimestamp"}
+_MOST = 32_000
+"""Characters of all clauses: a selector has 65,536 at most, and what a user wrote with the option `selector` stands in it, too."""
+_COMPARISONS = frozenset({"=", "<", "<=", ">", ">="})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One filter: a column, what is asked of it, and the value."""
+
+    operator: str
+    """``=``, ``<``, ``<=``, ``>``, ``>=``, ``IN``, ``STARTS``, ``IS NOT NULL``; anything else is not understood."""
+    column: str
+    value: Any = None
+
+
+def selector_of(conditions: Iterable[Condition]) -> str | None:
+    """Return a selector that chooses at least what all `conditions` choose; None: it would choose everything."""
+    clauses: list[str] = []
+    room = _MOST
+    for each in conditions:
+        clause = _clause(each)
+        if clause is not None and len(clause) <= room:
+            clauses.append(clause)
+            room -= len(clause)
+    return " AND ".join(clauses) or None
+
+
+def _clause(condition: Condition) -> str | None:
+    if condition.column in _TEXTS:
+        return _text_clause(_TEXTS[condition.column], condition)
+    if condition.column in _NUMBERS:
+        return _number_clause(_NUMBERS[condition.column], condition)
+    return None
+
+
+def _text_clause(name: str, condition: Condition) -> str | None:
+    value = condition.value
+    if condition.operator == "IS NOT NULL":
+        # the reverse does not hold: a column is NULL, too, where it cannot hold the header
+        return f"{name} IS NOT NULL"
+    if condition.operator == "=" and isinstance(value, str):  # selectors know no order of texts
+        return f"{name} = {quote(value)}"
+    if condition.operator == "IN" and _all(value, str):
+        return f"{name} IN ({', '.join(map(quote, value))})"
+    if condition.operator == "STARTS" and isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        return f"{name} LIKE {quote(escaped + '%')} ESCAPE '\\'"
+    return None
+
+
+def _number_clause(name: str, condition: Condition) -> str | None:
+    if condition.operator == "IN" and _all(condition.value, int):
+        return f"({' OR '.join(f'{name} = {value}' for value in condition.value)})"
+    if condition.operator not in _COMPARISONS:
+        return None
+    value = condition.value
+    if isinstance(value, datetime):
+        return _moment_clause(name, condition.operator, value)
+    return f"{name} {condition.operator} {value}" if type(value) is int else None
+
+
+def _moment_clause(name: str, operator: str, value: datetime) -> str | None:
+    """Compare with a whole millisecond, so that nothing is left out that the column would have chosen."""
+    if value.tzinfo is None or value.timestamp() < 0:
+        return None
+    low = int(value.timestamp() * 1000)
+    if operator in ("<", "<="):
+        return f"{name} <= {low + 1}"
+    if operator in (">", ">="):
+        return f"{name} >= {max(0, low - 1)}"
+    return f"{name} BETWEEN {max(0, low - 1)} AND {low + 1}"
+
+
+def _all(values: Any, kind: type) -> bool:
+    return isinstance(values, (tuple, list)) and bool(values) and all(type(value) is kind for value in values)
+
+
+_PAGE = 1_000
+
+
+def batch_reader(options: Mapping[str, Any], schema: StructType) -> JmsBatchReader:
+    """Return the reader of a table. Raises `OptionError`."""
+    parsed = parse_options(options)
+    mode = parsed.mode or Mode.BROWSE
+    if mode is Mode.RESERVE:
+        if parsed.job_id is None:
+            raise OptionError(
+                "mode=reserve needs jobId: the name under which the broker holds the messages until pyjms.spark.acknowledge"
+            )
+    elif mode is not Mode.BROWSE:
+        raise OptionError(f"mode={mode.value} is for spark.readStream; spark.read has browse (the default) and reserve")
+    elif parsed.destination is not None and parsed.destination.kind is AddressKind.TOPIC:
+        raise OptionError("mode=browse looks at a queue; a topic keeps no messages")
+    source_address(parsed)
+    parsed = replace(parsed, mode=mode)
+    if parsed.pushdown and mode is Mode.BROWSE:
+        return PushingReader(parsed, schema)
+    return JmsBatchReader(parsed, schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowsePiece:
+    """The messages of a queue, as they are when the task runs."""
+
+    selector: str | None
+
+    def rows(self, schema: StructType, options: JmsOptions) -> Iterator[Any]:
+        """Yield the messages in order."""
+        return rows(self._pages(options), schema, options)
+
+    def _pages(self, options: JmsOptions) -> Iterator[Page]:
+        connection = link_of(options).call(_browsable)
+        session = connection.open_session(transacted=False)
+        try:
+            page: list[ReservedMessage] = []
+            looked = session.browse(source_address(options), selector_or_none(self.selector))
+            for number, seen in enumerate(looked, 1):
+                page.append(
+                    ReservedMessage(
+                        number=number, envelope=seen.envelope, count=seen.count, redelivered=seen.redelivered
+                    )
+                )
+                if len(page) >= _PAGE:
+                    yield page
+                    page = []
+            if page:
+                yield page
+        finally:
+            session.close()
+
+
+def _browsable(connection: ProviderConnection) -> ProviderConnection:
+    require(connection, Capability.BROWSING, "this provider's queues cannot be looked at")
+    connection.start()
+    return connection
+
+
+class JmsBatchReader(DataSourceReader):
+    """Reads a table. Spark plans it anew for each action."""
+
+    def __init__(self, options: JmsOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._selector = options.selector
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [PiecePartition(piece) for piece in self._pieces()]
+
+    def _pieces(self) -> Sequence[Piece]:
+        if self._options.mode is Mode.BROWSE:
+            return [BrowsePiece(selector=self._selector)]
+        opened, high = _reserve(self._options)
+        group = opened.group
+        return pieces_of_group(
+            group.name, group.generation, Range(after=group.low, upto=high), self._options.partitions
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, PiecePartition)
+        return partition.piece.rows(self._schema, self._options)
+
+
+def _reserve(options: JmsOptions) -> tuple[OpenGroup, int]:
+    """Open the job's group, and reserve for it if it was not there before: a job that is planned again reads the same, if that was nothing, too.
+
+    Else messages that came between two looks would be held by the second, and acknowledged with an output that the first has made.
+    """
+    assert options.job_id is not None
+    request = group_request(options, options.job_id)
+    link = link_of(options, with_client_id=options.subscription is not None)
+
+    attempts = 0
+
+    def open_group(connection: ProviderConnection) -> OpenGroup:
+        nonlocal attempts
+        require(connection, Capability.REPLAY, "read with mode=browse, which changes nothing")
+        attempts += 1
+        return connection.reader_groups().open(request)
+
+    opened = link.call(open_group)
+    group = opened.group
+    if group.high > group.low or opened.fence > attempts:  # an attempt that nobody answered may have opened it, too
+        return opened, group.high
+    if options.max_messages is None:
+        return opened, reserve_all(link, opened, options.max_bytes)
+    most = options.max_messages
+    high = link.call(
+        lambda connection: connection.reader_groups().reserve(
+            opened, after=group.low, max_messages=most, max_bytes=options.max_bytes, wait_ms=0
+        )
+    )
+    return opened, high
+
+
+class PushingReader(JmsBatchReader):
+    """A reader that lets the broker choose: filters become a selector.
+
+    A class of its own, as Spark refuses every reader that has `pushFilters` where push-down is switched off, as it is by default.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what a selector can say of `filters`. All go back to Spark, too: the two may think differently of NULL."""
+        selector = selector_of([_condition(each) for each in filters])
+        self._selector = " AND ".join(f"({each})" for each in (self._options.selector, selector) if each) or None
+        return filters
+
+
+_OPERATORS: Mapping[type[Filter], str] = {
+    EqualTo: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    In: "IN",
+    StringStartsWith: "STARTS",
+    IsNotNull: "IS NOT NULL",
+}
+
+
+def _condition(given: Filter) -> Condition:
+    """Return a filter without Spark's classes; one that is not known has an empty operator."""
+    return Condition(
+        operator=_OPERATORS.get(type(given), ""),
+        column=".".join(getattr(given, "attribute", ())),
+        value=getattr(given, "value", None),
+    )

@@ -8,12 +8,19 @@ alone, whose acknowledgement is not known to have arrived: an exact and small se
 from __future__ import annotations
 
 import json
+import os
 import struct
+import uuid
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
 
-from pyjms.spark.errors import SpoolError
+import pyarrow as pa
+
+from pyjms.spark.options import SpoolError
+from pyjms.spi.clock import Clock, Signal
 
 _HEAD = struct.Struct(">4sIQII")
 _MAGIC = b"PJS1"
@@ -117,3 +124,171 @@ class Seen:
     def settled(self, ids: Iterable[str | None]) -> None:
         """Hear that their acknowledgement has arrived: they do not come again."""
         self.ids.difference_update(each for each in ids if each is not None)
+
+
+SEGMENT_BYTES = 64 * 1024 * 1024
+_SUFFIX = ".spool"
+_MARKS = "marks.json"
+_LOCK_MS = 10_000
+_LOCK_PAUSE_MS = 100
+
+
+def batch_bytes(batch: pa.RecordBatch) -> bytes:
+    """Return a record batch as an IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def batches_of(data: bytes) -> list[pa.RecordBatch]:
+    """Return what `batch_bytes` was given."""
+    with pa.ipc.open_stream(data) as reader:
+        return list(reader)
+
+
+def batches_between(folder: Path, after: int, upto: int) -> Iterator[pa.RecordBatch]:
+    """Yield the messages from ``after + 1`` to `upto`. Raises `SpoolError` when they are not there."""
+    place = after
+    for path in _segments(folder, after):
+        if place >= upto:
+            break
+        for frame, _ in frames_of(path.read_bytes()):
+            if frame.last <= place or place >= upto:
+                continue
+            if frame.first > place + 1:
+                break
+            for batch in batches_of(frame.data):
+                yield batch.slice(place + 1 - frame.first, min(upto, frame.last) - place)
+            place = min(upto, frame.last)
+    if place < upto:
+        raise SpoolError(
+            f"{folder} lacks the messages from {place + 1} to {upto}: driver and executors must see one and the same spoolDir, and "
+            "nobody else may change it"
+        )
+
+
+def _segments(folder: Path, after: int = -1) -> list[Path]:
+    """Return the segments in order, from the one on that may hold ``after + 1``."""
+    found = sorted(folder.glob(f"*{_SUFFIX}"))
+    begin = max((number for number, path in enumerate(found) if int(path.stem) <= after + 1), default=0)
+    return found[begin:]
+
+
+class SpoolFolder:
+    """The side that writes. One thread."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._segment: BinaryIO | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(folder, clock)
+        marks = folder / _MARKS
+        if marks.exists():
+            self.marks = Marks.from_json(marks.read_text(encoding="utf-8"))
+        else:
+            self.marks = Marks(generation=uuid.uuid4().hex)
+            self.save(self.marks)
+        self.high = self.marks.low
+        self.suspects: set[str] = set(self.marks.unsettled)
+        """The ids of messages whose acknowledgement is not known to have arrived."""
+        self._recover()
+
+    def _recover(self) -> None:
+        paths = _segments(self._folder)
+        for number, path in enumerate(paths):
+            content = path.read_bytes()
+            end = 0
+            for frame, place in frames_of(content):
+                end = place
+                self.high = max(self.high, frame.last)
+                if frame.last > self.marks.settled:
+                    self._suspect(frame)
+            if end < len(content):
+                if number < len(paths) - 1:
+                    raise SpoolError(f"{path} is damaged at byte {end}: restore it, or begin with an empty folder")
+                os.truncate(path, end)  # written by who died before it was safe, so nothing of it was acknowledged
+
+    def _suspect(self, frame: Frame) -> None:
+        for batch in batches_of(frame.data):
+            numbers, ids = batch.column("seq").to_pylist(), batch.column("message_id").to_pylist()
+            self.suspects.update(
+                each for number, each in zip(numbers, ids, strict=True) if each and number > self.marks.settled
+            )
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Write messages, whose numbers follow `high`; they are safe when this returns."""
+        frame = Frame(first=self.high + 1, count=batch.num_rows, data=batch_bytes(batch))
+        segment = self._segment
+        if segment is None or segment.tell() >= SEGMENT_BYTES:
+            segment = self._begin_segment(frame.first)
+        segment.write(pack(frame))
+        segment.flush()
+        os.fsync(segment.fileno())
+        self.high = frame.last
+
+    def _begin_segment(self, first: int) -> BinaryIO:
+        self._end_segment()
+        self._segment = (self._folder / f"{first:020d}{_SUFFIX}").open("ab")
+        _sync_folder(self._folder)
+        return self._segment
+
+    def _end_segment(self) -> None:
+        if self._segment is not None:
+            self._segment.close()
+            self._segment = None
+
+    def save(self, marks: Marks) -> None:
+        """Write the marks, whole or not at all."""
+        beside = self._folder / f"{_MARKS}.new"
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(marks.to_json())
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._folder / _MARKS)
+        _sync_folder(self._folder)
+        self.marks = marks
+
+    def trim(self) -> None:
+        """Delete the segments whose messages are all done with, as the saved marks say."""
+        if self._segment is not None and self.marks.low >= self.high:
+            self._end_segment()
+        paths = _segments(self._folder)
+        for number, path in enumerate(paths):
+            is_open = self._segment is not None and number == len(paths) - 1
+            last = int(paths[number + 1].stem) - 1 if number + 1 < len(paths) else self.high
+            if not is_open and last <= self.marks.low:
+                path.unlink()
+
+    def close(self) -> None:
+        """Let others write."""
+        self._end_segment()
+        self._lock.close()
+
+
+def _sync_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _lock(folder: Path, clock: Clock) -> BinaryIO:
+    """Keep others from writing; one that was just killed may take a moment to go. Raises `SpoolError`."""
+    import fcntl
+
+    file = (folder / "lock").open("ab")
+    until_ms = clock.monotonic_ms() + _LOCK_MS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if clock.monotonic_ms() >= until_ms:
+                file.close()
+                raise SpoolError(
+                    f"{folder} is in use by another query: give each query a readerGroup of its own, and let one run at a time"
+                ) from None
+            clock.wait(Signal(), clock.monotonic_ms() + _LOCK_PAUSE_MS)
+        else:
+            return file

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyjms.forwarding.marks import readdressed
+from pyjms.forwarding.unit import readdressed
 from pyjms.spark.connecting import Link, link_of, require
 from pyjms.spark.options import JmsOptions
 from pyjms.spi.capability import Capability

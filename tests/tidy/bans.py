@@ -104,7 +104,7 @@ BANS = (
             "pyjms/porting/java/threads.py": "java.lang.Thread, for programs that start threads",
             "pyjms/spi/poisoning.py": "who closes what does not answer waits as long as that",
             "pyjms/runtime/threads.py": "the threads of a session's listeners, and of calls that tasks await",
-            "pyjms/spark/reading.py": "the thread that fetches a task's next page",
+            "pyjms/spark/planning.py": "the thread that fetches a task's next page",
             "provider/pyjms_provider/clients/stomp/failover.py": "who makes a lost connection anew waits between attempts",
             "provider/pyjms_provider/clients/stomp/physical_connection.py": "the I/O thread of a connection, which owns its socket",
             "provider/pyjms_provider/serving/management_queues.py": "what a management queue asks for may wait for the disk",

@@ -30,7 +30,7 @@ THIRD_PARTY = {
     "opentelemetry": ("pyjms/telemetry/",),
     "kombu": ("pyjms/kombu/",),
     "lark": ("pyjms/spi/selector/",),
-    "defusedxml": ("pyjms/routing/xml_body.py",),
+    "defusedxml": ("pyjms/routing/facts.py",),
     "pyarrow": ("pyjms/history/parquet.py", "pyjms/spark/"),
     "py4j": ("pyjms/spark/",),  # beneath PySpark
     "pyspark": ("pyjms/spark/", "pyspark_jms/"),
@@ -60,7 +60,7 @@ THIRD_PARTY = {
     "typer": COMMANDS,
     "websockets": ("provider/pyjms_provider/transport/websocket.py",),
     "tree_sitter": ("pyjms/porting/",),
-    "tree_sitter_java": ("pyjms/porting/syntax.py",),
+    "tree_sitter_java": ("pyjms/porting/model.py",),
     "annotationlib": ("pyjms/api/fields.py",),  # of the standard library, from Python 3.14 on
     "uvloop": ("provider/pyjms_provider/transport/service.py",),
     "freezegun": ("pyjms/testing/",),

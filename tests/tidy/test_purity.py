@@ -14,20 +14,15 @@ PURE = (
     "pyjms/runtime/acknowledgements.py",
     "pyjms/spi/back_off.py",
     "pyjms/spi/selector/",
-    *(f"pyjms/flows/{name}.py" for name in ("documents", "instance", "picture", "wording")),
-    *(f"pyjms/recoverable/{name}.py" for name in ("client_log", "states", "stored_message")),
-    *(f"pyjms/forwarding/{name}.py" for name in ("marks", "plan", "settings", "unit")),
-    *(
-        f"pyjms/routing/{name}.py"
-        for name in ("compiled", "content", "explain", "facts", "reading", "rules", "transformers", "xml_body")
-    ),
+    *(f"pyjms/flows/{name}.py" for name in ("codec", "instance", "picture")),
+    *(f"pyjms/recoverable/{name}.py" for name in ("client_log", "stored_message")),
+    *(f"pyjms/forwarding/{name}.py" for name in ("settings", "unit")),
+    *(f"pyjms/routing/{name}.py" for name in ("compiled", "content", "facts", "rules", "transformers")),
     *(
         f"pyjms/porting/{name}"
         for name in (
-            "arguments.py",
             "c",
             "e",
-            "factories.py",
             "java/errors.py",
             "java/numbers.py",
             "java/objects.py",
@@ -37,16 +32,12 @@ PURE = (
             "naming.py",
             "operators.py",
             "p",
-            "ranges.py",
             "s",
             "t",
             "unit.py",
         )
     ),
-    *(
-        f"pyjms/history/{name}"
-        for name in ("check.py", "checks/", "events.py", "facts.py", "findings.py", "rows.py", "rules.py")
-    ),
+    *(f"pyjms/history/{name}" for name in ("check.py", "events.py", "facts.py", "findings.py", "rows.py", "rules.py")),
     *(
         f"provider/pyjms_provider/protocols/stomp/{name}"
         for name in (

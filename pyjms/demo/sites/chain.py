@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Engine, create_engine, event, text
 
-from pyjms.demo.accounting import Entry
+from pyjms.demo.books import Entry
 from pyjms.flows import StepRefused, read_flow
 from pyjms.recoverable import Unit
 

@@ -1,32 +1,144 @@
 """One run: start the sites, begin the orders, kill a site on the way, wait until all orders have ended, and judge.
 
-A run is kept in a folder: the sites' stores and databases, and a sheet that says over which records it is. Whoever is killed,
-also this process, it goes on when it is started again: an order that was begun is not begun twice, as its instance's id is the same.
+The processes of the sites are started, killed and ended by their own ids.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeAlias
 
 from pyjms import ConnectionFactory, Session
-from pyjms.demo.books import OtherRunError
-from pyjms.demo.plan import Plan
-from pyjms.demo.sites.chain import FLOW, HERE, SITES, THERE, WORKS, count_lines, open_books, read_lines
-from pyjms.demo.sites.judging import Outcome, judge_orders, make_orders
-from pyjms.demo.sites.processes import SiteError, SiteProcess
-from pyjms.demo.tally import Happening, Tally
+from pyjms.demo.books import Entry, Happening, OtherRunError, Tally, Verdict, judge, total
+from pyjms.demo.plan import Plan, Record
+from pyjms.demo.sites.chain import FLOW, HERE, SITES, THERE, WORKS, Work, count_lines, open_books, read_lines
 from pyjms.flows import FlowClient, Status
 from pyjms.flows.engine import EVENTS
 from pyjms.flows.store import open_store
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.words import counted
+
+# From records to orders, and what must become of each: decided from the file alone. Pure.
+
+_RECORDS_MAX = 50
+_ORDERS_WANTED = 20
+"""A small file makes so many orders of few records, rather than one of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Some records that stay together. One with a record that lacks a value cannot be delivered, and is taken back."""
+
+    number: int
+    records: tuple[Record, ...]
+    missing: tuple[int, ...]
+    """The ids of the records that lack a value."""
+
+    @property
+    def instance(self) -> str:
+        """The id of its instance: the same one each time, so that it is begun once."""
+        return f"order-{self.number}"
+
+    def data(self, plan: Plan) -> dict[str, Any]:
+        """Return what the companies are told of it, as JSON has it."""
+        return {
+            "order": self.number,
+            "records": [[record.id, plan.amount_of(record)] for record in self.records],
+            "missing": list(self.missing),
+        }
+
+    def entries(self, plan: Plan) -> Iterator[Entry]:
+        """Yield what a company must write that works on it."""
+        for record in self.records:
+            yield Entry(record.id, plan.amount_of(record), str(self.number))
+
+
+def make_orders(plan: Plan) -> tuple[Order, ...]:
+    """Return the orders, in the order of the file."""
+    records = plan.table.records
+    size = min(_RECORDS_MAX, max(1, len(records) // _ORDERS_WANTED))
+    parts = [records[first : first + size] for first in range(0, len(records), size)]
+    return tuple(
+        Order(
+            number=number,
+            records=part,
+            missing=tuple(record.id for record in part if not plan.is_complete(record)),
+        )
+        for number, part in enumerate(parts, 1)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """The orders that had to end in one way."""
+
+    status: Status
+    orders: int
+    found: int
+    records: int
+    total: Fraction
+    wrong: tuple[str, ...]
+    """Those that ended otherwise, or not at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """All verdicts. `left_over` has the number of messages in each queue that should be empty and is not."""
+
+    works: tuple[tuple[Work, Verdict], ...]
+    fates: tuple[Fate, ...]
+    left_over: Mapping[str, int]
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether all is as it must be."""
+        is_right = all(verdict.adds_up for _, verdict in self.works) and not any(fate.wrong for fate in self.fates)
+        return is_right and not self.left_over
+
+
+def judge_orders(
+    plan: Plan,
+    orders: Sequence[Order],
+    statuses: Mapping[str, Status],
+    written: Mapping[str, Sequence[Entry]],
+    left_over: Mapping[str, int],
+) -> Outcome:
+    """Judge. statuses: by instance. written: by kind of work."""
+    works = []
+    for work in WORKS:
+        comes_by = [
+            order for order in orders if (work.done_for_incomplete if order.missing else work.done_for_complete)
+        ]
+        expected = [entry for order in comes_by for entry in order.entries(plan)]
+        works.append((work, judge(work.name, expected, written.get(work.name, ()))))
+    fates = (
+        _fate(plan, Status.COMPLETED, [order for order in orders if not order.missing], statuses),
+        _fate(plan, Status.COMPENSATED, [order for order in orders if order.missing], statuses),
+    )
+    left = {queue: count for queue, count in left_over.items() if count}
+    return Outcome(works=tuple(works), fates=fates, left_over=left)
+
+
+def _fate(plan: Plan, status: Status, orders: Sequence[Order], statuses: Mapping[str, Status]) -> Fate:
+    wrong = tuple(order.instance for order in orders if statuses.get(order.instance) is not status)
+    return Fate(
+        status=status,
+        orders=len(orders),
+        found=len(orders) - len(wrong),
+        records=sum(len(order.records) for order in orders),
+        total=total(entry for order in orders for entry in order.entries(plan)),
+        wrong=wrong,
+    )
+
 
 Watch: TypeAlias = Callable[[], None]
 Tell: TypeAlias = Callable[[str], None]
@@ -264,3 +376,100 @@ class Run:
         finally:
             for each in connections.values():
                 each.close()
+
+
+_ATTEMPTS = 4
+_PAUSE_S = 0.5
+_LOG_SHOWN = 2_000
+
+
+class SiteError(Exception):
+    """A site could not be started; the text says why."""
+
+
+class SiteProcess:
+    """One site, whose process may die and be started again at the same port. One thread."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self._folder = folder / name.lower()
+        self._folder.mkdir(exist_ok=True)
+        self._port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def books(self) -> str:
+        """The file of the companies' database."""
+        return str(self._folder / "books.db")
+
+    @property
+    def flows(self) -> str:
+        """The file of the workflows' store."""
+        return str(self._folder / "flows.db")
+
+    @property
+    def pid(self) -> int:
+        """The id of its process; 0 while there is none."""
+        return 0 if self._process is None else self._process.pid
+
+    @property
+    def url(self) -> str:
+        """The URL of its broker, once it was `announced`."""
+        return f"stomp://127.0.0.1:{self._port}"
+
+    def launch(self) -> None:
+        """Start the process; `announced` waits until its broker is there."""
+        with (self._folder / "site.log").open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603  this very Python
+                [sys.executable, "-m", "pyjms.demo.sites.site", self.name, str(self._port)],
+                cwd=self._folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,  # Ctrl-C is for the demo, which then ends its sites
+            )
+
+    def announced(self) -> None:
+        """Wait until the broker accepts connections. Raises `SiteError` when it does not come up."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            assert self._process is not None
+            assert self._process.stdout is not None
+            line = self._process.stdout.readline()
+            if line.startswith("listening "):
+                self._port = int(line.rpartition(":")[2])
+                return
+            self.kill()
+            if attempt < _ATTEMPTS:  # the site of a demo that was killed just now may not have ended yet
+                Event().wait(_PAUSE_S)
+                self.launch()
+        raise SiteError(f"the site {self.name} does not start: {self.log() or 'it says nothing'}")
+
+    def tell(self, urls: Mapping[str, str]) -> None:
+        """Tell it where all sites are: it begins to work."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(urls) + "\n")
+        self._process.stdin.flush()
+
+    def has_died(self) -> bool:
+        """Whether its process has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
+    def kill(self) -> None:
+        """Kill it without a moment's notice (SIGKILL), if it is there."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def log(self) -> str:
+        """Return the end of what it has logged."""
+        try:
+            return (self._folder / "site.log").read_text(encoding="utf-8", errors="replace")[-_LOG_SHOWN:].strip()
+        except FileNotFoundError:
+            return ""

@@ -1,40 +1,17 @@
-"""Java's arithmetic: integers of 32 and 64 bits that wrap around, division towards zero, numbers that never raise."""
+"""Java's arithmetic: integers of 32 and 64 bits that wrap around, division towards zero, and java.math."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from decimal import Context, Decimal
+from functools import total_ordering
+from typing import Final
 
-from pyjms.messages.java_text import single_of_integer as single_of
+from pyjms.errors import NumberFormatException
 from pyjms.porting.java.errors import ArithmeticException
 from pyjms.types import round_to_single
-
-__all__ = [
-    "as_byte",
-    "as_char",
-    "as_int",
-    "as_long",
-    "as_short",
-    "as_single",
-    "compared_doubles",
-    "divide",
-    "floor_divide",
-    "floor_remainder",
-    "greater",
-    "int_divide",
-    "int_remainder",
-    "logarithm",
-    "math_of",
-    "power",
-    "remainder",
-    "rounded",
-    "signum",
-    "single_of",
-    "smaller",
-    "to_int",
-    "to_long",
-    "whole",
-]
 
 
 def as_int(number: int) -> int:
@@ -188,3 +165,344 @@ def floor_remainder(dividend: int, divisor: int) -> int:
     if not divisor:
         raise ArithmeticException("/ by zero")
     return dividend % divisor
+
+
+_EXACT: Final = Context(prec=100_000, Emax=999_999_999, Emin=-999_999_999)
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+
+
+@total_ordering
+class BigInteger:
+    """java.math.BigInteger: an integer of any size, around one of Python's."""
+
+    ZERO: BigInteger
+    ONE: BigInteger
+    TEN: BigInteger
+
+    def __init__(self, value: int | str, radix: int = 10) -> None:
+        if isinstance(value, str):
+            if not value:
+                raise NumberFormatException("Zero length BigInteger")
+            try:
+                value = int(value if re.fullmatch(r"[+-]?\w+", value) and "_" not in value else "?", radix)
+            except ValueError:
+                raise NumberFormatException(f'For input string: "{value}"') from None
+        self._value = int(value)
+
+    def __int__(self) -> int:
+        return self._value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BigInteger) and self._value == other._value
+
+    def __lt__(self, other: BigInteger) -> bool:
+        return self._value < other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def toString(self, radix: int = 10) -> str:
+        """Return the digits."""
+        if radix == 10 or not 2 <= radix <= 36:
+            return str(self._value)
+        digits, rest = "", abs(self._value)
+        while rest:
+            rest, digit = divmod(rest, radix)
+            digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+        return ("-" if self._value < 0 else "") + (digits or "0")
+
+    def add(self, other: BigInteger) -> BigInteger:
+        """Return the sum."""
+        return BigInteger(self._value + other._value)
+
+    def subtract(self, other: BigInteger) -> BigInteger:
+        """Return the difference."""
+        return BigInteger(self._value - other._value)
+
+    def multiply(self, other: BigInteger) -> BigInteger:
+        """Return the product."""
+        return BigInteger(self._value * other._value)
+
+    def divide(self, other: BigInteger) -> BigInteger:
+        """Return the quotient, rounded towards zero."""
+        if not other._value:
+            raise ArithmeticException("BigInteger divide by zero")
+        quotient = abs(self._value) // abs(other._value)
+        return BigInteger(quotient if (self._value < 0) == (other._value < 0) else -quotient)
+
+    def remainder(self, other: BigInteger) -> BigInteger:
+        """Return the remainder, which has the sign of the dividend."""
+        return self.subtract(self.divide(other).multiply(other))
+
+    def mod(self, other: BigInteger) -> BigInteger:
+        """Return the remainder, which is never negative."""
+        if other._value <= 0:
+            raise ArithmeticException("BigInteger: modulus not positive")
+        return BigInteger(self._value % other._value)
+
+    def pow(self, exponent: int) -> BigInteger:
+        """Return a power."""
+        if exponent < 0:
+            raise ArithmeticException("Negative exponent")
+        return BigInteger(self._value**exponent)
+
+    def gcd(self, other: BigInteger) -> BigInteger:
+        """Return the greatest common divisor."""
+        return BigInteger(math.gcd(self._value, other._value))
+
+    def negate(self) -> BigInteger:
+        """Return the number with the other sign."""
+        return BigInteger(-self._value)
+
+    def abs(self) -> BigInteger:
+        """Return the number without its sign."""
+        return BigInteger(abs(self._value))
+
+    def signum(self) -> int:
+        """Return -1, 0 or 1."""
+        return (self._value > 0) - (self._value < 0)
+
+    def compareTo(self, other: BigInteger) -> int:
+        """Return -1, 0 or 1."""
+        return (self._value > other._value) - (self._value < other._value)
+
+    def max(self, other: BigInteger) -> BigInteger:
+        """Return the greater one."""
+        return self if self._value >= other._value else other
+
+    def min(self, other: BigInteger) -> BigInteger:
+        """Return the smaller one."""
+        return self if self._value <= other._value else other
+
+
+BigInteger.ZERO, BigInteger.ONE, BigInteger.TEN = (BigInteger(each) for each in (0, 1, 10))
+
+
+class BigDecimal:
+    """java.math.BigDecimal: an integer, and how many of its digits are behind the point."""
+
+    ZERO: BigDecimal
+    ONE: BigDecimal
+    TEN: BigDecimal
+
+    def __init__(self, value: str | float | BigInteger, scale: int = 0) -> None:
+        if isinstance(value, str):
+            value, scale = _parsed(value)
+        elif isinstance(value, float):
+            exact = Decimal(value)
+            if not exact.is_finite():
+                raise NumberFormatException("Infinite or NaN")
+            value, scale = _split(exact)
+        self._unscaled = int(value)
+        self._scale = scale
+
+    @property
+    def decimal(self) -> Decimal:
+        """The number as Python has it."""
+        return Decimal(self._unscaled).scaleb(-self._scale, _EXACT)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BigDecimal) and (self._unscaled, self._scale) == (other._unscaled, other._scale)
+
+    def __hash__(self) -> int:
+        return hash((self._unscaled, self._scale))
+
+    def __lt__(self, other: BigDecimal) -> bool:
+        return self.compareTo(other) < 0
+
+    def __int__(self) -> int:
+        return int(self.decimal)
+
+    def __float__(self) -> float:
+        return float(self.decimal)
+
+    def toString(self) -> str:
+        """Return the number, with an exponent where Java writes one."""
+        sign, digits = "-" if self._unscaled < 0 else "", str(abs(self._unscaled))
+        power = len(digits) - 1 - self._scale
+        if self._scale == 0:
+            return sign + digits
+        if self._scale > 0 and power >= -6:
+            return sign + _with_point(digits, self._scale)
+        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+        exponent = f"E{power:+d}" if power else ""
+        return f"{sign}{digits[0]}{fraction}{exponent}"
+
+    def toPlainString(self) -> str:
+        """Return the number without an exponent."""
+        sign, digits = "-" if self._unscaled < 0 else "", str(abs(self._unscaled))
+        if self._scale <= 0:
+            return sign + (digits + "0" * -self._scale if self._unscaled else "0")
+        return sign + _with_point(digits, self._scale)
+
+    def scale(self) -> int:
+        """Return how many digits are behind the point."""
+        return self._scale
+
+    def precision(self) -> int:
+        """Return how many digits there are."""
+        return len(str(abs(self._unscaled)))
+
+    def unscaledValue(self) -> BigInteger:
+        """Return all digits as an integer."""
+        return BigInteger(self._unscaled)
+
+    def _aligned(self, other: BigDecimal) -> tuple[int, int, int]:
+        scale = max(self._scale, other._scale)
+        return self._unscaled * 10 ** (scale - self._scale), other._unscaled * 10 ** (scale - other._scale), scale
+
+    def add(self, other: BigDecimal) -> BigDecimal:
+        """Return the sum."""
+        mine, its, scale = self._aligned(other)
+        return BigDecimal(mine + its, scale)
+
+    def subtract(self, other: BigDecimal) -> BigDecimal:
+        """Return the difference."""
+        mine, its, scale = self._aligned(other)
+        return BigDecimal(mine - its, scale)
+
+    def multiply(self, other: BigDecimal) -> BigDecimal:
+        """Return the product."""
+        return BigDecimal(self._unscaled * other._unscaled, self._scale + other._scale)
+
+    def divide(self, other: BigDecimal, scale: int | str | None = None, rounding: str | None = None) -> BigDecimal:
+        """Return the quotient: exact, or with a scale (else that of the dividend) and a way of rounding."""
+        if isinstance(scale, str):
+            scale, rounding = None, scale
+        if not other._unscaled:
+            raise ArithmeticException("Division by zero" if self._unscaled else "Division undefined")
+        wanted = self._scale if scale is None else scale
+        if rounding is None and scale is None:
+            return self._divided_exactly(other)
+        shift = wanted - self._scale + other._scale
+        numerator, denominator = self._unscaled, other._unscaled
+        if shift >= 0:
+            numerator *= 10**shift
+        else:
+            denominator *= 10**-shift
+        return BigDecimal(_rounded(numerator, denominator, rounding or "UNNECESSARY"), wanted)
+
+    def _divided_exactly(self, other: BigDecimal) -> BigDecimal:
+        preferred = self._scale - other._scale
+        common = math.gcd(self._unscaled, other._unscaled)
+        numerator, denominator = self._unscaled // (common or 1), other._unscaled // (common or 1)
+        if denominator < 0:
+            numerator, denominator = -numerator, -denominator
+        twos, fives, rest = 0, 0, denominator
+        while rest % 2 == 0:
+            rest, twos = rest // 2, twos + 1
+        while rest % 5 == 0:
+            rest, fives = rest // 5, fives + 1
+        if rest != 1:
+            raise ArithmeticException("Non-terminating decimal expansion; no exact representable decimal result.")
+        more = max(twos, fives)
+        made = BigDecimal(numerator * 10**more // denominator, preferred + more)
+        return made._stripped(preferred)
+
+    def _stripped(self, least: int) -> BigDecimal:
+        unscaled, scale = self._unscaled, self._scale
+        while scale > least and unscaled % 10 == 0:
+            unscaled, scale = unscaled // 10, scale - 1
+        return BigDecimal(unscaled, scale)
+
+    def remainder(self, other: BigDecimal) -> BigDecimal:
+        """Return the remainder, which has the sign of the dividend."""
+        if not other._unscaled:
+            raise ArithmeticException("Division by zero")
+        mine, its, scale = self._aligned(other)
+        rest = abs(mine) % abs(its)
+        return BigDecimal(rest if mine >= 0 else -rest, scale)
+
+    def setScale(self, scale: int, rounding: str = "UNNECESSARY") -> BigDecimal:
+        """Return the number with so many digits behind the point."""
+        shift = scale - self._scale
+        if shift >= 0:
+            return BigDecimal(self._unscaled * 10**shift, scale)
+        return BigDecimal(_rounded(self._unscaled, 10**-shift, rounding), scale)
+
+    def stripTrailingZeros(self) -> BigDecimal:
+        """Return the number without zeros at its end."""
+        return self._stripped(-(1 << 31)) if self._unscaled else BigDecimal(0)
+
+    def negate(self) -> BigDecimal:
+        """Return the number with the other sign."""
+        return BigDecimal(-self._unscaled, self._scale)
+
+    def abs(self) -> BigDecimal:
+        """Return the number without its sign."""
+        return BigDecimal(abs(self._unscaled), self._scale)
+
+    def pow(self, exponent: int) -> BigDecimal:
+        """Return a power."""
+        if exponent < 0:
+            raise ArithmeticException("Invalid operation")
+        return BigDecimal(self._unscaled**exponent, self._scale * exponent)
+
+    def signum(self) -> int:
+        """Return -1, 0 or 1."""
+        return (self._unscaled > 0) - (self._unscaled < 0)
+
+    def compareTo(self, other: BigDecimal) -> int:
+        """Return -1, 0 or 1; the scale makes no difference."""
+        mine, its, _ = self._aligned(other)
+        return (mine > its) - (mine < its)
+
+    def max(self, other: BigDecimal) -> BigDecimal:
+        """Return the greater one."""
+        return self if self.compareTo(other) >= 0 else other
+
+    def min(self, other: BigDecimal) -> BigDecimal:
+        """Return the smaller one."""
+        return self if self.compareTo(other) <= 0 else other
+
+    def toBigInteger(self) -> BigInteger:
+        """Return the integer, without what is behind the point."""
+        return BigInteger(int(self))
+
+
+BigDecimal.ZERO, BigDecimal.ONE, BigDecimal.TEN = (BigDecimal(each) for each in (0, 1, 10))
+
+
+def _parsed(value: str) -> tuple[int, int]:
+    if not value:
+        raise NumberFormatException
+    if not _NUMBER.fullmatch(value):
+        wrong = next((each for each in value if not (each.isdecimal() or each in "+-.eE")), None)
+        raise NumberFormatException(
+            f'Character {wrong} is neither a decimal digit number, decimal point, nor "e" notation exponential mark.'
+            if wrong
+            else None
+        )
+    return _split(Decimal(value))
+
+
+def _split(number: Decimal) -> tuple[int, int]:
+    sign, digits, exponent = number.as_tuple()
+    unscaled = int("".join(map(str, digits)) or "0")
+    return -unscaled if sign else unscaled, -int(exponent)
+
+
+def _with_point(digits: str, scale: int) -> str:
+    digits = digits.rjust(scale + 1, "0")
+    return f"{digits[:-scale]}.{digits[-scale:]}"
+
+
+def _rounded(numerator: int, denominator: int, rounding: str) -> int:
+    """Return a quotient rounded in one of the ways of java.math.RoundingMode."""
+    negative = (numerator < 0) != (denominator < 0)
+    whole, rest = divmod(abs(numerator), abs(denominator))
+    if rest:
+        if rounding == "UNNECESSARY":
+            raise ArithmeticException("Rounding necessary")
+        twice = 2 * rest - abs(denominator)
+        up = {
+            "UP": True,
+            "DOWN": False,
+            "CEILING": not negative,
+            "FLOOR": negative,
+            "HALF_UP": twice >= 0,
+            "HALF_DOWN": twice > 0,
+            "HALF_EVEN": twice > 0 or (twice == 0 and whole % 2 == 1),
+        }[rounding]
+        whole += up
+    return -whole if negative else whole

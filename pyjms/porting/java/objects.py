@@ -24,61 +24,11 @@ from pyjms.porting.java.numbers import as_int
 from pyjms.porting.java.strings import hash_of_text
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 
-__all__ = [
-    "Class",
-    "Enum",
-    "Iterator",
-    "Object",
-    "added",
-    "added_all",
-    "added_to_set",
-    "all_equal",
-    "array_index",
-    "array_of",
-    "at",
-    "boxed",
-    "call",
-    "cast",
-    "cast_box",
-    "cast_bytes",
-    "check_index",
-    "class_name",
-    "class_of",
-    "compared",
-    "copy_elements",
-    "equals",
-    "hash_code",
-    "hash_of",
-    "index_in",
-    "insert_index",
-    "is_box",
-    "known",
-    "loaded_properties",
-    "made",
-    "parse_uuid",
-    "positive_bound",
-    "put",
-    "put_in_place",
-    "random_bytes",
-    "range_of",
-    "removed",
-    "replaced",
-    "step",
-    "stored",
-    "throwing",
-    "tied_properties",
-    "to_int_exact",
-    "tokens",
-    "uuid_of_bytes",
-    "with_cause",
-]
+_T = TypeVar("_T")
+_K = TypeVar("_K")
 
 
-T = TypeVar("T")
-K = TypeVar("K")
-
-
-def cast(kind: type[T], value: Any) -> T:
+def cast(kind: type[_T], value: Any) -> _T:
     """Return `value`, which must be None or of that class. Raises `ClassCastException`."""
     if value is not None and not isinstance(value, kind):
         raise class_cast(class_name(value), _CASTS.get(kind) or java_class_name(kind))
@@ -101,14 +51,14 @@ class Object:
     """java.lang.Object, as programs make it to hold a lock."""
 
 
-def known(value: T | None) -> T:
+def known(value: _T | None) -> _T:
     """Return an object that must be there. Raises `NullPointerException`."""
     if value is None:
         raise NullPointerException("null")
     return value
 
 
-def boxed(kind: Callable[[Any], T], value: Any) -> T | None:
+def boxed(kind: Callable[[Any], _T], value: Any) -> _T | None:
     """Return a number as the class that says its type in Java, or None."""
     return None if value is None else kind(value)
 
@@ -132,20 +82,20 @@ def cast_bytes(value: Any) -> Any:
     return value
 
 
-def added(elements: MutableSequence[T], value: T) -> bool:
+def added(elements: MutableSequence[_T], value: _T) -> bool:
     """Add an element at the end, and return true: ``List.add``."""
     elements.append(value)
     return True
 
 
-def added_all(elements: MutableSequence[T], more: Iterable[T]) -> bool:
+def added_all(elements: MutableSequence[_T], more: Iterable[_T]) -> bool:
     """Add elements at the end, and return whether there were any."""
     before = len(elements)
     elements.extend(list(more))
     return len(elements) > before
 
 
-def added_to_set(elements: MutableSet[T], value: T) -> bool:
+def added_to_set(elements: MutableSet[_T], value: _T) -> bool:
     """Add an element, and return whether it is new: ``Set.add``."""
     if value in elements:
         return False
@@ -176,7 +126,7 @@ def check_index(index: int, length: int) -> int:
     return index
 
 
-def at(elements: Sequence[T], index: int) -> T:
+def at(elements: Sequence[_T], index: int) -> _T:
     """Return an element of an array. Raises `ArrayIndexOutOfBoundsException`, also for a number below zero."""
     return elements[array_index(index, len(elements))]
 
@@ -195,20 +145,20 @@ def insert_index(index: int, length: int) -> int:
     return index
 
 
-def stored(elements: MutableSequence[T], index: int, value: T) -> T:
+def stored(elements: MutableSequence[_T], index: int, value: _T) -> _T:
     """Store an element of an array, and return it: an assignment as an expression."""
     elements[array_index(index, len(elements))] = value
     return value
 
 
-def replaced(elements: MutableSequence[T], index: int, value: T) -> T:
+def replaced(elements: MutableSequence[_T], index: int, value: _T) -> _T:
     """Return the element that `value` takes the place of: ``List.set``."""
     old = elements[check_index(index, len(elements))]
     elements[index] = value
     return old
 
 
-def removed(elements: MutableSequence[T], value: T) -> bool:
+def removed(elements: MutableSequence[_T], value: _T) -> bool:
     """Take the first element that equals `value` out, and return whether there was one."""
     if value in elements:
         elements.remove(value)
@@ -216,7 +166,7 @@ def removed(elements: MutableSequence[T], value: T) -> bool:
     return False
 
 
-def index_in(elements: Sequence[T], value: T) -> int:
+def index_in(elements: Sequence[_T], value: _T) -> int:
     """Return the number of the first element that equals `value`, or -1: ``List.indexOf``."""
     return elements.index(value) if value in elements else -1
 
@@ -226,7 +176,7 @@ def compared(one: int, other: int) -> int:
     return (one > other) - (one < other)
 
 
-def put(mapping: MutableMapping[K, T], key: K, value: T) -> T | None:
+def put(mapping: MutableMapping[_K, _T], key: _K, value: _T) -> _T | None:
     """Return the value that `value` takes the place of, or None: what a map of Java puts."""
     old = mapping.get(key)
     mapping[key] = value
@@ -252,8 +202,8 @@ def throwing(error: BaseException) -> NoReturn:
     raise error
 
 
-def array_of(default: T, length: int, *more: int) -> list[Any]:
-    """Return ``new T[length]…``, filled with the value that elements have at first."""
+def array_of(default: _T, length: int, *more: int) -> list[Any]:
+    """Return ``new _T[length]…``, filled with the value that elements have at first."""
     if length < 0:
         raise NegativeArraySizeException(str(length))
     return [array_of(default, *more) for _ in range(length)] if more else [default] * length
@@ -360,7 +310,7 @@ def all_equal(one: object, other: object) -> bool:
     return one is other or (one is not None and equals(one, other))
 
 
-def range_of(elements: Sequence[T], start: int, end: int, default: T) -> list[T]:
+def range_of(elements: Sequence[_T], start: int, end: int, default: _T) -> list[_T]:
     """Return ``Arrays.copyOfRange``: a part of an array, filled up where it has no such elements."""
     if start > end:
         raise IllegalArgumentException(f"{start} > {end}")
@@ -411,10 +361,10 @@ def _unescaped(value: str) -> str:
     )
 
 
-class Iterator(Generic[T]):
+class Iterator(Generic[_T]):
     """java.util.Iterator over a list, or over a copy of another collection, which may be of keys, values or entries of a map."""
 
-    def __init__(self, elements: Iterable[T], mapping: MutableMapping[Any, Any] | None = None) -> None:
+    def __init__(self, elements: Iterable[_T], mapping: MutableMapping[Any, Any] | None = None) -> None:
         self._elements: Any = elements
         self._mapping = mapping  # whose keys, values or entries they are
         self._list = elements if isinstance(elements, list) else list(elements)
@@ -425,7 +375,7 @@ class Iterator(Generic[T]):
         """Return whether there is another element."""
         return self._next < len(self._list)
 
-    def next(self) -> T:
+    def next(self) -> _T:
         """Return the next element. Raises `NoSuchElementException`."""
         if self._next >= len(self._list):
             raise NoSuchElementException
@@ -482,7 +432,7 @@ def positive_bound(bound: int) -> int:
     return bound
 
 
-def put_in_place(value: T | None, other: T) -> T:
+def put_in_place(value: _T | None, other: _T) -> _T:
     """Return a value, or another one where it is None."""
     return other if value is None else value
 
@@ -496,7 +446,7 @@ def with_cause(error: E, cause: BaseException | None) -> E:
     return error
 
 
-def made(kind: type[T], initialize: Callable[..., None], *arguments: Any) -> T:
+def made(kind: type[_T], initialize: Callable[..., None], *arguments: Any) -> _T:
     """Return an object that one of several constructors with as many parameters makes."""
     created = kind.__new__(kind)
     initialize(created, *arguments)
@@ -541,10 +491,7 @@ class Enum:
         return self.__ordinal < other.__ordinal
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _constant, (self._declaring(), self.__name)
-
-    def _declaring(self) -> type:
-        return next(each for each in type(self).__mro__ if Enum in each.__bases__)
+        return _constant, (next(each for each in type(self).__mro__ if Enum in each.__bases__), self.__name)
 
     @classmethod
     def values(cls) -> list[Self]:

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, Generic, TypeVar
 
 from pyjms.errors import IllegalArgumentException
+from pyjms.porting.java.collections import function_of
 from pyjms.porting.java.errors import (
     CancellationException,
     ExecutionException,
@@ -19,34 +20,10 @@ from pyjms.porting.java.errors import (
     RejectedExecutionException,
     TimeoutException,
 )
-from pyjms.porting.java.functions import function_of
 from pyjms.porting.java.numbers import as_int, as_long
 from pyjms.spi.clock import SystemClock
 
-__all__ = [
-    "AtomicBoolean",
-    "AtomicNumber",
-    "AtomicReference",
-    "Condition",
-    "CountDownLatch",
-    "ExecutorService",
-    "Future",
-    "Lock",
-    "Semaphore",
-    "Thread",
-    "ThreadLocal",
-    "Timer",
-    "add_shutdown_hook",
-    "current_thread",
-    "notify_all",
-    "run",
-    "sleep",
-    "synchronized",
-    "wait",
-    "was_interrupted",
-]
-
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _UNNAMED = count()
 _CLOCK = SystemClock()
@@ -235,28 +212,28 @@ class CountDownLatch:
             return self._changed.wait_for(lambda: not self._count, seconds)
 
 
-class AtomicReference(Generic[T]):
+class AtomicReference(Generic[_T]):
     """java.util.concurrent.atomic.AtomicReference."""
 
-    def __init__(self, value: T = None) -> None:  # type: ignore[assignment]
+    def __init__(self, value: _T = None) -> None:  # type: ignore[assignment]
         self._value = value
         self._lock = threading.Lock()
 
-    def get(self) -> T:
+    def get(self) -> _T:
         """Return the value."""
         return self._value
 
-    def set(self, value: T) -> None:
+    def set(self, value: _T) -> None:
         """Set the value."""
         self._value = value
 
-    def getAndSet(self, value: T) -> T:
+    def getAndSet(self, value: _T) -> _T:
         """Set the value, and return the one before."""
         with self._lock:
             old, self._value = self._value, value
             return old
 
-    def compareAndSet(self, expected: T, value: T) -> bool:
+    def compareAndSet(self, expected: _T, value: _T) -> bool:
         """Set the value if it is `expected`, and return whether it was."""
         with self._lock:
             if not self._is(expected):
@@ -264,7 +241,7 @@ class AtomicReference(Generic[T]):
             self._value = value
             return True
 
-    def _is(self, expected: T) -> bool:
+    def _is(self, expected: _T) -> bool:
         return self._value is expected
 
     def toString(self) -> str:
@@ -328,17 +305,17 @@ class AtomicNumber(AtomicReference[int]):
         return self.update(lambda value: function_of(combine)(value, other))
 
 
-class Future(Generic[T]):
+class Future(Generic[_T]):
     """java.util.concurrent.Future, and CompletableFuture: what becomes of work."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._is_done = False
         self._is_cancelled = False
-        self._value: T | None = None
+        self._value: _T | None = None
         self._error: BaseException | None = None
 
-    def complete(self, value: T | None) -> bool:
+    def complete(self, value: _T | None) -> bool:
         """Set the value, unless there is one, and return whether it was set."""
         return self._finish(value, None)
 
@@ -346,7 +323,7 @@ class Future(Generic[T]):
         """Set what went wrong."""
         return self._finish(None, error)
 
-    def _finish(self, value: T | None, error: BaseException | None) -> bool:
+    def _finish(self, value: _T | None, error: BaseException | None) -> bool:
         with self._changed:
             if self._is_done:
                 return False
@@ -354,7 +331,7 @@ class Future(Generic[T]):
             self._changed.notify_all()
             return True
 
-    def get(self, seconds: float | None = None) -> T | None:
+    def get(self, seconds: float | None = None) -> _T | None:
         """Return the value, once it is there. Raises `ExecutionException`, `TimeoutException` or `CancellationException`."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_done, seconds):
@@ -601,20 +578,20 @@ class Timer:
         self._executor.shutdownNow()
 
 
-class ThreadLocal(Generic[T]):
+class ThreadLocal(Generic[_T]):
     """java.lang.ThreadLocal."""
 
     def __init__(self, initial: Any = None) -> None:
         self._initial = initial
         self._values = threading.local()
 
-    def get(self) -> T | None:
+    def get(self) -> _T | None:
         """Return this thread's value."""
         if not hasattr(self._values, "value"):
             self._values.value = None if self._initial is None else run(self._initial)
         return self._values.value  # type: ignore[no-any-return]
 
-    def set(self, value: T) -> None:
+    def set(self, value: _T) -> None:
         """Set this thread's value."""
         self._values.value = value
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyjms.history.checks.clocks import check_clocks
-from pyjms.history.checks.filters import missed_selector
+from pyjms.history.check import check_clocks, missed_selector
 from pyjms.history.events import COLUMNS, DELIVER, OK, Event
 from pyjms.history.facts import Options
 from pyjms.history.findings import Finding, Report, finding
@@ -19,9 +20,14 @@ from pyjms.history.rules import RULES, Verdict
 from pyjms.spark.checker.control import Control, Overview, control_of, control_rows, overview_of
 from pyjms.spark.checker.expressions import arrow_function, cut_into, expr, kept, small, union_of
 from pyjms.spark.checker.gathering import (
+    WINDOWS,
+    Cases,
+    Window,
+    asked_in,
     ends_of,
     first_answers,
     gathered,
+    gathered_here,
     lags_between,
     latest_in,
     messages,
@@ -30,20 +36,24 @@ from pyjms.spark.checker.gathering import (
     settled_and_ended,
 )
 from pyjms.spark.checker.judging import FINDING_SCHEMA, PRIORITY, Judging, table_of_cases, table_of_findings
-from pyjms.spark.checker.marks import Marks, marks_of
-from pyjms.spark.checker.nearby import WINDOWS, Cases, Window, asked_in, gathered_here
 from pyjms.spark.checker.ordering import (
+    Marks,
+    marks_of,
     messages_of,
     overtaken,
     overtaken_urgent,
     pair_cases,
     several_consumers,
 )
-from pyjms.spark.checker.reading import Recorded
+from pyjms.spark.checker.reading import EVENT_SCHEMA, Recorded
 from pyjms.spark.checker.screening import BLOCK, MESSAGE, screen
+from pyjms.spark.options import OptionError
+from pyjms.spark.places import are_within
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
 
 LISTED = 100
 """So many findings of each rule come to the driver; all are counted, and all are in `Audit.findings`."""
@@ -455,3 +465,95 @@ def _is_missed(deliveries: pa.Array) -> pa.Array:
 def _delivery(row: Mapping[str, Any]) -> Event:
     names = ("mid", "mode", "prio", "exp", "note")
     return Event("", "", "", None, None, None, DELIVER, OK, 0, 0, **{name: row[name] for name in names})
+
+
+LIVE_RULES = frozenset(
+    {"redelivered-without-flag", "reordered", "reordered-shared", "after-expiry", "uncommitted-visible"}
+)
+"""The rules that can be decided before a run ends. Losses cannot, nor who has sent a message: its file may come late."""
+
+_NS_PER_S = 10**9
+_LISTED = 10_000  # of each rule: a run with more of them has been told enough
+_KEPT = "op IN ('subscribe', 'unsubscribe', 'close', 'crash', 'clock')"
+
+
+def watch(
+    session: SparkSession,
+    directory: Path | str,
+    tell: Callable[[Finding], None],
+    *,
+    state: Path | str,
+    horizon_s: int = 600,
+    once: bool = False,
+    without: Iterable[str] = (),
+) -> StreamingQuery:
+    """Start a query that judges what is recorded into `directory`, and calls `tell` with each finding, once.
+
+    state: a directory for the query's checkpoint and window; who starts again with it goes on where it ended, and may
+    be told again what the last files held.
+    horizon_s: how many seconds of the history stay in the window.
+    once: end when all files that are there have been judged.
+    without: rules to be left out.
+    Raises `OptionError` for a `state` that lies in `directory`, whose windows would be judged as recordings, and for one that has
+    windows and no checkpoint: another's, or of a checkpoint that was lost, which would be deleted.
+    """
+    _check_state(Path(state), str(directory))
+    judge = _Judge(session, Path(state), tell, horizon_s, frozenset(without))
+    files = session.readStream.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
+    events = files.option("pathGlobFilter", "*.parquet").parquet(str(directory))
+    writer = events.writeStream.foreachBatch(judge.batch).option("checkpointLocation", str(Path(state) / "checkpoint"))
+    trigger = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="5 seconds")
+    return trigger.start()
+
+
+def _check_state(state: Path, directory: str) -> None:
+    for each in (state / "windows", state / "checkpoint"):
+        if are_within(str(each), directory):
+            raise OptionError(
+                f"state={str(state)!r} and the recordings in {directory} lie in each other: name another folder for the state"
+            )
+    if (state / "windows").exists() and not (state / "checkpoint").exists():
+        raise OptionError(
+            f"state={str(state)!r} has a folder 'windows' and no checkpoint, and what is there would be deleted: name a new folder"
+        )
+
+
+class _Judge:
+    def __init__(
+        self,
+        session: SparkSession,
+        state: Path,
+        tell: Callable[[Finding], None],
+        horizon_s: int,
+        without: frozenset[str],
+    ) -> None:
+        self._session = session
+        self._windows = state / "windows"
+        self._tell = tell
+        self._horizon_ns = horizon_s * _NS_PER_S
+        self._left_out = (RULES.keys() - LIVE_RULES) | without
+        self._told: dict[tuple[str, str | None, str], int] = {}
+
+    def batch(self, new: DataFrame, number: int) -> None:
+        """Judge one batch together with the window. Repeated after a crash, it does the same."""
+        before, now = self._windows / str(number - 1), self._windows / str(number)
+        whole = new
+        if before.exists():
+            whole = new.unionByName(self._session.read.schema(EVENT_SCHEMA).parquet(str(before)))
+        latest = whole.agg(expr("max(t0) AS latest")).toArrow().to_pylist()[0]["latest"]
+        if latest is None:
+            return
+        since = latest - self._horizon_ns
+        whole.where(f"t0 >= {since} OR {_KEPT}").coalesce(1).write.mode("overwrite").parquet(str(now))
+        window = self._session.read.schema(EVENT_SCHEMA).parquet(str(now))
+        found = audit(
+            Recorded(events=window.selectExpr("'' AS h", "*"), cut_off=()), without=self._left_out, listed=_LISTED
+        )
+        for each in found.report.findings:
+            key = each.rule, each.mid, each.text
+            if key not in self._told:
+                self._tell(each)
+            self._told[key] = each.events[-1].t0
+        self._told = {key: at for key, at in self._told.items() if at >= since}
+        if before.exists():
+            shutil.rmtree(before)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from pyjms.history.checks.losses import Life, last_whole, lives, sharer
+from pyjms.history.check import Life, last_whole, lives, sharer
 from pyjms.history.events import (
     CLOCK,
     CLOSE,
@@ -27,9 +27,9 @@ from pyjms.history.events import (
     SUBSCRIBE,
     UNSUBSCRIBE,
     Event,
+    note_of,
 )
 from pyjms.history.facts import Facts, Options, Surroundings, is_queue
-from pyjms.history.notes import note_of
 from pyjms.history.reading import HistoryError
 from pyjms.spark.checker.expressions import expr
 from pyjms.spark.checker.reading import event_of

@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyjms.history.check import CHECKS
-from pyjms.history.checks.endings import check_endings
-from pyjms.history.checks.expiry import check_expiry
-from pyjms.history.checks.filters import check_filters
-from pyjms.history.checks.order import check_order
-from pyjms.history.checks.priorities import check_priorities
+from pyjms.history.check import CHECKS, check_endings, check_expiry, check_filters, check_order, check_priorities
 from pyjms.history.events import Event
 from pyjms.history.facts import Facts, Options, Surroundings
 from pyjms.history.findings import Finding
@@ -28,7 +23,7 @@ from pyjms.history.parquet import SCHEMA
 from pyjms.spark.checker.control import Control
 from pyjms.spark.checker.expressions import arrow_function
 from pyjms.spark.checker.reading import event_of
-from pyjms.spark.errors import OptionError
+from pyjms.spark.options import OptionError
 from pyjms.spark.places import are_within, inside, literally, local_path, matches, qualified
 
 if TYPE_CHECKING:

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from pyjms.commands.options import AsJson
+from pyjms.commands.connecting import AsJson
 from pyjms.spark.archives import check_form
-from pyjms.spark.asking import check_folder
-from pyjms.spark.commands.metering import batch_done, metering
-from pyjms.spark.commands.options import (
+from pyjms.spark.commands.running import (
     MESSAGES_IN_BATCH,
     Batch,
     ClientId,
@@ -27,10 +25,16 @@ from pyjms.spark.commands.options import (
     Subscription,
     Url,
     Verbose,
+    batch_done,
+    errors_told,
+    follow,
+    log_level,
+    metering,
     source_options,
+    stop_wanted,
 )
-from pyjms.spark.commands.running import errors_told, follow, log_level, stop_wanted
 from pyjms.spark.jobs import check_broker
+from pyjms.spark.options import check_folder
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import note

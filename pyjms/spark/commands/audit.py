@@ -19,9 +19,8 @@ from pyjms.history.command import (
     print_report,
 )
 from pyjms.history.rules import RULES
-from pyjms.spark.asking import check_folder, check_page
-from pyjms.spark.commands.options import Master, Page, Verbose
-from pyjms.spark.commands.running import errors_told, failure, log_level
+from pyjms.spark.commands.running import Master, Page, Verbose, errors_told, failure, log_level
+from pyjms.spark.options import check_folder, check_page
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import CANNOT_BE_USED, escaped
 

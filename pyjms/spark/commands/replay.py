@@ -7,14 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from pyjms.commands.options import AsJson
+from pyjms.commands.connecting import AsJson
 from pyjms.spark.archives import check_form
-from pyjms.spark.asking import check_folder, check_job
-from pyjms.spark.commands.metering import BatchDone, metering
-from pyjms.spark.commands.options import MOST, Credentials, Form, Master, MetricsTo, Url, Verbose
-from pyjms.spark.commands.running import errors_told, failure, log_level, stop_wanted
+from pyjms.spark.commands.running import (
+    MOST,
+    BatchDone,
+    Credentials,
+    Form,
+    Master,
+    MetricsTo,
+    Url,
+    Verbose,
+    errors_told,
+    failure,
+    log_level,
+    metering,
+    stop_wanted,
+)
 from pyjms.spark.connecting import read_credentials
-from pyjms.spark.options import parse_options
+from pyjms.spark.options import check_folder, check_job, parse_options
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.terminal import FAILED, note

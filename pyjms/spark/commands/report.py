@@ -12,9 +12,8 @@ from rich.table import Table
 from pyjms.history.command import OnlyJson
 from pyjms.history.reading import HistoryError
 from pyjms.spark.archives import FORMS, check_form
-from pyjms.spark.asking import check_folder, check_page
-from pyjms.spark.commands.options import Master, Page, Verbose
-from pyjms.spark.commands.running import ended_at_once, errors_told, failure, log_level
+from pyjms.spark.commands.running import Master, Page, Verbose, ended_at_once, errors_told, failure, log_level
+from pyjms.spark.options import check_folder, check_page
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import escaped, note
 

@@ -10,25 +10,31 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from pyjms.commands.options import AsJson
-from pyjms.spark.asking import check_folder
-from pyjms.spark.commands.metering import Meter, batch_done, metering
-from pyjms.spark.commands.options import (
+from pyjms.commands.connecting import AsJson
+from pyjms.spark.commands.running import (
     MESSAGES_IN_BATCH,
     Batch,
     ClientId,
     Credentials,
     FailOnDataLoss,
     Master,
+    Meter,
     MetricsTo,
     Once,
     Subscription,
     Url,
     Verbose,
+    batch_done,
+    errors_told,
+    failure,
+    follow,
+    log_level,
+    metering,
     source_options,
+    stop_wanted,
 )
-from pyjms.spark.commands.running import errors_told, failure, follow, log_level, stop_wanted
 from pyjms.spark.jobs import check_broker
+from pyjms.spark.options import check_folder
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import note

@@ -1,26 +1,133 @@
-"""What the commands of pipelines share: a session, progress of a query, and a clean stop."""
+"""What the commands on Spark share: options, a session, the progress and the metrics of a query, and a clean stop."""
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from pyjms.commands.signals import told_of_signals
-from pyjms.spark.errors import OptionError
+from pyjms.spark.archives import FORMS
+from pyjms.spark.connecting import read_credentials
+from pyjms.spark.options import OptionError, check_lines, check_output, parse_options
 from pyjms.spark.session import spark_sql
+from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, complain, note
 from pyjms.spi.words import counted, on_one_line
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+MESSAGES_IN_BATCH: Final = 10_000
+
+Url: TypeAlias = Annotated[str, typer.Argument(help="The broker, such as stomp://127.0.0.1:61613.", metavar="URL")]
+Destination: TypeAlias = Annotated[
+    str, typer.Argument(help="queue:NAME, topic:NAME, or the name of a queue.", metavar="DESTINATION")
+]
+ClientId: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Of a topic: the client that the subscription belongs to.", metavar="NAME", show_default=False),
+]
+Subscription: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a topic: the durable subscription to read from. It is made if there is none.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+Master: TypeAlias = Annotated[str, typer.Option(help="Where Spark runs: local[4], spark://host:7077, yarn ...")]
+Verbose: TypeAlias = Annotated[
+    bool, typer.Option("--verbose", help="Show Spark's own log, with all traces of Java and Python.")
+]
+Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Work off what is there now, and end.")]
+FailOnDataLoss: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        help="Stop when messages are gone that the checkpoint asks for, as after a release of the group; else go on with what is there."
+    ),
+]
+MOST: Final = 2**31 - 1
+"""The largest number that Spark counts messages of a batch with."""
+Batch: TypeAlias = Annotated[
+    int, typer.Option(help="So many messages has one batch at most.", min=1, max=MOST, metavar="NUMBER")
+]
+Credentials: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Where user and password are: file:PATH or env:VARIABLE.", metavar="WHERE", show_default=False),
+]
+MetricsTo: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        help="Tell each batch to programs: FILE.jsonl (or -) as lines of JSON, FILE.prom or HOST:PORT for Prometheus.",
+        metavar="WHERE",
+        show_default=False,
+    ),
+]
+Form: TypeAlias = Annotated[
+    str, typer.Option("--format", help=f"{', '.join(FORMS[:-1])}, or {FORMS[-1]} where this Spark has it.")
+]
+Page: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Write a page with plots, for a browser.", metavar="FILE.html", show_default=False),
+]
+
+
+# What the commands that read a destination say of it: a queue, or the durable subscription of a topic.
+
+
+def source_options(
+    url: str,
+    destination: str,
+    group: str,
+    *,
+    client_id: str | None,
+    subscription: str | None,
+    credentials: str | None,
+    looks: bool,
+) -> dict[str, str]:
+    """Return the source's options for what a person has given, besides the first three. Raises `OptionError`, before Spark starts.
+
+    looks: nothing is to be changed, which cannot be done to a subscription.
+    """
+    given = {"clientId": client_id, "subscription": subscription, "credentials": credentials}
+    options = {name: value for name, value in given.items() if value is not None}
+    plain = {name: value for name, value in options.items() if name == "credentials"}
+    address = parse_options({"url": url, "destination": destination, "readerGroup": group, **plain}).destination
+    is_topic = address is not None and address.kind is AddressKind.TOPIC
+    if not is_topic and len(options) > len(plain):
+        raise OptionError(f"{destination}: a queue has no subscriptions: leave --subscription and --client-id out")
+    if (client_id is None) != (subscription is None):
+        raise OptionError(
+            f"--{'client-id' if subscription is None else 'subscription'} goes with --{'subscription' if subscription is None else 'client-id'}: "
+            "a durable subscription belongs to a client id"
+        )
+    if is_topic and subscription is None:
+        raise OptionError(
+            f"{destination}: a topic keeps no messages: give --subscription and --client-id, the durable subscription to read from"
+        )
+    if is_topic and looks:
+        raise OptionError(f"{destination}: --dry-run looks at a queue; what a subscription has cannot be looked at")
+    parse_options({"url": url, "destination": destination, **options})
+    read_credentials(credentials)
+    return options
+
 
 _LOOKS_EVERY_S = 0.2
 _SLOW, _STARTS = "Python worker failed to connect back", 15
@@ -225,3 +332,166 @@ def _watch(query: StreamingQuery, wanted: threading.Event, told_of: _Told) -> No
 def _rate(progress: Any) -> str:
     rate = progress["processedRowsPerSecond"]
     return f", {rate:,.0f}/s" if rate else ""
+
+
+_PORT_MAX = 65_535
+_PORT = re.compile(r"(?P<host>[^/]+):(?P<port>\d{1,5})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDone:
+    """One batch of a pipeline, done and safe."""
+
+    pipeline: str
+    """``archive``, ``replay`` or ``route``."""
+    name: str
+    """The reader group, or the job of a replay."""
+    batch: int
+    messages_in: int
+    messages_out: int
+    """Written: of a route, with copies for several targets."""
+    seconds: float
+    """How long the batch took."""
+    ended_ms: int
+    """When it was done, in milliseconds since 1970 UTC."""
+    lag_seconds: float | None
+    """How long before that its newest message had been sent; None: its messages say no time, or the pipeline is a replay."""
+    left: int | None
+    """How many messages are known to come and not done: of ``--once`` and of a replay all; else those that are reserved."""
+
+
+def batch_done(pipeline: str, name: str, progress: Any, messages_out: int | None = None) -> BatchDone:
+    """Return what Spark's progress report of a query says about its last batch. messages_out: None: as many as came in."""
+    seconds = float(progress["durationMs"].get("triggerExecution", 0)) / 1000
+    ended_ms = round(datetime.fromisoformat(progress["timestamp"]).timestamp() * 1000 + seconds * 1000)
+    messages_in = int(progress["numInputRows"])
+    return BatchDone(
+        pipeline=pipeline,
+        name=name,
+        batch=int(progress["batchId"]),
+        messages_in=messages_in,
+        messages_out=messages_in if messages_out is None else messages_out,
+        seconds=seconds,
+        ended_ms=ended_ms,
+        lag_seconds=_lag(progress["observedMetrics"], ended_ms),
+        left=_left(progress["sources"]),
+    )
+
+
+def _lag(observed: Mapping[str, Any], ended_ms: int) -> float | None:
+    from pyjms.spark.pipelines import NEWEST
+
+    row = observed.get(NEWEST)
+    newest_ms = None if row is None else row["newest_ms"]
+    return None if newest_ms is None else max(0.0, (ended_ms - newest_ms) / 1000)
+
+
+def _left(sources: Any) -> int | None:
+    numbers = [_number(source[name]) for source in sources for name in ("latestOffset", "endOffset")]
+    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
+        return None
+    return max(0, numbers[0] - numbers[1])
+
+
+def _number(offset: Any) -> int | None:
+    data = json.loads(offset) if isinstance(offset, str) else offset
+    return data.get("seq") if isinstance(data, dict) else None
+
+
+class Meter(ABC):
+    """Hears of each batch. Use it from one thread."""
+
+    @abstractmethod
+    def hear(self, done: BatchDone) -> None:
+        """Tell a batch. Raises `OSError`."""
+
+
+class _Deaf(Meter):
+    def hear(self, done: BatchDone) -> None:
+        """Do nothing: nobody asked."""
+
+
+class _Lines(Meter):
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def hear(self, done: BatchDone) -> None:
+        self._out.write(json.dumps(asdict(done)) + "\n")
+        self._out.flush()
+
+
+class _Prometheus(Meter):
+    """Counters and gauges of one pipeline; `path`: a file that is replaced after each batch."""
+
+    def __init__(self, registry: CollectorRegistry, path: Path | None = None) -> None:
+        from prometheus_client import Counter, Gauge
+
+        labels = ("pipeline", "name")
+
+        def named(kind: Any, name: str, text: str) -> Any:
+            return kind(f"pyjms_pipeline_{name}", text, labels, registry=registry)
+
+        self._registry = registry
+        self._path = path
+        self._in = named(Counter, "messages_in", "Messages read by batches that are done.")
+        self._out = named(Counter, "messages_out", "Messages written by batches that are done.")
+        self._batches = named(Counter, "batches", "Batches done.")
+        self._seconds = named(Gauge, "last_batch_seconds", "How long the last batch took.")
+        self._ended = named(Gauge, "last_batch_time_seconds", "When the last batch was done, in seconds since 1970.")
+        self._lag = named(Gauge, "lag_seconds", "How long before that its newest message had been sent.")
+        self._left = named(Gauge, "left", "Messages known to come and not done.")
+
+    def hear(self, done: BatchDone) -> None:
+        from prometheus_client import write_to_textfile
+
+        labels = (done.pipeline, done.name)
+        self._in.labels(*labels).inc(done.messages_in)
+        self._out.labels(*labels).inc(done.messages_out)
+        self._batches.labels(*labels).inc()
+        self._seconds.labels(*labels).set(done.seconds)
+        self._ended.labels(*labels).set(done.ended_ms / 1000)
+        for gauge, value in ((self._lag, done.lag_seconds), (self._left, done.left)):
+            if value is not None:
+                gauge.labels(*labels).set(value)
+        if self._path is not None:
+            write_to_textfile(str(self._path), self._registry)
+
+
+@contextmanager
+def metering(where: str | None) -> Iterator[Meter]:
+    """Give who hears of batches, until the pipeline ends. Raises `OSError` when the file cannot be written or the port
+    not opened, `OptionError` for a port that none is, and for a file that cannot be.
+    """
+    port = None if where is None else _PORT.fullmatch(where)
+    if where is None:
+        yield _Deaf()
+    elif where == "-":
+        yield _Lines(sys.stdout)
+    elif port is not None:
+        if int(port["port"]) > _PORT_MAX:
+            raise OptionError(f"--metrics {where}: a port is a number up to {_PORT_MAX}")
+        with _served(port["host"], int(port["port"])) as meter:
+            yield meter
+    elif where.endswith(".prom"):
+        from prometheus_client import CollectorRegistry
+
+        check_output(Path(where))
+        yield _Prometheus(CollectorRegistry(), Path(where))
+    else:
+        check_lines(Path(where))
+        with Path(where).open("a", encoding="utf-8") as out:
+            yield _Lines(out)
+
+
+@contextmanager
+def _served(host: str, port: int) -> Iterator[Meter]:
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry()
+    server, thread = start_http_server(port, host, registry)
+    try:
+        yield _Prometheus(registry)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -291,7 +291,7 @@ def test_management_messages_see_and_steer_them_as_well(site: Site, store: FlowS
 
 def lose(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the database of the store fail from now on."""
-    from pyjms.flows.errors import FlowStoreException
+    from pyjms.flows.definition import FlowStoreException
 
     store: Any = site.host.child("workflow_store", "flows")
 

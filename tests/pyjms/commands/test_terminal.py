@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms import JMSException
-from pyjms.commands import reporting
+from pyjms.commands import connecting as reporting
 from pyjms.spi.terminal import note
 from tests.provider.clients.stomp.fake_broker import FakeBroker
 from tests.pyjms.demo.command_line import Run

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from pyjms.demo.accounting import Entry, judge, total
+from pyjms.demo.books import Entry, judge, total
 from pyjms.demo.settings import Chance, Fate
 
 SENT = [Entry(1, 10, "a"), Entry(2, 0.1, "a"), Entry(3, 0.2, "b"), Entry(4, -5, "b")]

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from pyjms import Connection, JMSException, MapMessage, MessageProducer, Session
-from pyjms.demo.accounting import Outcome
+from pyjms.demo.books import Happening, Outcome, Tally
 from pyjms.demo.plan import Plan, Value, make_plan, read_table
 from pyjms.demo.process import Process
 from pyjms.demo.settings import Chance, Settings
-from pyjms.demo.tally import Happening, Tally
 from pyjms.demo.workers import Step, StepMakers
 from pyjms.spi.clock import SystemClock
 from pyjms_provider.broker import find_broker

@@ -16,8 +16,8 @@ from pyjms import (
     TransactionRolledBackException,
 )
 from pyjms.flows import FlowClient, FlowEngine, FlowStore, Status
+from pyjms.flows.engine import RequestDispatcher
 from pyjms.flows.instance import Ask
-from pyjms.flows.request_dispatcher import RequestDispatcher
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.model.broker import manage, managed_host

@@ -7,11 +7,9 @@ import json
 import pytest
 
 from pyjms.flows import FlowStore, Instance, Status
-from pyjms.flows.codec import Start
-from pyjms.flows.definition import Flow
-from pyjms.flows.documents import read_instance, write_instance
+from pyjms.flows.codec import Start, read_instance, write_instance
+from pyjms.flows.definition import Flow, FlowException, FlowStoreException
 from pyjms.flows.engine import Arrival, Batch, decide
-from pyjms.flows.errors import FlowException, FlowStoreException
 from pyjms.flows.instance import Answer, Retry, Suspend
 from tests.pyjms.flows.supply import supply_flow
 

@@ -13,7 +13,7 @@ from pyjms import ConnectionFactory, Session, TextMessage
 from pyjms.flows import FlowClient, FlowEngine, FlowStore
 from pyjms.flows.book import FlowBook
 from pyjms.flows.codec import reply_message
-from pyjms.flows.errors import FlowException
+from pyjms.flows.definition import FlowException
 from pyjms.flows.instance import Answer, Suspend
 from pyjms.flows.sql_store import SqlFlowStore
 from pyjms.flows.store import check_store_url, open_store

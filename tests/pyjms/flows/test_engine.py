@@ -13,9 +13,9 @@ from sqlalchemy import Engine, create_engine, text
 
 from pyjms import ConnectionFactory, JMSException, JMSSecurityException, ResourceAllocationException
 from pyjms.flows import FlowClient, FlowEngine, FlowException, FlowStore, Instance, Status, StepRefused, StepServer
-from pyjms.flows.errors import FlowStoreException
+from pyjms.flows.definition import FlowStoreException
 from pyjms.recoverable import Unit
-from pyjms.recoverable.sql_replies import SqlReplies
+from pyjms.recoverable.sql_logs import SqlReplies
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.session import JmsSession
 from pyjms.testing import VirtualClock

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.flows import Flow, Instance, Status
-from pyjms.flows.documents import read_flow_document, read_instance, write_flow_document, write_instance
+from pyjms.flows.codec import read_flow_document, read_instance, write_flow_document, write_instance
 from pyjms.flows.instance import Answer, Ask, Event, Retry, Suspend, TimeOut, advance, asked, begin
 from tests.pyjms.flows.supply import supply_flow
 

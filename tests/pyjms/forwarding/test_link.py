@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pyjms.forwarding.link import RouteConnection
 from pyjms.forwarding.settings import Site
+from pyjms.forwarding.sites import RouteConnection
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms_provider.clients.vm import VmConnection

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms.forwarding.link import duplicate_property_of
-from pyjms.forwarding.marks import FORWARD_ID, forward_id, has_lasting_id, hops_of, marked, undeliverable
-from pyjms.forwarding.sink import is_refusal
+from pyjms.forwarding.sites import duplicate_property_of, is_refusal
+from pyjms.forwarding.unit import FORWARD_ID, forward_id, has_lasting_id, hops_of, marked, undeliverable
 from pyjms.spi import Address, AddressKind, Envelope, MessageId
 from pyjms.spi.errors import ConnectionLostError, ProviderError, ResourceError
 from tests.pyjms.routing.messages import message

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyjms.forwarding.counters import AdaptiveBatchSize
+from pyjms.forwarding.settings import AdaptiveBatchSize
 from pyjms.spi import Envelope
 from pyjms.spi.errors import ProviderError, ResourceError, RolledBackError
 from pyjms.spi.routes import RouteState
@@ -159,7 +159,7 @@ def test_a_copy_of_a_message_in_the_same_batch_is_a_duplicate_and_holds_nothing_
 def test_a_target_that_finds_no_duplicates_gets_copies_however_its_session_ends(
     here: Client, there: Client, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("pyjms.forwarding.sink.duplicate_property_of", lambda name: None)
+    monkeypatch.setattr("pyjms.forwarding.sites.duplicate_property_of", lambda name: None)
     QueueManager.of("there").create("inbox", max_messages=1)
     here.put("orders", "one")
     copy_orders()
@@ -179,7 +179,7 @@ def test_copies_that_the_source_hands_out_again_are_not_sent_again(
         true_commit(session)
 
     true_commit, failures = VmSession.commit, [ProviderError("not now")]
-    monkeypatch.setattr("pyjms.forwarding.sink.duplicate_property_of", lambda name: None)
+    monkeypatch.setattr("pyjms.forwarding.sites.duplicate_property_of", lambda name: None)
     here.put("orders", "one")
     copy_orders()
     monkeypatch.setattr(VmSession, "commit", commit)

@@ -13,9 +13,8 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-from pyjms.history.events import ACK, BROWSE, CLOSE, DELIVER, EXPIRE, OK, RECOVER, SEND, UNSUBSCRIBE, Event
+from pyjms.history.events import ACK, BROWSE, CLOSE, DELIVER, EXPIRE, OK, RECOVER, SEND, UNSUBSCRIBE, Event, note_of
 from pyjms.history.facts import Facts, Outcome
-from pyjms.history.notes import note_of
 from tests.pyjms.history.model import RandomHistory
 
 __all__ = ["PLANTS", "Plant", "Planted"]

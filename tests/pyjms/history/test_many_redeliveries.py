@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyjms.history.checks.flags import check_flags
-from pyjms.history.checks.holders import check_holders
+from pyjms.history.check import check_flags, check_holders
 from pyjms.history.events import (
     ACK,
     CLOSE,

@@ -7,7 +7,7 @@ from typing import cast
 
 from pyjms.kombu.envelopes import ROUTING_KEY
 from pyjms.kombu.link import Link
-from pyjms.kombu.sources import of_queue, of_topic
+from pyjms.kombu.transport import of_queue, of_topic
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope

@@ -17,7 +17,7 @@ from pyjms.recoverable import (
     SessionTakenException,
     State,
 )
-from pyjms.recoverable.sql_client_log import SqlClientLog
+from pyjms.recoverable.sql_logs import SqlClientLog
 from pyjms.spi.capability import Capability
 from pyjms_provider.broker import stop_broker
 from tests.pyjms.recoverable.world import Died, Fate, MortalLog, Printer, Shop, mortal, requestor_of, text_message

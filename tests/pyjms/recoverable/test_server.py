@@ -22,10 +22,9 @@ from pyjms import (
     TextMessage,
 )
 from pyjms.recoverable import RecoverableServer, Unit
-from pyjms.recoverable.pauses import Pauses
 from pyjms.recoverable.requestor import CLIENT, NUMBER
-from pyjms.recoverable.server import Work
-from pyjms.recoverable.sql_replies import SqlReplies
+from pyjms.recoverable.server import Pauses, Work
+from pyjms.recoverable.sql_logs import SqlReplies
 from pyjms.runtime.session import JmsSession
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.recoverable import LogEntry, State
-from pyjms.recoverable.states import Register, judge
+from pyjms.recoverable.client_log import Register, judge
 
 
 def entry(request: str = "", reply: str = "") -> LogEntry:

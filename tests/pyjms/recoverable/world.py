@@ -8,7 +8,7 @@ from typing import Any
 from pyjms import ConnectionFactory, Message, TextMessage
 from pyjms.recoverable import LogEntry, RecoverableRequestor, RecoverableServer, Reply, Unit
 from pyjms.recoverable import requestor as requestor_module
-from pyjms.recoverable.sql_client_log import SqlClientLog
+from pyjms.recoverable.sql_logs import SqlClientLog
 
 
 class Died(BaseException):

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyjms.routing.compiled import CompiledRules
-from pyjms.routing.explain import explain
+from pyjms.routing.compiled import CompiledRules, explain
 from pyjms.routing.facts import Facts
 from pyjms.routing.reading import read_rules
 from pyjms.routing.rules import Choice, RuleSet

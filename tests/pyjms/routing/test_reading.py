@@ -11,8 +11,7 @@ import pytest
 
 from pyjms.routing import reading, transformers
 from pyjms.routing.compiled import CompiledRules
-from pyjms.routing.files import load_rules
-from pyjms.routing.reading import RulesError
+from pyjms.routing.reading import RulesError, load_rules
 from pyjms.routing.rules import BODIES, RuleSet
 from pyjms.routing.transformers import TransformerError, find_transformer
 from pyjms.spi import BodyKind

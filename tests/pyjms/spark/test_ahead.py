@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from pyjms.spark.reading import one_ahead
+from pyjms.spark.planning import one_ahead
 
 PATIENCE_S = 20
 

@@ -13,7 +13,7 @@ import pytest
 
 from pyjms.spark.archives import METADATA, read_archive
 from pyjms.spark.arrow import full_schema, record_batch
-from pyjms.spark.errors import OptionError
+from pyjms.spark.options import OptionError
 from pyjms.spark.schema import SCHEMA
 from pyjms.spi.envelope import BodyKind, Envelope
 from pyjms.spi.replay import ReservedMessage

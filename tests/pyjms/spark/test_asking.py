@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyjms.spark.asking import check_every, check_folder, check_job, check_lines, check_output, check_page
-from pyjms.spark.errors import OptionError
+from pyjms.spark.options import OptionError, check_every, check_folder, check_job, check_lines, check_output, check_page
 from pyjms.spark.plots import document
 
 if TYPE_CHECKING:

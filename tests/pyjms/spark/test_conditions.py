@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyjms.spark.archives import ARCHIVE_SCHEMA
-from pyjms.spark.asking import check_condition
-from pyjms.spark.errors import OptionError
+from pyjms.spark.options import OptionError, check_condition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

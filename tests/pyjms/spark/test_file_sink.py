@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyjms.spark.archives import check_place
-from pyjms.spark.errors import DataLossError
+from pyjms.spark.options import DataLossError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

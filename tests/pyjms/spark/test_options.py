@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from pyjms.spark.connecting import read_credentials
-from pyjms.spark.errors import DataLossError, OptionError
 from pyjms.spark.jobs import promoted
-from pyjms.spark.options import AckOn, Mode, address_text, parse_address, parse_options
+from pyjms.spark.options import AckOn, DataLossError, Mode, OptionError, address_text, parse_address, parse_options
 from pyjms.spark.planning import Offset, Range, between, cut
 
 URL = "stomp://127.0.0.1:61613"

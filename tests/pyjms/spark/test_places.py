@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyjms.spark.errors import OptionError
+from pyjms.spark.options import OptionError
 from pyjms.spark.places import (
     all_below,
     are_within,

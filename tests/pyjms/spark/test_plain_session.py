@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms.spark.errors import OptionError
+from pyjms.spark.options import OptionError
 from pyspark_jms import DefaultSource
 from pyspark_jms.driver_python import name_driver_python
 from tests.pyjms.spark.jvm import QUICK

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from pyjms.spark.batch import _reserve
 from pyjms.spark.connecting import Link, close_links, link_of
-from pyjms.spark.errors import DataLossError, OptionError
 from pyjms.spark.jobs import acknowledge, release
-from pyjms.spark.options import AckOn, JmsOptions, Mode, parse_address
-from pyjms.spark.planning import GroupPiece, GroupPlanner, Limits, Offset, between, pieces_of_group
-from pyjms.spark.reading import pages_of_group
+from pyjms.spark.options import AckOn, DataLossError, JmsOptions, Mode, OptionError, parse_address
+from pyjms.spark.planning import GroupPiece, GroupPlanner, Limits, Offset, between, pages_of_group, pieces_of_group
+from pyjms.spark.source import _reserve
 from pyjms.spi.errors import FencedError, GroupError
 from tests.pyjms.spark.messages_of import fill, look, session_of, take
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyjms.spark.batch import Condition, selector_of
+from pyjms.spark.source import Condition, selector_of
 from pyjms.spi.selector import compile_selector
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)

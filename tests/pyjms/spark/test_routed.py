@@ -14,7 +14,7 @@ from pyjms.routing import transformers
 from pyjms.spark.connecting import close_links, link_of
 from pyjms.spark.messages import envelope_of
 from pyjms.spark.options import parse_options
-from pyjms.spark.reading import pages_of_group
+from pyjms.spark.planning import pages_of_group
 from pyjms.spark.routed import REASON, RulesText, routing_function
 from pyjms.spark.schema import COLUMNS, row_of
 from pyjms.spi.envelope import Address, AddressKind, Envelope

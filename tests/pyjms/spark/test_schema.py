@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyjms.spark.arrow import column_lists, full_schema, record_batch
-from pyjms.spark.errors import RowError
 from pyjms.spark.messages import EnvelopeMaker, check_sink_columns, envelope_of
+from pyjms.spark.options import RowError
 from pyjms.spark.schema import COLUMNS, row_of, spelled_properties
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.replay import ReservedMessage

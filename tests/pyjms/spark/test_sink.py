@@ -10,8 +10,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from pyjms.spark.connecting import close_links, link_of
-from pyjms.spark.errors import OptionError
-from pyjms.spark.options import JmsOptions, Repeated, parse_address
+from pyjms.spark.options import JmsOptions, OptionError, Repeated, parse_address
 from pyjms.spark.sink import JmsBatchWriter, JmsStreamWriter, batch_writer
 from pyjms.spi.errors import StageError
 from tests.pyjms.spark.messages_of import look

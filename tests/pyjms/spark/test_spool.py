@@ -14,14 +14,10 @@ from hypothesis import strategies as st
 from pyjms import ConnectionFactory, Message, Session
 from pyjms.spark.arrow import full_schema
 from pyjms.spark.connecting import close_links
-from pyjms.spark.errors import DataLossError, OptionError, SpoolError
-from pyjms.spark.holding import HeldPiece, HoldingPlanner
-from pyjms.spark.options import Duplicates, JmsOptions, Mode, parse_address
-from pyjms.spark.planning import Limits, Offset, Planner, Receiver
-from pyjms.spark.reading import in_batches
-from pyjms.spark.spool import Frame, Marks, Seen, frames_of, pack
-from pyjms.spark.spool_files import batches_between, batches_of
-from pyjms.spark.spool_planning import SpoolPiece, SpoolPlanner
+from pyjms.spark.options import DataLossError, Duplicates, JmsOptions, Mode, OptionError, SpoolError, parse_address
+from pyjms.spark.planning import Limits, Offset, Planner, Receiver, in_batches
+from pyjms.spark.spool import Frame, Marks, Seen, batches_between, batches_of, frames_of, pack
+from pyjms.spark.spool_planning import HeldPiece, HoldingPlanner, SpoolPiece, SpoolPlanner
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.replay import ReservedMessage
@@ -225,7 +221,7 @@ def test_a_lost_connection_brings_nothing_twice(
 
 
 def test_two_queries_do_not_share_a_spool(options: JmsOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyjms.spark.spool_files._LOCK_MS", 0)
+    monkeypatch.setattr("pyjms.spark.spool._LOCK_MS", 0)
     first = SpoolPlanner(options)
     first.initial()
     with pytest.raises(SpoolError, match="is in use by another query"):

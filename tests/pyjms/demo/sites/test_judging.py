@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pyjms.demo.accounting import Entry
+from pyjms.demo.books import Entry
 from pyjms.demo.plan import Plan, make_plan, read_table
 from pyjms.demo.sites.chain import WORKS
-from pyjms.demo.sites.judging import Order, Outcome, judge_orders, make_orders
-from pyjms.demo.sites.run import Death, Run
-from pyjms.demo.sites.screen import as_data
+from pyjms.demo.sites.command import as_data
+from pyjms.demo.sites.run import Death, Order, Outcome, Run, judge_orders, make_orders
 from pyjms.flows import Status
 from tests.tidy.source import ROOT
 

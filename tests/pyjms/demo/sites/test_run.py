@@ -12,9 +12,8 @@ import pytest
 
 from pyjms import JMSException
 from pyjms.demo.sites import command as sites_command
-from pyjms.demo.sites import judging
-from pyjms.demo.sites.processes import SiteError
-from pyjms.demo.sites.run import Run
+from pyjms.demo.sites import run as judging
+from pyjms.demo.sites.run import Run, SiteError
 from tests.pyjms.demo.command_line import Run as RunPyjms
 from tests.pyjms.demo.command_line import runner
 

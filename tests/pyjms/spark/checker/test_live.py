@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyjms.history import Event, Finding, check
-from pyjms.spark.checker.live import LIVE_RULES, watch
+from pyjms.spark.checker.audit import LIVE_RULES, watch
 from pyjms.spark.checker.reading import table_of
-from pyjms.spark.errors import OptionError
+from pyjms.spark.options import OptionError
 from tests.pyjms.spark.checker.streams import NS, one_stream
 
 if TYPE_CHECKING:

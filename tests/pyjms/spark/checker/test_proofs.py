@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyjms.spark.checker import nearby
+from pyjms.spark.checker import gathering as nearby
 from pyjms.spark.checker.expressions import expr
-from pyjms.spark.checker.gathering import _first_after, _first_by_sorting, first_answers
-from pyjms.spark.checker.nearby import Window, _answers, _around
+from pyjms.spark.checker.gathering import Window, _answers, _around, _first_after, _first_by_sorting, first_answers
 from pyjms.spark.checker.reading import EVENT_SCHEMA, table_of
 from tests.pyjms.spark.checker.streams import NS, one_stream
 

@@ -21,7 +21,7 @@ from pyjms.spark.checker.judging import check_place_of_findings, write_findings
 from pyjms.spark.checker.page import page
 from pyjms.spark.checker.reading import read_history, table_of
 from pyjms.spark.commands import commands
-from pyjms.spark.errors import OptionError
+from pyjms.spark.options import OptionError
 from pyjms.spi.words import rounded
 from tests.pyjms.history.model import random_history
 

@@ -10,8 +10,8 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pyjms.spark.commands.metering import BatchDone, batch_done, metering
-from pyjms.spark.errors import OptionError
+from pyjms.spark.commands.running import BatchDone, batch_done, metering
+from pyjms.spark.options import OptionError
 from tests.ports import free_port
 
 DONE = BatchDone(

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from pyjms.spark.commands import commands
 from pyjms.spark.commands.running import ended_at_once, errors_told, follow, is_jvm_gone, spark_reason
-from pyjms.spark.errors import OptionError
+from pyjms.spark.options import OptionError
 from pyjms.spi.errors import ResourceError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def test_a_command_that_only_reads_ends_at_once(capsys: pytest.CaptureFixture[st
 TRACEBACK = """[PYTHON_DATA_SOURCE_ERROR] Failed to plan: Traceback (most recent call last):
   File "options.py", line 100, in parse_address
     raise OptionError("...")
-pyjms.spark.errors.OptionError: destination='orders' names no destination: write queue:NAME
+pyjms.spark.options.OptionError: destination='orders' names no destination: write queue:NAME
 
 During handling of the above exception, another exception occurred:
 

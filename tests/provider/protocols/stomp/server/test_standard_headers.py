@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyjms import ConnectionFactory, Message, Session, TextMessage
-from pyjms.forwarding.marks import marked
+from pyjms.forwarding.unit import marked
 from pyjms.routing.facts import Facts
 from pyjms.spi.envelope import BodyKind, Envelope, MessageId
 from pyjms.types import Int, Stored

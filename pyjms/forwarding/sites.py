@@ -1,0 +1,445 @@
+"""The sites of a route: a connection with its session, the source that messages come from, and the sinks they go to."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Lock
+from uuid import uuid4
+
+from pyjms.forwarding.settings import AdaptiveBatchSize, RouteSettings, Site
+from pyjms.forwarding.unit import Piece, UndeliverableError, has_lasting_id, readdressed
+from pyjms.spi.capability import Capability
+from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind, Envelope, MessageId
+from pyjms.spi.errors import (
+    AccessDeniedError,
+    ClosedError,
+    ConnectionLostError,
+    DestinationError,
+    InDoubtError,
+    MissingProviderError,
+    ProviderError,
+    ResourceError,
+    RolledBackError,
+    UrlError,
+)
+from pyjms.spi.provider import ConnectRequest, ProviderConnection, ProviderConsumer, ProviderSession, SubscribeRequest
+from pyjms.spi.registry import find_provider
+from pyjms.spi.routes import RouteError
+from pyjms.spi.selector import selector_or_none
+from pyjms.spi.url import ProviderUrl
+
+_DETECTORS = {"pyjms": "JMS_pyjms_duplicateId", "ActiveMQ Artemis": "_AMQ_DUPL_ID"}
+"""By the beginning of a provider's name, the property by which it finds duplicates."""
+DUPLICATE_PROPERTIES = frozenset(_DETECTORS.values())
+"""All of these: what makes a message a duplicate where it has been before."""
+
+
+def duplicate_property_of(provider_name: str) -> str | None:
+    """Return the property by which a provider finds duplicates, as far as is known; None: it finds none."""
+    return next((name for title, name in _DETECTORS.items() if provider_name.startswith(title)), None)
+
+
+def connect(site: Site, clock: Clock, on_exception: Callable[[ProviderError], None]) -> ProviderConnection:
+    """Open a connection, stopped. Raises what `pyjms.spi.Provider.connect` does."""
+    events = _Events(on_exception)
+    if site.opens is not None:
+        return site.opens(events)
+    url = ProviderUrl.parse(site.url)
+    request = ConnectRequest(
+        url=url,
+        user_name=url.user_name if site.user_name is None else site.user_name,
+        password=url.password if site.user_name is None else site.password,
+        client_id=None,
+        clock=clock,
+    )
+    return find_provider(url.scheme).connect(request, events)
+
+
+class _Events:
+    """What a provider tells of by itself."""
+
+    def __init__(self, tell: Callable[[ProviderError], None]) -> None:
+        self.on_exception = tell
+
+
+class RouteConnection:
+    """Owned by the thread of the route; only `end` may come from another one."""
+
+    def __init__(self, site: Site, clock: Clock, wake: Callable[[], None]) -> None:
+        """`wake` is called when the provider tells that the connection has a problem."""
+        self.site = site
+        self._clock = clock
+        self._wake = wake
+        self._lock = Lock()
+        self._connection: ProviderConnection | None = None
+        self._session: ProviderSession | None = None
+        self._is_over = False
+        self.problem: ProviderError | None = None
+        """What the provider has told of the present connection."""
+        self.is_known = False
+        """Whether it was ever connected."""
+        self.provider_name = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, for all that is known."""
+        return self._session is not None
+
+    @property
+    def connection(self) -> ProviderConnection:
+        """The present connection. Raises `ClosedError`."""
+        if self._connection is None:
+            raise ClosedError(f"there is no connection to {self.site.url}")
+        return self._connection
+
+    def session(self) -> ProviderSession:
+        """Return the session; connect first if there is none. Raises `RouteError` when that is in vain, `ProviderError`."""
+        session = self._session
+        if session is None:
+            self.problem = None
+            try:
+                connection = connect(self.site, self._clock, self._tell)
+            except (UrlError, MissingProviderError) as error:
+                raise RouteError(f"{self.site.url} cannot be used: {error.reason}") from error
+            with self._lock:
+                is_wanted = not self._is_over
+                if is_wanted:
+                    self._connection = connection
+            if not is_wanted:
+                connection.close()
+                raise ClosedError("the route was stopped")
+            try:
+                session = self._session = self._open_session(connection)
+            except Exception:
+                self.drop()  # each attempt would leave one more
+                raise
+        return session
+
+    def _open_session(self, connection: ProviderConnection) -> ProviderSession:
+        if Capability.TRANSACTIONS not in connection.capabilities:
+            raise RouteError(
+                f"{self.site.url} ({connection.info.name}) has no transactions, and a route needs them at both ends; "
+                f"{connection.advice(Capability.TRANSACTIONS) or 'choose another provider or URL'}"
+            )
+        session = connection.open_session(transacted=True)
+        self.provider_name = connection.info.name
+        self.is_known = True
+        return session
+
+    def _tell(self, problem: ProviderError) -> None:
+        self.problem = problem
+        self._wake()
+
+    def drop(self) -> None:
+        """Close the connection: what was received comes again, what was not committed is rolled back."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        self._session = None
+        if connection is not None:
+            with suppress(ProviderError):
+                connection.close()
+
+    def end(self) -> None:
+        """Let a call that waits come back, and no connection be made any more. Any thread."""
+        with self._lock:
+            self._is_over = True
+            connection = self._connection
+        if connection is not None:
+            with suppress(ProviderError):
+                connection.close()
+
+
+_OF_THE_SITE = (
+    AccessDeniedError,
+    ClosedError,
+    ConnectionLostError,
+    DestinationError,
+    InDoubtError,
+    ResourceError,
+    RolledBackError,
+)
+"""What says nothing of the message: the site is away, full, or not set up; all other messages would fare alike."""
+_LOST = (ClosedError, ConnectionLostError, InDoubtError)
+_REMEMBERED_MAX = 100_000
+
+
+def is_refusal(error: ProviderError) -> bool:
+    """Whether an error of a send is about that message, so that trying it again is in vain."""
+    return not isinstance(error, _OF_THE_SITE)
+
+
+class Sink:
+    """The end of a route at one site. One thread."""
+
+    def __init__(self, link: RouteConnection, attempts: int) -> None:
+        self.link = link
+        self._attempts = attempts
+        self._portion = AdaptiveBatchSize()
+        self._failures = 0
+        self._arrived: Counter[str] = Counter()
+        self.sent = 0
+
+    @property
+    def duplicate_property(self) -> str | None:
+        """How the site finds duplicates; None: it does not, or was never connected."""
+        return duplicate_property_of(self.link.provider_name)
+
+    def deliver(self, pieces: Sequence[Piece]) -> None:
+        """Have all of them at the site when this returns, or refused; may be called again after an error.
+
+        Raises `ProviderError`: nothing more is known than that the site is not there, or has no room.
+        """
+        waiting = [piece for piece in pieces if not (piece.is_done or self._has_arrived(piece))]
+        if not waiting:
+            return
+        session = self._session()
+        while waiting:
+            some = _with_different_identities(waiting[: self._portion.most])
+            try:
+                self._commit(session, some)
+            except ProviderError as error:
+                self._undo(session, error)
+                self._look_at(some, error)
+            else:
+                self._portion.succeeded()
+                self._failures = 0
+            waiting = waiting if not some[0].is_done else waiting[len(some) :]
+
+    def _session(self) -> ProviderSession:
+        if self.link.problem is not None:
+            self.link.drop()
+        return self.link.session()
+
+    def _look_at(self, tried: Sequence[Piece], error: ProviderError) -> None:
+        """Have less be tried next, or give up the one piece that the site refuses. Raises `error` when it must wait for another time."""
+        may_fit = is_refusal(error) or isinstance(error, (ResourceError, RolledBackError))
+        if may_fit and self._portion.failed(len(tried)) and self._is_well:
+            return
+        if len(tried) > 1 or not self._is_well:
+            raise error
+        (piece,) = tried
+        # A site over a wire says at the commit that it is full; that is no more the message's fault than at the send.
+        self._failures += isinstance(error, RolledBackError) and not isinstance(error.__cause__, ResourceError)
+        if not (is_refusal(error) or self._failures >= self._attempts):
+            raise error
+        self._failures = 0
+        piece.is_done = True
+        piece.item.refused = UndeliverableError(error.reason, str(piece.parcel.target))
+
+    def _commit(self, session: ProviderSession, pieces: Sequence[Piece]) -> None:
+        found_by = self.duplicate_property
+        for piece in pieces:
+            session.send(piece.envelope(found_by))
+        session.commit()
+        self.sent += len(pieces)
+        for piece in pieces:
+            piece.is_done = piece.is_there = True
+
+    def _has_arrived(self, piece: Piece) -> bool:
+        """Whether the site has it by a unit that the source did not settle; then it counts as done."""
+        if piece.identity is None or piece.identity not in self._arrived:
+            return False
+        self._arrived[piece.identity] -= 1
+        if not self._arrived[piece.identity]:
+            del self._arrived[piece.identity]
+        piece.is_done = piece.is_there = True
+        return True
+
+    @property
+    def _is_well(self) -> bool:
+        """Whether the connection is as it was, for all that is known."""
+        return self.link.is_open and self.link.problem is None
+
+    def _undo(self, session: ProviderSession, error: ProviderError) -> None:
+        if isinstance(error, _LOST):
+            self.link.drop()
+            return
+        try:
+            session.rollback()
+        except ProviderError:
+            self.link.drop()
+
+    def not_settled(self, pieces: Sequence[Piece]) -> None:
+        """Remember what is here, as the source hands it out again."""
+        for piece in pieces:
+            if piece.is_there and piece.identity is not None:
+                self._arrived[piece.identity] += 1
+        while len(self._arrived) > _REMEMBERED_MAX:  # what never came again: it expired, or somebody took it away
+            self._arrived.pop(next(iter(self._arrived)))
+
+
+def _with_different_identities(pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Return the first pieces, up to one that has the identity of another.
+
+    A site can judge whether a message is a duplicate only when the other one has arrived, so not within one transaction.
+    """
+    seen: set[str] = set()
+    for number, piece in enumerate(pieces):
+        if piece.identity is None:
+            continue
+        if piece.identity in seen:
+            return pieces[:number]
+        seen.add(piece.identity)
+    return pieces
+
+
+class Source:
+    """The source's end of a route. One thread."""
+
+    def __init__(
+        self,
+        settings: RouteSettings,
+        link: RouteConnection,
+        clock: Clock,
+        signal: Signal,
+        is_over: Callable[[], bool],
+        on_open: Callable[[], None],
+    ) -> None:
+        """`is_over` says when to stop waiting; the thread that makes it true sets `signal`. `on_open` is called when receiving begins."""
+        self._on_open = on_open
+        self._settings = settings
+        self.link = link
+        self._clock = clock
+        self._signal = signal
+        self._is_over = is_over
+        self._selector = selector_or_none(settings.selector)
+        self._named = Address(AddressKind.QUEUE, f"{settings.source.address.name}.{settings.name}.named")
+        self._consumer: ProviderConsumer | None = None
+        self._naming: ProviderConsumer | None = None
+        self._held: deque[Delivery] = deque()
+        self._may_have_named = True
+        self._portion = AdaptiveBatchSize()
+        self.gives_ids = True
+        """Whether messages without an id are given one: it is of use only where duplicates are found by it."""
+
+    def open(self) -> None:
+        """Begin to receive, unless it has. Raises `ProviderError`."""
+        lacks_naming = self.gives_ids and self._naming is None
+        if self._consumer is not None and self.link.problem is None and not lacks_naming:
+            return
+        self.close()
+        self.link.session()
+        wake = self._signal.set
+        self._may_have_named = self.gives_ids
+        if self.gives_ids:
+            self._naming = self._subscribe(self._named, wake)
+        self._consumer = self._subscribe(self._settings.source.address, wake)
+        self.link.connection.start()
+        self._on_open()
+
+    def _subscribe(self, address: Address, wake: Callable[[], None]) -> ProviderConsumer:
+        selector = None if address == self._named else self._selector
+        request = SubscribeRequest(address=address, selector=selector, no_local=False, durable_name=None)
+        return self.link.session().subscribe(request, wake)
+
+    def close(self) -> None:
+        """Give back, in their places, what was taken and not settled."""
+        held, self._held = list(self._held), deque()
+        self._consumer = self._naming = None
+        if held and self.link.is_open:
+            self._give_back(held)
+        self.link.drop()
+
+    def give_back(self, batch: list[Delivery]) -> None:
+        """Give back a batch that was handed out, and all else that was taken."""
+        self._held.extendleft(reversed(batch))
+        self.close()
+
+    def _give_back(self, deliveries: list[Delivery]) -> None:
+        session = self.link.session()
+        try:
+            session.rollback()
+            session.give_back_unseen(deliveries)
+        except ProviderError:
+            return  # the connection is gone: the site takes them back by itself
+
+    def take(self) -> list[Delivery]:
+        """Return a batch, all of it with lasting ids if `gives_ids`; empty when it is over. Raises `ProviderError`."""
+        while not self._is_over():
+            self.open()
+            if self._may_have_named and self._naming is not None:
+                named = self._poll_all(self._naming, self._settings.batch)
+                if named:
+                    return named
+                self._may_have_named = False
+            self._fill()
+            if not self._held:
+                continue
+            if not self.gives_ids:
+                return self._take_held(lambda _: True)
+            batch = self._take_held(lambda each: has_lasting_id(each.envelope))
+            if batch:
+                return batch
+            self._give_ids(self._take_held(lambda each: not has_lasting_id(each.envelope)))
+        return []
+
+    def unsettled(self) -> Sequence[Delivery]:
+        """Return what was taken and not handed out yet."""
+        return tuple(self._held)
+
+    def forget(self) -> None:
+        """Hear that what was taken has been given back."""
+        self._held.clear()
+
+    def _fill(self) -> None:
+        """Wait for messages, until the batch is full or has waited long enough, or it is over."""
+        assert self._consumer is not None
+        settings, until_ms = self._settings, None
+        while len(self._held) < settings.batch and not self._is_over() and self.link.problem is None:
+            delivery = self._consumer.poll_or_wait()
+            if delivery is not None:
+                self._held.append(delivery)
+                continue
+            if self._held and not settings.linger_ms:
+                return
+            if self._held and until_ms is None:
+                until_ms = self._clock.monotonic_ms() + settings.linger_ms
+            if not self._clock.wait(self._signal, until_ms):
+                return
+
+    @staticmethod
+    def _poll_all(consumer: ProviderConsumer, most: int) -> list[Delivery]:
+        consumer.catch_up()
+        found: list[Delivery] = []
+        while len(found) < most and (delivery := consumer.poll()) is not None:
+            found.append(delivery)
+        return found
+
+    def _take_held(self, wanted: Callable[[Delivery], bool]) -> list[Delivery]:
+        batch: list[Delivery] = []
+        while self._held and wanted(self._held[0]):
+            batch.append(self._held.popleft())
+        return batch
+
+    def _give_ids(self, batch: list[Delivery]) -> None:
+        """Move messages into the route's own queue, with an id each: one transaction at this site alone.
+
+        Where that queue has no room for all of them, some are held again. Raises `ProviderError`.
+        """
+        session = self.link.session()
+        part = batch[: self._portion.most]
+        self._held.extendleft(reversed(batch[len(part) :]))
+        try:
+            for delivery in part:
+                session.send(self._with_id(delivery.envelope))
+        except ResourceError:
+            if not self._portion.failed(len(part)) or self.link.problem is not None:
+                raise
+            session.rollback()
+            self._held.extendleft(reversed(part))
+            return
+        session.acknowledge(part)
+        session.commit()
+        self._portion.succeeded()
+        self._may_have_named = True
+
+    def _with_id(self, envelope: Envelope) -> Envelope:
+        """Return the message as it goes to the route's own queue: without its sender's duplicate id, by which it could be dropped there."""
+        properties = {name: value for name, value in envelope.properties.items() if name not in DUPLICATE_PROPERTIES}
+        named = readdressed(envelope, self._named, properties, envelope.reply_to)
+        named.message_id = MessageId(f"ID:pyjms-forward-{uuid4()}")  # type: ignore[misc]  # nobody else has it yet
+        return named
