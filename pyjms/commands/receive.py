@@ -95,13 +95,13 @@ def receive(
             session = connection.create_session(transacted, Session.CLIENT_ACKNOWLEDGE)
             consumer = _consumer(session, source, selector, durable)
             connection.start()
-            outlet = _Outlet(save, as_json=as_json, full=full)
+            output = _Output(save, as_json=as_json, full=full)
             received = 0
             while not count or received < count:
                 message = consumer.receive(timeout)
                 if message is None:
                     break
-                outlet.put(message)
+                output.put(message)
                 if not transacted:
                     message.acknowledge()
                 received += 1
@@ -121,7 +121,7 @@ def _consumer(session: Session, source: str, selector: str | None, durable: str 
     return session.create_durable_subscriber(found, durable, selector)
 
 
-class _Outlet:
+class _Output:
     """Prints messages, and writes their bodies into files."""
 
     def __init__(self, folder: Path | None, *, as_json: bool, full: bool) -> None:

@@ -312,7 +312,7 @@ class Happening(Enum):
     SET_ASIDE = "set aside"
 
 
-class Tally:
+class StageCounter:
     """The counts of one stage. Any thread may call any method."""
 
     def __init__(self, name: str, total: int) -> None:

@@ -116,7 +116,7 @@ def demo(
     console = Console(stderr=as_json, quiet=as_json, emoji=False)
     show_plan(console, plan, url if store is None else f"{url} on {store}")
     if process.is_resumed:
-        show_resumed(console, process.tallies)
+        show_resumed(console, process.counters)
     _work_off(process, console, as_json=as_json)
 
 
@@ -153,7 +153,7 @@ def _work_off(process: Process, console: Console, *, as_json: bool) -> None:
     plan, settings = process.plan, process.settings
     started = perf_counter()
     try:
-        with progress(console, process.tallies) as watch:
+        with progress(console, process.counters) as watch:
             outcome = process.run(watch)
     except KeyboardInterrupt:
         goes_on = " Start it again with the same options, and it goes on." if settings.is_kept else ""
@@ -165,7 +165,7 @@ def _work_off(process: Process, console: Console, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(as_data(plan, settings, process, outcome, seconds), indent=2))
     else:
-        show_outcome(console, plan, process.tallies, outcome, seconds, is_kept=settings.is_kept)
+        show_outcome(console, plan, process.counters, outcome, seconds, is_kept=settings.is_kept)
     if not outcome.adds_up:
         raise typer.Exit(DOES_NOT_ADD_UP)
     try:

@@ -22,8 +22,8 @@ from pyjms.demo.books import (
     Found,
     Happening,
     Outcome,
+    StageCounter,
     Stamps,
-    Tally,
     begin_or_resume,
     close_books,
     judge_all,
@@ -72,17 +72,17 @@ class Process:
         self.is_resumed = False
         records = plan.table.records
         count, incomplete = len(records), sum(not plan.is_complete(record) for record in records)
-        self.load, self.check = Tally("load", count), Tally("check", count)
-        self.look_up, self.dispatch = Tally("look up", count), Tally("dispatch", count)
-        self.ledger, self.board = Tally("ledger", count), Tally("board", count)
-        self.attention, self.audit = Tally("attention", incomplete), Tally("audit", count)
+        self.load, self.check = StageCounter("load", count), StageCounter("check", count)
+        self.look_up, self.dispatch = StageCounter("look up", count), StageCounter("dispatch", count)
+        self.ledger, self.board = StageCounter("ledger", count), StageCounter("board", count)
+        self.attention, self.audit = StageCounter("attention", incomplete), StageCounter("audit", count)
         self._maker_class = makers
         self._factory = ConnectionFactory(settings.broker)
         self._stop = Event()
         self._futures: list[Future[None]] = []
 
     @property
-    def tallies(self) -> tuple[Tally, ...]:
+    def counters(self) -> tuple[StageCounter, ...]:
         """The counts, in the order of the chain."""
         chain = (self.load, self.check, self.look_up, self.dispatch)
         return (*chain, self.ledger, self.board, self.attention, self.audit)
@@ -103,8 +103,8 @@ class Process:
         lanes = sum(
             (counts.get(self._lane_account(number), Counter()) for number in range(self.names.lanes)), Counter()
         )
-        for tally in self.tallies:
-            tally.resume(lanes if tally is self.audit else counts.get(tally.name, {}))
+        for counter in self.counters:
+            counter.resume(lanes if counter is self.audit else counts.get(counter.name, {}))
 
     def run(self, watch: Watch = lambda: None) -> Outcome:
         """Work off all records that are not worked off; call `watch` several times a second.
@@ -154,8 +154,8 @@ class Process:
         incomplete = Subscriber(self._factory, self._account(self.attention), "complete = FALSE", is_durable=is_kept)
         return ledger, board, stack.enter_context(closing(incomplete))
 
-    def _account(self, tally: Tally) -> Account:
-        return Account(tally.name, self.names, tally, tally.before)
+    def _account(self, counter: StageCounter) -> Account:
+        return Account(counter.name, self.names, counter, counter.before)
 
     @staticmethod
     def _lane_account(number: int) -> str:
@@ -176,7 +176,11 @@ class Process:
             self._wait(crew.futures, watch)
 
     def _crew(
-        self, pool: ThreadPoolExecutor, tally: Tally, source: str, posts: Iterable[tuple[str | None, StepMaker]]
+        self,
+        pool: ThreadPoolExecutor,
+        counter: StageCounter,
+        source: str,
+        posts: Iterable[tuple[str | None, StepMaker]],
     ) -> Crew:
         signals = self._signals()
         workers = [
@@ -187,7 +191,7 @@ class Process:
                 selector=selector,
                 maker=maker,
                 chance=self.settings.chance,
-                tally=tally,
+                counter=counter,
                 signals=signals,
             )
             for selector, maker in posts

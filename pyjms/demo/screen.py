@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
-from pyjms.demo.books import Happening, Outcome, Tally, Verdict
+from pyjms.demo.books import Happening, Outcome, StageCounter, Verdict
 from pyjms.demo.plan import Plan
 from pyjms.demo.process import Process
 from pyjms.demo.settings import Settings
@@ -41,7 +41,7 @@ def as_data(plan: Plan, settings: Settings, process: Process, outcome: Outcome, 
             "failure_rate": settings.chance.rate,
         },
         "resumed": process.is_resumed,
-        "stages": [stage_data(tally) for tally in process.tallies],
+        "stages": [stage_data(counter) for counter in process.counters],
         "lanes": [{**verdict_data(verdict), "selector": lane.selector} for lane, verdict in outcome.lanes],
         "all_lanes": verdict_data(outcome.all_lanes),
         "subscribers": [verdict_data(verdict) for verdict in (outcome.ledger, outcome.board, outcome.attention)],
@@ -63,10 +63,10 @@ def without_password(url: str) -> str:
     return re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:***@", url)
 
 
-def stage_data(tally: Tally) -> dict[str, Any]:
+def stage_data(counter: StageCounter) -> dict[str, Any]:
     """Return the counts of one stage."""
-    counts = {happening.name.lower(): tally[happening] for happening in Happening}
-    return {"name": tally.name, "expected": tally.total, "before": tally.before, **counts}
+    counts = {happening.name.lower(): counter[happening] for happening in Happening}
+    return {"name": counter.name, "expected": counter.total, "before": counter.before, **counts}
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
@@ -100,15 +100,15 @@ def show_plan(console: Console, plan: Plan, url: str) -> None:
     )
 
 
-def show_resumed(console: Console, tallies: tuple[Tally, ...]) -> None:
+def show_resumed(console: Console, counters: tuple[StageCounter, ...]) -> None:
     """Say that a run goes on that was broken off, and how far it was."""
-    done = ", ".join(f"{tally.name} {tally.before:,}" for tally in tallies if tally.before) or "nothing yet"
+    done = ", ".join(f"{counter.name} {counter.before:,}" for counter in counters if counter.before) or "nothing yet"
     console.print(f"[yellow]Going on with the run that was broken off.[/] Done before: {done}", soft_wrap=True)
 
 
 @contextmanager
-def progress(console: Console, tallies: tuple[Tally, ...]) -> Iterator[Callable[[], None]]:
-    """Show a bar for each tally; gives the function that brings them up to date."""
+def progress(console: Console, counters: tuple[StageCounter, ...]) -> Iterator[Callable[[], None]]:
+    """Show a bar for each counter; gives the function that brings them up to date."""
     columns = (
         TextColumn("{task.description:<10}"),
         BarColumn(bar_width=30 if console.width >= _WIDE else 6),
@@ -117,21 +117,27 @@ def progress(console: Console, tallies: tuple[Tally, ...]) -> Iterator[Callable[
         TextColumn("{task.fields[mishaps]}", style="yellow"),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        tasks = [(tally, bars.add_task(tally.name, total=tally.total, mishaps="")) for tally in tallies]
+        tasks = [(counter, bars.add_task(counter.name, total=counter.total, mishaps="")) for counter in counters]
 
         def watch() -> None:
-            for tally, task in tasks:
-                bars.update(task, completed=tally[Happening.DONE], mishaps=_mishaps(tally))
+            for counter, task in tasks:
+                bars.update(task, completed=counter[Happening.DONE], mishaps=_mishaps(counter))
 
         yield watch
         watch()
 
 
 def show_outcome(
-    console: Console, plan: Plan, tallies: tuple[Tally, ...], outcome: Outcome, seconds: float, *, is_kept: bool = False
+    console: Console,
+    plan: Plan,
+    counters: tuple[StageCounter, ...],
+    outcome: Outcome,
+    seconds: float,
+    *,
+    is_kept: bool = False,
 ) -> None:
     """Show who did what, what went where, and whether it adds up. `is_kept`: all subscribers were durable."""
-    console.print(_stages(tallies))
+    console.print(_stages(counters))
     console.print(_destinations(plan, outcome, is_kept=is_kept))
     for verdict in outcome.verdicts:
         for fault in faults_of(verdict):
@@ -150,21 +156,21 @@ def show_outcome(
     console.print(said, highlight=False, soft_wrap=True)
 
 
-def _stages(tallies: tuple[Tally, ...]) -> Table:
+def _stages(counters: tuple[StageCounter, ...]) -> Table:
     table = Table(title="Who did what", title_justify="left")
     table.add_column("stage")
-    is_resumed = any(tally.before for tally in tallies)
+    is_resumed = any(counter.before for counter in counters)
     happenings = [
         happening
         for happening in Happening
-        if happening is not Happening.SET_ASIDE or any(tally[happening] for tally in tallies)
+        if happening is not Happening.SET_ASIDE or any(counter[happening] for counter in counters)
     ]
     for heading in ("records", *(["before"] if is_resumed else []), *(each.value for each in happenings[1:])):
         table.add_column(heading, justify="right")
-    for tally in tallies:
-        done, *counts = [tally[happening] for happening in happenings]
-        row = [done, tally.before, *counts] if is_resumed else [done, *counts]
-        table.add_row(tally.name, *(f"{count:,}" if count else "-" for count in row))
+    for counter in counters:
+        done, *counts = [counter[happening] for happening in happenings]
+        row = [done, counter.before, *counts] if is_resumed else [done, *counts]
+        table.add_row(counter.name, *(f"{count:,}" if count else "-" for count in row))
     return table
 
 
@@ -219,6 +225,6 @@ def figure(value: Fraction) -> str:
     return f"{shown:,}" if isinstance(shown, int) else f"{shown:,.2f}"
 
 
-def _mishaps(tally: Tally) -> str:
+def _mishaps(counter: StageCounter) -> str:
     names = (Happening.ROLLED_BACK, Happening.CRASHED, Happening.REDELIVERED, Happening.SET_ASIDE)
-    return ", ".join(f"{tally[name]:,} {name.value}" for name in names if tally[name])
+    return ", ".join(f"{counter[name]:,} {name.value}" for name in names if counter[name])

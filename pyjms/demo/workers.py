@@ -29,7 +29,7 @@ from pyjms import (
     MessageProducer,
     Session,
 )
-from pyjms.demo.books import Happening, Pages, Stamps, Tally
+from pyjms.demo.books import Happening, Pages, StageCounter, Stamps
 from pyjms.demo.plan import DEAD_LETTERS, Lane, Names, Plan, Record, Value
 from pyjms.demo.settings import Chance, Fate
 
@@ -195,7 +195,7 @@ class Worker:
     selector: str | None
     maker: StepMaker
     chance: Chance
-    tally: Tally
+    counter: StageCounter
     signals: Signals
     unwritten: Counter[Happening] = field(default_factory=Counter)
     """What has happened since this worker's last commit: it is written with the next."""
@@ -211,7 +211,7 @@ class Worker:
             session = connection.create_session(True, Session.SESSION_TRANSACTED)
             consumer = session.create_consumer(session.create_queue(self.source), self.selector)
             source = Source(session, consumer, self.names.dead_letters_of(self.source, self.selector))
-            stamps = Stamps(session, self.names, self.tally.name)
+            stamps = Stamps(session, self.names, self.counter.name)
             step = self.maker(connection, session)
             connection.start()
             return self._work(session, source, step, stamps)
@@ -232,7 +232,7 @@ class Worker:
                 self._note(Happening.ROLLED_BACK)
             else:
                 self._commit(session, stamps, done=1)
-                self.tally.add(Happening.DONE)
+                self.counter.add(Happening.DONE)
         if self.unwritten:
             self._commit(session, stamps)
         return Fate.DONE
@@ -244,10 +244,10 @@ class Worker:
         elif message.property_exists("JMS_pyjms_deadDestination"):
             self._note(Happening.SET_ASIDE)
         step(message)
-        return self.chance.fate(self.tally.name, record_id, self.tally.attempt(record_id))
+        return self.chance.fate(self.counter.name, record_id, self.counter.attempt(record_id))
 
     def _note(self, happening: Happening) -> None:
-        self.tally.add(happening)
+        self.counter.add(happening)
         self.unwritten[happening] += 1
 
     def _commit(self, session: Session, stamps: Stamps, done: int = 0) -> None:
@@ -270,7 +270,7 @@ class Account:
 
     name: str
     names: Names
-    tally: Tally
+    counter: StageCounter
     count: int = 0
 
     def collect(self, session: Session, source: Source, signals: Signals, enough: int | None = None) -> None:
@@ -294,8 +294,8 @@ class Account:
 
     def _count(self, batch: list[Message]) -> None:
         self.count += len(batch)
-        self.tally.add(Happening.DONE, len(batch))
-        self.tally.add(Happening.REDELIVERED, sum(message.jms_redelivered for message in batch))
+        self.counter.add(Happening.DONE, len(batch))
+        self.counter.add(Happening.REDELIVERED, sum(message.jms_redelivered for message in batch))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,7 +370,7 @@ class Ledger(Subscriber):
 
     def run(self, signals: Signals) -> None:
         """Receive half, go away, come back, receive the rest, and end the subscription."""
-        half = self.account.tally.total // 2
+        half = self.account.counter.total // 2
         enough = half - half % BATCH + min(half, BATCH // 2)
         if self.account.count < enough:
             self.stay(signals, enough)

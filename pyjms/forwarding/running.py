@@ -59,9 +59,9 @@ class RouteThread(RunningRoute):
         except ProviderError as error:
             _log.error("PYJMS-ROUTE route %s has ended: %s", name, error.reason)
         except Exception as error:
-            self._transfer.tally.failed(f"{type(error).__name__}: {error}")
+            self._transfer.counters.failed(f"{type(error).__name__}: {error}")
             _log.exception("PYJMS-ROUTE route %s has ended by a fault", name)
-        failure = self._transfer.tally.statistics()
+        failure = self._transfer.counters.statistics()
         if failure.state is RouteState.FAILED and self._on_failure is not None:
             self._on_failure(failure.last_error or "")
 
@@ -92,8 +92,8 @@ class RouteThread(RunningRoute):
         return not self._thread.is_alive()
 
     def statistics(self) -> RouteStatistics:
-        seen = self._transfer.tally.statistics()
+        seen = self._transfer.counters.statistics()
         if self._is_stopped and seen.state is not RouteState.FAILED:
-            self._transfer.tally.state = RouteState.STOPPED
-            return self._transfer.tally.statistics()
+            self._transfer.counters.state = RouteState.STOPPED
+            return self._transfer.counters.statistics()
         return seen

@@ -178,7 +178,7 @@ class Sink:
     def __init__(self, link: RouteConnection, attempts: int) -> None:
         self.link = link
         self._attempts = attempts
-        self._portion = AdaptiveBatchSize()
+        self._batch_size = AdaptiveBatchSize()
         self._failures = 0
         self._arrived: Counter[str] = Counter()
         self.sent = 0
@@ -198,14 +198,14 @@ class Sink:
             return
         session = self._session()
         while waiting:
-            some = _with_different_identities(waiting[: self._portion.most])
+            some = _with_different_identities(waiting[: self._batch_size.most])
             try:
                 self._commit(session, some)
             except ProviderError as error:
                 self._undo(session, error)
                 self._look_at(some, error)
             else:
-                self._portion.succeeded()
+                self._batch_size.succeeded()
                 self._failures = 0
             waiting = waiting if not some[0].is_done else waiting[len(some) :]
 
@@ -217,7 +217,7 @@ class Sink:
     def _look_at(self, tried: Sequence[Piece], error: ProviderError) -> None:
         """Have less be tried next, or give up the one piece that the site refuses. Raises `error` when it must wait for another time."""
         may_fit = is_refusal(error) or isinstance(error, (ResourceError, RolledBackError))
-        if may_fit and self._portion.failed(len(tried)) and self._is_well:
+        if may_fit and self._batch_size.failed(len(tried)) and self._is_well:
             return
         if len(tried) > 1 or not self._is_well:
             raise error
@@ -228,7 +228,7 @@ class Sink:
             raise error
         self._failures = 0
         piece.is_done = True
-        piece.item.refused = UndeliverableError(error.reason, str(piece.parcel.target))
+        piece.item.refused = UndeliverableError(error.reason, str(piece.outgoing.target))
 
     def _commit(self, session: ProviderSession, pieces: Sequence[Piece]) -> None:
         found_by = self.duplicate_property
@@ -312,7 +312,7 @@ class Source:
         self._naming: ProviderConsumer | None = None
         self._held: deque[Delivery] = deque()
         self._may_have_named = True
-        self._portion = AdaptiveBatchSize()
+        self._batch_size = AdaptiveBatchSize()
         self.gives_ids = True
         """Whether messages without an id are given one: it is of use only where duplicates are found by it."""
 
@@ -421,20 +421,20 @@ class Source:
         Where that queue has no room for all of them, some are held again. Raises `ProviderError`.
         """
         session = self.link.session()
-        part = batch[: self._portion.most]
+        part = batch[: self._batch_size.most]
         self._held.extendleft(reversed(batch[len(part) :]))
         try:
             for delivery in part:
                 session.send(self._with_id(delivery.envelope))
         except ResourceError:
-            if not self._portion.failed(len(part)) or self.link.problem is not None:
+            if not self._batch_size.failed(len(part)) or self.link.problem is not None:
                 raise
             session.rollback()
             self._held.extendleft(reversed(part))
             return
         session.acknowledge(part)
         session.commit()
-        self._portion.succeeded()
+        self._batch_size.succeeded()
         self._may_have_named = True
 
     def _with_id(self, envelope: Envelope) -> Envelope:

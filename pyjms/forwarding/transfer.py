@@ -39,10 +39,10 @@ class Transfer:
         self._signal = Signal()
         self._is_over = self._is_paused = False
         self._here = settings.source.site
-        self.tally = RouteCounters(clock)
+        self.counters = RouteCounters(clock)
         self._source = Source(settings, self._link(self._here), clock, self._signal, self._must_wait, self._receives)
-        self._outlets: dict[Site, Sink] = {}
-        self._portion = AdaptiveBatchSize()
+        self._sinks: dict[Site, Sink] = {}
+        self._batch_size = AdaptiveBatchSize()
         self._delays = Delays(settings.back_off, Random().random)  # noqa: S311
 
     def _link(self, site: Site) -> RouteConnection:
@@ -61,7 +61,7 @@ class Transfer:
     def break_off(self) -> None:
         """Have calls that wait for a site come back, too."""
         self.halt()
-        for link in [self._source.link, *(outlet.link for outlet in list(self._outlets.values()))]:
+        for link in [self._source.link, *(sink.link for sink in list(self._sinks.values()))]:
             link.end()
 
     def set_paused(self, paused: bool) -> None:
@@ -77,17 +77,17 @@ class Transfer:
             while not self._is_over:
                 if self._is_paused:
                     self._source.close()
-                    self.tally.state = RouteState.PAUSED
+                    self.counters.state = RouteState.PAUSED
                     self._clock.wait(self._signal, None)
                     continue
                 self._move_some()
         except ProviderError as error:
-            self.tally.failed(error.reason)
+            self.counters.failed(error.reason)
             raise
         finally:
             self._source.close()
-            for outlet in self._outlets.values():
-                outlet.link.drop()
+            for sink in self._sinks.values():
+                sink.link.drop()
 
     def _move_some(self) -> None:
         """Move one batch."""
@@ -100,26 +100,26 @@ class Transfer:
             self._source.close()
             self._wait(self._here, error)
             return
-        self.tally.state = RouteState.RUNNING
+        self.counters.state = RouteState.RUNNING
         if batch and not self._carry(batch):
             self._source.give_back(batch)
-        self.tally.waiting = 0
+        self.counters.waiting = 0
 
     def _receives(self) -> None:
-        self.tally.has_begun = True
-        self.tally.state = RouteState.RUNNING
+        self.counters.has_begun = True
+        self.counters.state = RouteState.RUNNING
         self._find_guarantee()
 
     def _find_guarantee(self) -> None:
         """Say what is promised, once it is known of all sites that messages were for."""
-        outlets = self._outlets.values()
-        is_known = all(outlet.link.is_known for outlet in outlets) if outlets else not self._source.gives_ids
-        if is_known and self.tally.guarantee is None:
-            self.tally.guarantee = Guarantee.ONCE_ONLY
+        sinks = self._sinks.values()
+        is_known = all(sink.link.is_known for sink in sinks) if sinks else not self._source.gives_ids
+        if is_known and self.counters.guarantee is None:
+            self.counters.guarantee = Guarantee.ONCE_ONLY
 
     def _carry(self, batch: list[Delivery]) -> bool:
         """Bring a batch to its targets and settle it here; return False if what is left in it must wait for another time."""
-        self.tally.waiting = len(batch)
+        self.counters.waiting = len(batch)
         while batch:
             settings = self.settings
             unit = make_unit(batch, self._plan, settings.name, settings.hops_max, self._clock.time_ms())
@@ -140,7 +140,7 @@ class Transfer:
             try:
                 is_settled = self._settle_in_parts(unit, batch)
             except RolledBackError as error:
-                self._portion.failed(len(batch))
+                self._batch_size.failed(len(batch))
                 self._recover(batch, error)
                 return True  # it comes again by itself
             except RouteError:
@@ -159,21 +159,21 @@ class Transfer:
     def _forsake(self, unit: Unit) -> None:
         """Tell the sites what was not settled of a unit: they see it again."""
         for site, pieces in unit.pieces.items():
-            if site in self._outlets:
-                self._outlets[site].not_settled(pieces)
+            if site in self._sinks:
+                self._sinks[site].not_settled(pieces)
 
     def _bring(self, site: Site, pieces: list[Piece]) -> bool:
         """Have all pieces at another site, however long it is away; return False if the route must stop meanwhile."""
-        outlet = self._outlet(site)
+        sink = self._sink(site)
         while True:
-            sent = outlet.sent
+            sent = sink.sent
             try:
-                self._judge(outlet, pieces)
-                outlet.deliver(pieces)
+                self._judge(sink, pieces)
+                sink.deliver(pieces)
             except RouteError:
                 raise
             except ProviderError as error:
-                if outlet.sent > sent:
+                if sink.sent > sent:
                     self._delays.reset()
                 if not self._wait(site, error):
                     return False
@@ -181,28 +181,28 @@ class Transfer:
                 self._came_through()
                 return True
 
-    def _outlet(self, site: Site) -> Sink:
-        outlet = self._outlets.get(site)
-        if outlet is None:
-            outlet = self._outlets[site] = Sink(self._link(site), self.settings.attempts)
-            if self.tally.guarantee is Guarantee.ONCE_ONLY:
-                self.tally.guarantee = None
+    def _sink(self, site: Site) -> Sink:
+        sink = self._sinks.get(site)
+        if sink is None:
+            sink = self._sinks[site] = Sink(self._link(site), self.settings.attempts)
+            if self.counters.guarantee is Guarantee.ONCE_ONLY:
+                self.counters.guarantee = None
             if self._is_over:
-                outlet.link.end()
-        return outlet
+                sink.link.end()
+        return sink
 
-    def _judge(self, outlet: Sink, pieces: Iterable[Piece]) -> None:
+    def _judge(self, sink: Sink, pieces: Iterable[Piece]) -> None:
         """See what can be promised at this site. Raises `RouteError` if that is not enough."""
-        if outlet.link.is_open:
+        if sink.link.is_open:
             return
-        outlet.link.session()
-        known = duplicate_property_of(outlet.link.provider_name)
-        for target in {piece.parcel.target for piece in pieces}:
+        sink.link.session()
+        known = duplicate_property_of(sink.link.provider_name)
+        for target in {piece.outgoing.target for piece in pieces}:
             if target.duplicate_property is None and known is None:
-                self.tally.guarantee = Guarantee.AT_LEAST_ONCE
+                self.counters.guarantee = Guarantee.AT_LEAST_ONCE
                 if self.settings.require is Guarantee.ONCE_ONLY:
                     raise RouteError(
-                        f"the route must deliver once only, and {outlet.link.provider_name} at {target.site.url} finds no "
+                        f"the route must deliver once only, and {sink.link.provider_name} at {target.site.url} finds no "
                         "duplicates: choose another target, name its duplicate_property if it has one, or require "
                         f"'{Guarantee.AT_LEAST_ONCE.value}'"
                     )
@@ -210,12 +210,12 @@ class Transfer:
 
     def _came_through(self) -> None:
         self._delays.reset()
-        self.tally.state = RouteState.RUNNING
+        self.counters.state = RouteState.RUNNING
 
     def _wait(self, site: Site, error: ProviderError | None) -> bool:
         """Wait before the next attempt; return False if the route must stop or pause instead."""
         if error is not None and not self._is_over:
-            self.tally.attempt_failed(f"{site.url}: {error.reason}")
+            self.counters.attempt_failed(f"{site.url}: {error.reason}")
         until_ms = self._clock.monotonic_ms() + self._delays.next_ms()
         while not self._must_wait() and self._clock.wait(self._signal, until_ms):
             pass  # a message, or the end of a connection: neither shortens the wait
@@ -229,12 +229,12 @@ class Transfer:
         In one transaction, or, where a queue here has no room for all of it, in some.
         """
         while unit.items:
-            part = unit.first(self._portion.most)
+            part = unit.first(self._batch_size.most)
             if self._settle(part):
-                self._portion.succeeded()
+                self._batch_size.succeeded()
                 del batch[: len(part.items)]
                 unit.drop(part)
-            elif len(part.items) <= self._portion.most:
+            elif len(part.items) <= self._batch_size.most:
                 return False
         return True
 
@@ -255,9 +255,9 @@ class Transfer:
             if self._source.link.problem is not None:
                 raise
             session.rollback()
-            if isinstance(error, ResourceError) and self._portion.failed(len(unit.items)):
+            if isinstance(error, ResourceError) and self._batch_size.failed(len(unit.items)):
                 return False
-            self.tally.attempt_failed(f"{self._here.url}: {error.reason}")
+            self.counters.attempt_failed(f"{self._here.url}: {error.reason}")
             if is_refusal(error):
                 self._find_refused(session, here)
             return False
@@ -282,17 +282,17 @@ class Transfer:
                 if not is_refusal(error):
                     raise
                 piece.is_done = True
-                piece.item.refused = UndeliverableError(error.reason, str(piece.parcel.target))
+                piece.item.refused = UndeliverableError(error.reason, str(piece.outgoing.target))
             session.rollback()
 
     def _settled(self, unit: Unit, sent_here: int, refused: int) -> None:
         self._came_through()
         sent = sent_here + sum(len(pieces) for site, pieces in unit.pieces.items() if site != self._here)
-        self.tally.settled(len(unit.items) - refused - unit.expired, sent, refused, unit.expired)
+        self.counters.settled(len(unit.items) - refused - unit.expired, sent, refused, unit.expired)
 
     def _recover(self, batch: list[Delivery], error: ProviderError) -> None:
         """Give everything back, and receive it again: the transaction at the source was rolled back."""
-        self.tally.attempt_failed(f"{self._here.url}: {error.reason}")
+        self.counters.attempt_failed(f"{self._here.url}: {error.reason}")
         try:
             # Not `recover`: what made the commit fail is no fault of the messages, which would be dead letters after ten such failures.
             self._source.link.session().give_back_unseen([*batch, *self._source.unsettled()])

@@ -2,7 +2,7 @@
 
 The identity of a message at its source is its JMSMessageID together with the mark of the route that brought it there, if
 one did: two copies that came to one queue by two routes are two messages. What a target is told, the duplicate id, is made of
-the route's name, the label of the parcel and that identity, so that it is the same after every crash.
+the route's name, the label of the outgoing message and that identity, so that it is the same after every crash.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LEFT_BEHIND: Final = SET_BY_PROVIDERS | {UNDELIVERABLE_REASON, UNDELIVERABLE_RO
 
 
 def forward_id(route: str, label: str, envelope: Envelope) -> str | None:
-    """Return the id of one parcel of a message; None when the message has no JMSMessageID to make it of."""
+    """Return the id of one outgoing message; None when the message has no JMSMessageID to make it of."""
     if not has_lasting_id(envelope):
         return None
     before = str(envelope.properties.get(FORWARD_ID) or "")
@@ -134,18 +134,18 @@ class OutgoingMessage:
     envelope: Envelope
     """As it was received, or as a transformer has made it."""
     label: str = ""
-    """Tells parcels of one message apart, the same at each attempt: the name of the rule that wanted it."""
+    """Tells outgoing messages of one message apart, the same at each attempt: the name of the rule that wanted it."""
 
 
 class UndeliverableError(Exception):
     """Nobody gets the message: the text says why, for the person who finds it."""
 
-    def __init__(self, reason: str, target: str = "", parcels: Sequence[OutgoingMessage] = ()) -> None:
-        """`parcels` are sent all the same."""
+    def __init__(self, reason: str, target: str = "", outgoing: Sequence[OutgoingMessage] = ()) -> None:
+        """`outgoing` is sent all the same."""
         super().__init__(reason)
         self.reason = reason
         self.target = target
-        self.parcels = parcels
+        self.outgoing = outgoing
 
 
 Plan: TypeAlias = Callable[[Envelope], Sequence[OutgoingMessage]]
@@ -176,10 +176,10 @@ class Item:
 
 @dataclass(slots=True)
 class Piece:
-    """One parcel of one message."""
+    """One outgoing message of an item, and what has become of it."""
 
     item: Item
-    parcel: OutgoingMessage
+    outgoing: OutgoingMessage
     identity: str | None
     is_done: bool = False
     """Whether the site has it, or has refused it."""
@@ -188,9 +188,9 @@ class Piece:
 
     def envelope(self, duplicate_property: str | None) -> Envelope:
         """Return what is sent."""
-        target = self.parcel.target
+        target = self.outgoing.target
         chosen = target.duplicate_property or duplicate_property
-        return marked(self.parcel.envelope, self.item.delivery.envelope, target.address, self.identity, chosen)
+        return marked(self.outgoing.envelope, self.item.delivery.envelope, target.address, self.identity, chosen)
 
 
 @dataclass(slots=True)
@@ -244,11 +244,11 @@ def make_unit(batch: Sequence[Delivery], plan: Plan, route: str, hops_max: int, 
             )
             continue
         try:
-            parcels = plan(envelope)
+            outgoing = plan(envelope)
         except UndeliverableError as error:
             item.refused = error
-            parcels = error.parcels
-        for parcel in parcels:
-            piece = Piece(item, parcel, forward_id(route, parcel.label, envelope))
-            unit.pieces.setdefault(parcel.target.site, []).append(piece)
+            outgoing = error.outgoing
+        for message in outgoing:
+            piece = Piece(item, message, forward_id(route, message.label, envelope))
+            unit.pieces.setdefault(message.target.site, []).append(piece)
     return unit

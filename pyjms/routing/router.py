@@ -68,22 +68,22 @@ class Router:
         return list(self._in_force[1].values())
 
     def plan(self, envelope: Envelope) -> Sequence[OutgoingMessage]:
-        """Return the parcels of a message. Raises `UndeliverableError`."""
+        """Return the outgoing messages of a message. Raises `UndeliverableError`."""
         if self._file is not None:
             self.look()
         ready, targets = self._in_force
         choices = ready.decide(envelope)
         if not choices:
             raise UndeliverableError("no rule wants it")
-        parcels: list[OutgoingMessage] = []
+        outgoing: list[OutgoingMessage] = []
         for choice in choices:
             rule = choice.rule
             made = _transformed(rule, envelope) if rule is not None and rule.transforms else envelope
-            parcels.append(OutgoingMessage(targets[choice.target], made, choice.target))
+            outgoing.append(OutgoingMessage(targets[choice.target], made, choice.target))
         self._count(choices)
         if not ready.is_wanted(choices):
-            raise UndeliverableError("no rule wants it, save for those that only listen in", parcels=parcels)
-        return parcels
+            raise UndeliverableError("no rule wants it, save for those that only listen in", outgoing=outgoing)
+        return outgoing
 
     def _count(self, choices: Sequence[Choice]) -> None:
         counted: Rule | None = None

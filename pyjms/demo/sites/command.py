@@ -48,7 +48,7 @@ def _work_off(run: Run, console: Console, *, as_json: bool) -> None:
     started = perf_counter()
     run.reach()
     show_sites(console, run)
-    with progress(console, run.tallies) as watch:
+    with progress(console, run.counters) as watch:
         outcome = run.run(
             watch, lambda line: console.print(f"[yellow]{escaped(line)}[/]", highlight=False, soft_wrap=True)
         )
@@ -90,7 +90,7 @@ def as_data(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
         "killed": [
             {"site": death.site, "ended_before": death.ended, "away_ms": round(death.away_ms)} for death in run.deaths
         ],
-        "stages": [stage_data(tally) for tally in run.tallies],
+        "stages": [stage_data(counter) for counter in run.counters],
         "works": [
             {"company": work.company, "site": work.site, **verdict_data(verdict)} for work, verdict in outcome.works
         ],

@@ -18,7 +18,7 @@ from threading import Event
 from typing import Any, TypeAlias
 
 from pyjms import ConnectionFactory, Session
-from pyjms.demo.books import Entry, Happening, OtherRunError, Tally, Verdict, judge, total
+from pyjms.demo.books import Entry, Happening, OtherRunError, StageCounter, Verdict, judge, total
 from pyjms.demo.plan import Plan, Record
 from pyjms.demo.sites.chain import FLOW, HERE, SITES, THERE, WORKS, Work, count_lines, open_books, read_lines
 from pyjms.flows import FlowClient, Status
@@ -176,12 +176,14 @@ class Run:
         self._clock = clock or SystemClock()
         self._pause = Event()
         self.sites: dict[str, SiteProcess] = {}
-        self.tallies = (
+        self.counters = (
             *(
-                Tally(work.name, self._records(complete=work.done_for_complete, incomplete=work.done_for_incomplete))
+                StageCounter(
+                    work.name, self._records(complete=work.done_for_complete, incomplete=work.done_for_incomplete)
+                )
                 for work in WORKS
             ),
-            Tally(_ENDED, len(self.orders)),
+            StageCounter(_ENDED, len(self.orders)),
         )
 
     def _records(self, *, complete: bool, incomplete: bool) -> int:
@@ -316,8 +318,8 @@ class Run:
     def _look(self) -> int:
         lines = {work: count for books in self._books.values() for work, count in count_lines(books).items()}
         lines[_ENDED] = sum(self._store.count(status=each) for each in Status if each.is_final)
-        for tally in self.tallies:
-            tally.add(Happening.DONE, lines.get(tally.name, 0) - tally[Happening.DONE])
+        for counter in self.counters:
+            counter.add(Happening.DONE, lines.get(counter.name, 0) - counter[Happening.DONE])
         return lines[_ENDED]
 
     def _check_sites(self) -> None:

@@ -5,6 +5,7 @@ are cut to 32 bits, division that rounds towards zero, texts of numbers, casts t
 Pythonic takes them out, one by one. Names that Java has are those of Java.
 """
 
+from pyjms.porting.java import collections, errors, files, formats, numbers, objects, strings, threads
 from pyjms.porting.java.collections import *  # noqa: F403
 from pyjms.porting.java.errors import *  # noqa: F403
 from pyjms.porting.java.files import *  # noqa: F403
@@ -13,3 +14,10 @@ from pyjms.porting.java.numbers import *  # noqa: F403
 from pyjms.porting.java.objects import *  # noqa: F403
 from pyjms.porting.java.strings import *  # noqa: F403
 from pyjms.porting.java.threads import *  # noqa: F403
+
+# The modules' lists are needed: without them Java's Iterator would be hidden by that of collections.abc.
+__all__ = [
+    name
+    for module in (collections, errors, files, formats, numbers, objects, strings, threads)
+    for name in module.__all__
+]

@@ -23,6 +23,37 @@ from pyjms.porting.java.errors import (
 from pyjms.porting.java.formats import format
 from pyjms.porting.java.strings import charset_named, parse_double, parse_int, parse_long, text
 
+__all__ = [
+    "ByteArrayOutputStream",
+    "File",
+    "InputStream",
+    "OutputStream",
+    "PrintWriter",
+    "Reader",
+    "Scanner",
+    "StringWriter",
+    "Writer",
+    "bytes_of_file",
+    "error_line",
+    "exit",
+    "file_input",
+    "file_output",
+    "file_reader",
+    "file_writer",
+    "filled",
+    "lines_of_file",
+    "looked_up",
+    "put_text",
+    "read_byte",
+    "read_fully",
+    "read_line",
+    "stack_trace_to",
+    "standard_input",
+    "temporary_file",
+    "text_line",
+    "write_file",
+]
+
 # Fields that a container of Java fills.
 
 _UNKNOWN: Final = object()

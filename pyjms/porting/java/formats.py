@@ -26,6 +26,8 @@ from pyjms.porting.java.objects import class_name, hash_code
 from pyjms.porting.java.strings import text, text_of_double, text_of_float
 from pyjms.types import Byte, Float, Long, Short
 
+__all__ = ["Date", "SimpleDateFormat", "format"]
+
 _MONTHS: Final = [
     "January",
     "February",

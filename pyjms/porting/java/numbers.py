@@ -10,8 +10,38 @@ from functools import total_ordering
 from typing import Final
 
 from pyjms.errors import NumberFormatException
+from pyjms.messages.java_text import single_of_integer as single_of
 from pyjms.porting.java.errors import ArithmeticException
 from pyjms.types import round_to_single
+
+__all__ = [
+    "BigDecimal",
+    "BigInteger",
+    "as_byte",
+    "as_char",
+    "as_int",
+    "as_long",
+    "as_short",
+    "as_single",
+    "compared_doubles",
+    "divide",
+    "floor_divide",
+    "floor_remainder",
+    "greater",
+    "int_divide",
+    "int_remainder",
+    "logarithm",
+    "math_of",
+    "power",
+    "remainder",
+    "rounded",
+    "signum",
+    "single_of",
+    "smaller",
+    "to_int",
+    "to_long",
+    "whole",
+]
 
 
 def as_int(number: int) -> int:

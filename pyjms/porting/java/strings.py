@@ -27,6 +27,44 @@ from pyjms.porting.java.errors import (
 )
 from pyjms.types import Float
 
+__all__ = [
+    "Matcher",
+    "Pattern",
+    "StringBuilder",
+    "bytes_of",
+    "charset_for_name",
+    "compare",
+    "compare_ignoring_case",
+    "compiled",
+    "decode_int",
+    "equals_ignore_case",
+    "hash_of_text",
+    "index_of",
+    "is_blank",
+    "lower",
+    "matches",
+    "parse_boolean",
+    "parse_byte",
+    "parse_double",
+    "parse_float",
+    "parse_int",
+    "parse_long",
+    "parse_short",
+    "quote",
+    "repeated",
+    "replace_all_matches",
+    "replace_first_match",
+    "split",
+    "substring",
+    "text",
+    "text_of_bytes",
+    "text_of_char_at",
+    "text_of_double",
+    "text_of_float",
+    "trim",
+    "upper",
+]
+
 text_of_double = java_text.format_double
 text_of_float = java_text.format_single
 

@@ -23,6 +23,29 @@ from pyjms.porting.java.errors import (
 from pyjms.porting.java.numbers import as_int, as_long
 from pyjms.spi.clock import SystemClock
 
+__all__ = [
+    "AtomicBoolean",
+    "AtomicNumber",
+    "AtomicReference",
+    "Condition",
+    "CountDownLatch",
+    "ExecutorService",
+    "Future",
+    "Lock",
+    "Semaphore",
+    "Thread",
+    "ThreadLocal",
+    "Timer",
+    "add_shutdown_hook",
+    "current_thread",
+    "notify_all",
+    "run",
+    "sleep",
+    "synchronized",
+    "wait",
+    "was_interrupted",
+]
+
 _T = TypeVar("_T")
 
 _UNNAMED = count()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyjms import Connection, JMSException, MapMessage, MessageProducer, Session
-from pyjms.demo.books import Happening, Outcome, Tally
+from pyjms.demo.books import Happening, Outcome, StageCounter
 from pyjms.demo.plan import Plan, Value, make_plan, read_table
 from pyjms.demo.process import Process
 from pyjms.demo.settings import Chance, Settings
@@ -37,8 +37,8 @@ def process_of(
     return Process(plan, Settings(url=url, workers=2, chance=Chance(seed=seed, rate=rate)), makers)
 
 
-def undone(tally: Tally) -> int:
-    return tally[Happening.ROLLED_BACK] + tally[Happening.CRASHED]
+def undone(counter: StageCounter) -> int:
+    return counter[Happening.ROLLED_BACK] + counter[Happening.CRASHED]
 
 
 @pytest.mark.realises("BOIL-TX-1")
@@ -53,7 +53,7 @@ def test_everything_arrives_where_it_belongs(plan: Plan, jms_broker_url: str) ->
     ]
     assert outcome.ledger.found == outcome.board.found == COUNT
     assert outcome.attention.found == 8
-    assert [undone(tally) for tally in process.tallies] == [0] * 8
+    assert [undone(counter) for counter in process.counters] == [0] * 8
 
 
 @pytest.mark.realises("BOIL-TX-2", "BOIL-CONN-13", "BOIL-HDR-7")
@@ -62,11 +62,11 @@ def test_what_fails_is_undone_and_done_again(plan: Plan, jms_broker_url: str, se
     process = process_of(plan, jms_broker_url, seed=seed, rate=0.6)
     outcome = process.run()
     assert outcome.adds_up, outcome
-    for tally in (process.check, process.look_up, process.dispatch):
-        assert tally[Happening.DONE] == COUNT
-        assert tally[Happening.ROLLED_BACK] > 0
-        assert tally[Happening.CRASHED] > 0
-        assert tally[Happening.REDELIVERED] + tally[Happening.SET_ASIDE] == undone(tally)
+    for counter in (process.check, process.look_up, process.dispatch):
+        assert counter[Happening.DONE] == COUNT
+        assert counter[Happening.ROLLED_BACK] > 0
+        assert counter[Happening.CRASHED] > 0
+        assert counter[Happening.REDELIVERED] + counter[Happening.SET_ASIDE] == undone(counter)
 
 
 def test_what_the_broker_sets_aside_is_done_all_the_same(plan: Plan, jms_broker_url: str) -> None:
@@ -76,9 +76,9 @@ def test_what_the_broker_sets_aside_is_done_all_the_same(plan: Plan, jms_broker_
     process = process_of(plan, jms_broker_url, rate=0.6)
     outcome = process.run()
     assert outcome.adds_up, outcome
-    for tally in (process.check, process.look_up, process.dispatch):
-        assert tally[Happening.SET_ASIDE] > 0
-        assert tally[Happening.REDELIVERED] + tally[Happening.SET_ASIDE] == undone(tally)
+    for counter in (process.check, process.look_up, process.dispatch):
+        assert counter[Happening.SET_ASIDE] > 0
+        assert counter[Happening.REDELIVERED] + counter[Happening.SET_ASIDE] == undone(counter)
 
 
 def test_the_same_seed_fails_alike(plan: Plan, jms_broker_url: str) -> None:
@@ -86,7 +86,7 @@ def test_the_same_seed_fails_alike(plan: Plan, jms_broker_url: str) -> None:
     for _ in range(2):
         process = process_of(plan, jms_broker_url, seed=5, rate=0.3)
         assert process.run().adds_up
-        counts.append([undone(tally) for tally in process.tallies])
+        counts.append([undone(counter) for counter in process.counters])
     assert counts[0] == counts[1]
 
 

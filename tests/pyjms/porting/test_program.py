@@ -222,4 +222,5 @@ def test_what_the_tables_call_of_java_is_there() -> None:
     templates = [each.template or "" for kind in LIBRARY_TYPES.values() for each in kind.members]
     called = {word for text in templates for word in re.findall(r"java\.(\w+)", re.sub(r'"[^"]*"', "", text))}
     assert called
-    assert [name for name in sorted(called) if not hasattr(java, name)] == []
+    assert called <= set(java.__all__)
+    assert [name for name in java.__all__ if not hasattr(java, name)] == []

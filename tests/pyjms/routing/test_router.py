@@ -23,7 +23,7 @@ def router(text: str, clock: VirtualClock, file: Path | None = None) -> Router:
 
 
 def targets(of: Router, body: Any = None, **properties: Any) -> list[str]:
-    return [parcel.target.address.name for parcel in of.plan(message(body, **properties))]
+    return [each.target.address.name for each in of.plan(message(body, **properties))]
 
 
 def write(file: Path, text: str, clock: VirtualClock) -> None:
@@ -101,7 +101,7 @@ def test_who_listens_in_gets_what_nobody_wants_and_it_is_undeliverable_still() -
     made = router('[[rule]]\ntap = true\nto = "queue:tap"', VirtualClock())
     with pytest.raises(UndeliverableError, match="listen in") as found:
         made.plan(message())
-    assert [parcel.target.address.name for parcel in found.value.parcels] == ["tap"]
+    assert [each.target.address.name for each in found.value.outgoing] == ["tap"]
 
 
 # With brokers

@@ -12,16 +12,14 @@ import pytest
 
 from pyjms import JMSException
 from pyjms.demo.sites import command as sites_command
-from pyjms.demo.sites import run as judging
+from pyjms.demo.sites import run
 from pyjms.demo.sites.run import Run, SiteError
 from tests.pyjms.demo.command_line import Run as RunPyjms
 from tests.pyjms.demo.command_line import runner
 
 RECORDS = 160
 """An order each: both sites have so much to do that there is some of it left when the demo goes on, also on a busy machine."""
-COMMAND = (
-    f"from pyjms.demo.sites import judging; judging._ORDERS_WANTED = {RECORDS}; from pyjms.cli import main; main()"
-)
+COMMAND = f"from pyjms.demo.sites import run; run._ORDERS_WANTED = {RECORDS}; from pyjms.cli import main; main()"
 
 
 @pytest.fixture
@@ -62,7 +60,7 @@ def killed_demo(file: Path, tmp_path: Path) -> Path:
 def test_a_demo_that_was_killed_goes_on_kills_a_site_and_adds_up(
     run_pyjms: RunPyjms, file: Path, killed_demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "_ORDERS_WANTED", RECORDS)
+    monkeypatch.setattr(run, "_ORDERS_WANTED", RECORDS)
     code, out, err = run_pyjms("demo", str(file), "--folder", str(killed_demo))
     assert code == 0, err
     assert f"orders.csv: {RECORDS} records in {RECORDS} orders, adding up price." in out
