@@ -3,7 +3,7 @@
 On two transacted sessions of any two providers of the SPI; how it is used is in docs/how-to/forwarding.md.
 """
 
-from pyjms.forwarding.running import RouteThread
+from pyjms.forwarding.runner import RouteThread
 from pyjms.forwarding.settings import Guarantee, RouteSettings, Site, Target
 from pyjms.forwarding.transfer import Transfer
 from pyjms.forwarding.unit import OutgoingMessage, Plan, UndeliverableError, to_all

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyjms.routing.compiled import CompiledRules
 from pyjms.routing.reading import Problem, RulesError, parse_document, read_rules
-from pyjms.routing.router import transformed
+from pyjms.routing.runner import transformed
 from pyjms.routing.transformers import TransformerError
 from pyjms.spark.messages import envelope_of
 from pyjms.spark.options import RowError, parse_address

@@ -20,8 +20,8 @@ from pyjms.forwarding import Plan, RouteSettings, RouteThread, Site, Target, Tra
 from pyjms.messages.freeze import freeze
 from pyjms.routing.compiled import CompiledRules
 from pyjms.routing.reading import read_rules
-from pyjms.routing.router import Router
 from pyjms.routing.rules import RuleSet
+from pyjms.routing.runner import Router
 from pyjms.spi import Address, AddressKind, MessageId, SystemClock
 from pyjms_provider.broker import stop_all_brokers
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyjms.forwarding.running import ForwardRunner
+from pyjms.forwarding.runner import ForwardRunner
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.routes import RouteError, RouteRequest, RunningRoute
 from pyjms_provider.model.errors import InvalidAttributesError

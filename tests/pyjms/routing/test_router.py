@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.forwarding import Site, UndeliverableError
 from pyjms.routing.reading import load_rules
-from pyjms.routing.router import Router, RouteRulesRunner
+from pyjms.routing.runner import Router, RouteRulesRunner
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.routes import RouteError, RouteRequest, RunningRoute
 from pyjms.testing import VirtualClock

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from pyjms.forwarding.running import RouteThread
+from pyjms.forwarding.runner import RouteThread
 from pyjms.forwarding.settings import Described, RouteSettings, Site, Target
 from pyjms.forwarding.transfer import Transfer
 from pyjms.forwarding.unit import OutgoingMessage, UndeliverableError
