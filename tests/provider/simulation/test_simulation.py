@@ -110,7 +110,7 @@ def _seeds_until_found(
 
 
 def test_a_delivery_that_is_not_noted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(QueueJournal, "knows", lambda *_: True)
+    monkeypatch.setattr(QueueJournal, "is_covered", lambda *_: True)
     assert "redelivered without flag" in _seeds_until_found()
 
 
