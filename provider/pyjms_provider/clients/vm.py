@@ -1,25 +1,36 @@
-"""The provider of ``vm://NAME``: the broker in this process, reached by plain calls.
-
-The first connection to a name starts the broker; it runs, with all its messages, until `stop_broker`.
-"""
+"""The transactions of a session at a broker in this process: a local one, or work in the branch of a distributed one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache, partial
 from itertools import count
+from operator import attrgetter
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pyjms.spi.capability import Capability
-from pyjms.spi.envelope import Address, AddressKind, ConnectionId
-from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError
+from pyjms.spi.delivery import ELSEWHERE, Delivery, Elsewhere
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
+from pyjms.spi.errors import (
+    BranchError,
+    CapabilityError,
+    ClosedError,
+    ConnectionLostError,
+    InDoubtError,
+    ProviderError,
+    TooLateError,
+)
 from pyjms.spi.provider import (
     ConnectionEvents,
     ConnectRequest,
     Provider,
     ProviderConnection,
+    ProviderConsumer,
     ProviderInfo,
+    ProviderSession,
+    SubscribeRequest,
 )
 from pyjms.spi.replay import (
     GroupRequest,
@@ -31,21 +42,620 @@ from pyjms.spi.replay import (
     StageName,
     Stages,
 )
+from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.version import installed_version
+from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
 from pyjms_provider.clients.close_once import CloseOnce
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.core.host.admission import SendTimeout
+from pyjms_provider.core.host.host_policy import ExpiredInTransaction
 from pyjms_provider.core.host.message_mover import OnExpired
+from pyjms_provider.core.message.entry import QueueEntry, ReceiverId
+from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
+from pyjms_provider.core.queue.pager import is_there
+from pyjms_provider.core.store import NotAtOnceError
 from pyjms_provider.core.transaction.branches import NEEDS_STORE
+from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork, UnitState
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.settings import read_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyjms_provider.core.host.virtual_host import VirtualHost
+    from pyjms_provider.core.journal.journal import JoinedTransaction
+    from pyjms_provider.core.message.entry import EntryQueue
+    from pyjms_provider.core.queue.consumer import ConsumerTarget, DirectConsumer
+    from pyjms_provider.core.queue.search import QueueBrowser
+    from pyjms_provider.core.topic import Subscription
+    from pyjms_provider.core.transaction.branches import Branch, Branches
     from pyjms_provider.core.transaction.reader_groups import GroupTable
     from pyjms_provider.core.transaction.stages import StageTable
+    from pyjms_provider.core.transaction.unit_of_work import OpenTransaction
+
+
+class VmTransactions(ProviderSession):
+    """The part of a session that begins and ends transactions; what is done in them is `VmSession`'s."""
+
+    def __init__(self, host: VirtualHost, name: str, receiving: ConsumerSession, *, transacted: bool) -> None:
+        self._host = host
+        self._name = name
+        self._receiving = receiving
+        self._transacted = transacted
+        self._expired_rolls_back = host.policy.expired_in_transaction is ExpiredInTransaction.ROLLBACK
+        self._unit_numbers = count(1)
+        self._lock = Lock()
+        self._closed = False
+        self._refusal: ProviderError | None = None
+        """What every call raises in a process that was forked from the broker's."""
+        self._unit: UnitOfWork | None = None
+        self._limit = host.time_limit if transacted and host.time_limit.timeout_ms else None
+        self._timed: OpenTransaction | None = None
+        self._was_too_long = False
+        self._branch: Branch | None = None
+        self._unanswered: dict[Xid, Branch] = {}
+        """What was being committed when the store did not answer: the next call about it tells what became of it."""
+        self._branch_timeout_s = 0
+        self._has_branches = False
+
+    # Local transactions
+
+    def _open_unit(self) -> UnitOfWork:
+        branch = self._branch
+        if branch is not None:
+            return branch.unit
+        unit = self._unit
+        if unit is None:
+            with self._lock:
+                if self._closed:
+                    raise self._closed_error()
+                self._begin_time()
+                unit = self._unit = UnitOfWork(
+                    UnitId(f"{self._name}:{next(self._unit_numbers)}"),
+                    self._receiving,
+                    expired_rolls_back=self._expired_rolls_back,
+                )
+        return unit
+
+    def commit(self) -> None:
+        self._host.work(self._commit)
+
+    def _commit(self, join: Callable[[], JoinedTransaction] | None = None) -> None:
+        """Commit what was done; `join`: together with what the application has done."""
+        unit = self._begin_commit()
+        try:
+            if join is None:
+                if unit is not None:
+                    self._host.finish_commit(unit)
+                return
+            joined = join()  # now, as it asks the database: whatever it raises ends the unit
+            if unit is None:
+                joined.commit()
+            else:
+                self._host.finish_joined(unit, joined)
+        except Exception:
+            if unit is not None:
+                unit.end_unwritten()
+            raise
+
+    def _begin_commit(self, *, for_stage: bool = False) -> UnitOfWork | None:
+        """Return what is to be committed, or staged, which nobody else can end any more. Raises `RolledBackError`."""
+        with self._lock:
+            self._check_local()
+            unit = self._take_unit()
+            was_too_long, self._was_too_long = self._was_too_long, False
+            if unit is not None and not was_too_long:
+                unit.begin_commit(self._host.clock.time_ms(), for_stage=for_stage)
+        if was_too_long:
+            if unit is not None:
+                unit.rollback()
+            raise self._host.time_limit.exceeded()
+        return unit
+
+    def commit_with(self, transaction: object) -> None:
+        """Commit together with `transaction`, an SQLAlchemy connection with an open transaction in the store's database."""
+        self._host.work(partial(self._commit, partial(self._host.join, transaction)))
+
+    def stage(self, name: StageName, *, keep_s: int) -> int:
+        if not self._transacted:
+            raise CapabilityError("the session is not transacted")
+        self._check_local()
+        begin = partial(self._begin_commit, for_stage=True)
+        return self._host.pipelines.stages.stage(name, keep_s, self._open_unit(), begin)
+
+    def rollback(self) -> None:
+        with self._lock:
+            self._check_local()
+            unit = self._take_unit()
+            self._was_too_long = False
+        if unit is not None:
+            unit.rollback()
+
+    def _check_local(self) -> None:
+        if self._closed:
+            raise self._closed_error()
+        if self._branch is not None:
+            raise BranchError(f"the session works in branch {self._branch.xid}, which only its coordinator ends")
+
+    def _take_unit(self) -> UnitOfWork | None:
+        """End the present transaction, and return what was done in it. The lock is held. Raises `CapabilityError`."""
+        if not self._transacted:
+            raise CapabilityError("the session is not transacted")
+        self._end_time()
+        unit, self._unit = self._unit, None
+        return unit
+
+    # Their time limit
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its transactions may not stay open for ever."""
+        return self._limit is not None
+
+    def begin_time(self) -> None:
+        """Let the time of a transaction begin, unless it has begun, there is no limit, or the work is a branch's."""
+        if self._limit is not None and self._timed is None:
+            with self._lock:
+                self._begin_time()
+
+    def _begin_time(self) -> None:
+        """Do so with the lock held."""
+        if self._limit is not None and self._timed is None and not self._closed and not self._has_branches:
+            self._timed = self._limit.begin(self._time_out)
+
+    def _end_time(self) -> None:
+        """Let it end. The lock is held."""
+        timed, self._timed = self._timed, None
+        if timed is not None:
+            self._host.time_limit.end(timed)
+
+    def _time_out(self, timed: OpenTransaction) -> None:
+        """Roll back, on the timer thread; the client hears of it when it commits."""
+        with self._lock:
+            if self._timed is not timed:
+                return  # it has ended at this moment
+            self._timed = None
+            self._was_too_long = True
+            unit, self._unit = self._unit, None
+        if unit is not None:
+            unit.rollback()
+        self._receiving.give_back_all()
+
+    # Distributed transactions: what a coordinator decides may come through any session.
+
+    def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
+        if join and resume:
+            raise BranchError("a session joins a branch or resumes it, not both", BranchFailure.INVALID)
+        branches, worker = self._host.branches, self._receiving
+        self._unanswered.pop(xid, None)  # of one that had this name before
+        with self._lock:
+            self._check_local()
+            if self._unit is not None and not self._unit.is_empty:
+                raise BranchError(
+                    "the session has sent or received outside of branches: commit that, or roll it back, first",
+                    BranchFailure.OUTSIDE,
+                )
+            if join:
+                self._branch = branches.join(xid, worker)
+            elif resume:
+                self._branch = branches.resume(xid, worker)
+            else:
+                timeout_ms = self._branch_timeout_s * 1000 or None
+                self._branch = branches.start(xid, worker, timeout_ms=timeout_ms)
+            self._has_branches = True
+            self._end_time()  # what was received belongs to the branch
+
+    def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
+        if suspend and fail:
+            raise BranchError("work is suspended or has failed, not both", BranchFailure.INVALID)
+        with self._lock:
+            if self._closed:
+                raise self._closed_error()
+            if self._branch is not None and self._branch.xid == xid:
+                self._branch = None
+        branches = self._host.branches
+        if suspend:
+            branches.suspend(xid, self._receiving)
+            return
+        branches.end(xid, self._receiving, fail=fail)
+
+    def xa_prepare(self, xid: Xid) -> bool:
+        return self._host.work(partial(self._branches().prepare, xid))
+
+    def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
+        branches = self._branches()
+        found = branches.find(xid)
+        over = self._unanswered.get(xid) if found is None else None
+        try:
+            if over is not None and (one_phase or over.unit.state is UnitState.COMMITTED):
+                _tell_committed(over)
+            else:
+                self._host.work(partial(branches.commit, xid, one_phase=one_phase))
+        except BranchError as error:
+            if error.failure is not BranchFailure.UNREACHABLE:
+                self._unanswered.pop(xid, None)
+            elif found is not None:
+                self._unanswered[xid] = found
+            raise
+        self._unanswered.pop(xid, None)
+        with suppress(ProviderError):  # it is committed; who sends next is told that there is no room
+            self._host.store.relieve()
+
+    def xa_rollback(self, xid: Xid) -> None:
+        self._host.work(partial(self._branches().rollback, xid))
+
+    def xa_recover(self) -> Sequence[Xid]:
+        return self._branches().recover()
+
+    def xa_forget(self, xid: Xid) -> None:
+        self._host.work(partial(self._branches().forget, xid))
+
+    def xa_set_timeout(self, seconds: int) -> bool:
+        self._branch_timeout_s = seconds
+        return self._host.branches.are_kept
+
+    def xa_get_timeout(self) -> int:
+        return self._branch_timeout_s or self._host.branches.timeout_ms // 1000
+
+    def _branches(self) -> Branches:
+        if self._closed:
+            raise self._closed_error()
+        return self._host.branches
+
+    # CloseOnce
+
+    def _end_work(self) -> None:
+        """Do nothing more, and roll back what is open. May be repeated."""
+        with self._lock:
+            self._closed = True
+            self._end_time()
+            unit, self._unit = self._unit, None
+        if unit is not None:
+            unit.rollback()
+        if self._has_branches:
+            self._host.branches.abandon(self._receiving)
+
+    def _closed_error(self) -> ProviderError:
+        return self._refusal or ClosedError(f"session {self._name} is closed")
+
+
+def _tell_committed(branch: Branch) -> None:
+    """Return if a branch that is over was committed. Raises `BranchError`: it was not, or nobody knows yet."""
+    state = branch.unit.state
+    if state is UnitState.ROLLED_BACK:
+        raise BranchError(
+            f"branch {branch.xid} was rolled back, as its write failed",
+            BranchFailure.ROLLED_BACK,
+        )
+    if state is not UnitState.COMMITTED:
+        raise BranchError(
+            f"it is not known whether branch {branch.xid} is committed: the store has not been asked yet; ask again in a second",
+            BranchFailure.UNREACHABLE,
+        )
+
+
+# What a session of ``vm://NAME`` has received, as its queues know it.
+
+
+def by_queue(deliveries: Iterable[Delivery]) -> dict[EntryQueue, list[tuple[QueueEntry, int]]]:
+    """Return entries and counts of deliveries of consumers, in their order for each queue."""
+    found: dict[EntryQueue, list[tuple[QueueEntry, int]]] = {}
+    for delivery in deliveries:
+        entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
+        found.setdefault(entry.queue, []).append((entry, delivery.count))
+    return found
+
+
+def entry_of(delivery: Delivery) -> QueueEntry:
+    """Return the entry of a consumer's delivery."""
+    entry = delivery.tag
+    assert isinstance(entry, QueueEntry), "deliveries of browsers cannot be settled"
+    return entry
+
+
+# A consumer of ``vm://NAME``: it passes calls on to the queue, and the time of its session's transaction begins with it.
+
+
+class VmConsumer(ProviderConsumer):
+    """One consumer at a broker in this process."""
+
+    def __init__(
+        self, session: VmSession, target: ConsumerTarget, consumer: Consumer, subscription: Subscription | None
+    ) -> None:
+        self._session = session
+        self._target = target
+        self._consumer = consumer
+        self._subscription = subscription
+        self._deliver = consumer.queue.deliver_single_message
+        if session.is_timed:
+            self._deliver = self._deliver_in_time
+        self._desire = consumer.queue.set_notify_work_desired
+        self._is_forked = False
+
+    def _deliver_in_time(self, consumer: Consumer, *, or_wait: bool = False, at_once: bool = False) -> Delivery | None:
+        delivery = consumer.queue.deliver_single_message(consumer, or_wait=or_wait, at_once=at_once)
+        if delivery is not None:
+            self._session.begin_time()
+        return delivery
+
+    def hand_over_to(self, taker: DirectConsumer) -> None:
+        """Have messages handed to `taker` where they come in, as long as it says so; not while a limit of time begins with each."""
+        if not self._session.is_timed:
+            self._target.direct = taker
+
+    def poll(self) -> Delivery | None:
+        return self._deliver(self._consumer)
+
+    def poll_or_wait(self) -> Delivery | None:
+        return self._deliver(self._consumer, or_wait=True)
+
+    def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
+        try:
+            return self._deliver(self._consumer, or_wait=True, at_once=True)
+        except NotAtOnceError:
+            return ELSEWHERE
+
+    def set_interested(self, interested: bool) -> None:
+        self._desire(self._consumer, interested)
+
+    def forget_broker(self, error: ProviderError) -> None:
+        """Fail with `error` when asked for a message, in a child of the broker's process."""
+
+        def refuse(*_: object, **__: object) -> Delivery | None:
+            raise error
+
+        def ignore(consumer: Consumer, desired: bool) -> None:
+            """Do nothing."""
+
+        self._deliver, self._desire, self._is_forked = refuse, ignore, True
+
+    def close(self) -> None:
+        if self._is_forked:
+            return
+        self._session.end_consumer(self._target, self._subscription)
+        self._session.forget(self)
+
+
+class VmSession(VmTransactions):
+    """A session at a broker in this process."""
+
+    def __init__(self, connection: VmConnection, name: str, *, transacted: bool, is_delivering: bool) -> None:
+        receiving = ConsumerSession(ReceiverId(name), is_delivering=is_delivering)
+        super().__init__(connection.broker.virtual_host, name, receiving, transacted=transacted)
+        self._connection = connection
+        self._connection_id = connection.connection_id
+        self._route = self._host.route
+        self._patience = SendTimeout()
+        self._ending = CloseOnce()
+        self._consumers: dict[VmConsumer, None] = {}
+
+    # Sending
+
+    def send(self, envelope: Envelope) -> None:
+        if self._closed:
+            raise self._closed_error()
+        self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None, self._patience)
+
+    def send_at_once(self, envelope: Envelope) -> None:
+        """Send as `send` does, but wait for no room. Raises `QueueFullError` where there is none."""
+        if self._closed:
+            raise self._closed_error()
+        self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None, None)
+
+    def may_wait(self, envelope: Envelope) -> bool:
+        return self._host.may_wait(envelope, is_transacted=self._transacted)
+
+    # Receiving
+
+    def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> VmConsumer:
+        if self._closed:
+            raise self._closed_error()
+        target = self._receiving.add_target(on_ready)
+        subscription: Subscription | None = None
+        try:
+            if request.address.kind is AddressKind.TOPIC:
+                subscription = self._host.subscriptions.subscribe(
+                    request, self._connection_id, self._connection.client_id, target
+                )
+                consumer = Consumer(subscription, target, priority=request.priority)
+            else:
+                queue = self._host.readable_queue(request.address, self._connection_id)
+                consumer = Consumer(queue, target, selector=request.selector, priority=request.priority)
+            self._receiving.add_consumer(consumer)
+            made = VmConsumer(self, target, consumer, subscription)
+            self._remember(made)
+        except Exception:
+            self.end_consumer(target, subscription)
+            raise
+        return made
+
+    def _remember(self, consumer: VmConsumer) -> None:
+        """Keep a new consumer. Raises `ClosedError` if the session was closed meanwhile."""
+        with self._lock:
+            if self._closed:
+                raise self._closed_error()
+            self._consumers[consumer] = None
+
+    def end_consumer(self, target: ConsumerTarget, subscription: Subscription | None) -> None:
+        """Detach a consumer and end its subscription, if it has one that is not durable. May be repeated."""
+        self._receiving.remove_target(target)
+        if subscription is not None:
+            self._host.subscriptions.end(subscription, target)
+
+    def forget(self, consumer: VmConsumer) -> None:
+        """Let go of a consumer that has closed."""
+        with self._lock:
+            self._consumers.pop(consumer, None)
+
+    def has_destination(self, address: Address) -> bool | None:
+        if self._closed:
+            raise self._closed_error()
+        return self._host.has_destination(address)
+
+    def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
+        if self._closed:
+            raise self._closed_error()
+        queue = self._host.readable_queue(address, self._connection_id)
+        return self._look(queue.open_browser(selector))
+
+    def _look(self, browser: QueueBrowser) -> Iterator[Delivery]:
+        while not self._closed:
+            delivery = browser.next()
+            if delivery is None:
+                return
+            if is_there(delivery):
+                yield delivery
+        raise self._closed_error()
+
+    def unsubscribe(self, name: str) -> None:
+        if self._closed:
+            raise self._closed_error()
+        self._host.subscriptions.unsubscribe(self._connection.client_id, name)
+
+    def set_delivering(self, is_delivering: bool) -> None:
+        """Hear that the connection was started or stopped."""
+        self._receiving.set_delivering(is_delivering)
+
+    # What was received is settled, or given back
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        if self._closed:
+            raise self._closed_error()
+        session = self._receiving
+        branch = self._branch
+        if branch is not None:
+            for delivery in deliveries:
+                if not branch.take(entry_of(delivery), delivery.count, session) and self._closed:
+                    raise self._closed_error()
+            return
+        if self._transacted:
+            if not deliveries:
+                return  # as before a commit that is made again
+            unit = self._open_unit()
+            for queue, received in by_queue(deliveries).items():
+                if not queue.settle_in(unit, received, session) and self._closed:
+                    raise self._closed_error()  # closed meanwhile: the message is back on its queue
+            return
+        if len(deliveries) == 1:  # mostly; and what no journal has needs no write
+            only: QueueEntry = deliveries[0].tag  # type: ignore[assignment]  # as in `_settle`
+            if not only.reference.journaled:
+                if not only.queue.settle(only, deliveries[0].count, session):
+                    self._tell_missed(deliveries)
+                return
+        self._host.work(partial(self._settle, deliveries))
+
+    def _settle(self, deliveries: Sequence[Delivery]) -> None:
+        session = self._receiving
+        settled: list[QueueEntry] = []
+        transient: list[Delivery] = []
+        is_missing = False
+        storage = self._host.storage
+        is_mixed = len(deliveries) > 1 and storage is not None
+        for delivery in deliveries:
+            entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
+            if is_mixed and not entry.reference.journaled:
+                transient.append(delivery)
+            elif entry.queue.settle(entry, delivery.count, session):
+                if entry.reference.journaled:
+                    settled.append(entry)
+            else:
+                is_missing = True
+        if settled and storage is not None:  # only what a journal keeps is among them
+            storage.write_settled(settled)
+        for delivery in transient:  # afterwards, so that an acknowledgement that cannot be written settles nothing
+            entry = entry_of(delivery)
+            if not entry.queue.settle(entry, delivery.count, session):
+                is_missing = True
+        if is_missing:
+            self._tell_missed(deliveries)
+
+    def _tell_missed(self, deliveries: Sequence[Delivery]) -> None:
+        """Raise what became of messages that are the session's no more, if they may come again: an earlier call about them failed.
+
+        What that one wrote, and nobody knows whether it is in the store, is written once more.
+        Of a message that is in `deliveries` twice, as it went back and came again, the later one counts: that may be settled.
+        """
+        if self._closed:
+            raise self._closed_error()
+        storage = self._host.storage
+        latest = {entry_of(each): each.count for each in sorted(deliveries, key=attrgetter("count"))}
+        # First, as whoever ends a doubt has the message in its queue before.
+        is_certain = storage is None or storage.remove_again(latest)
+        if any(_comes_again(entry, count) for entry, count in latest.items()):
+            raise TooLateError("that a message is settled could not be written: it comes again")
+        if not is_certain:
+            raise InDoubtError(
+                "that a message is settled was written, and the store does not answer whether it was: settle it again, or let it come again"
+            )
+
+    def recover(self, deliveries: Sequence[Delivery]) -> None:
+        self._give_back(deliveries)
+
+    def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
+        self._give_back(deliveries, unseen=True)
+
+    def retry(self, delivery: Delivery, reason: str) -> None:
+        self._give_back((delivery,), reason)
+
+    def retry_all(self, deliveries: Sequence[Delivery], reason: str) -> None:
+        self._give_back(deliveries, reason)
+
+    def _give_back(self, deliveries: Sequence[Delivery], reason: str | None = None, *, unseen: bool = False) -> None:
+        if self._closed:
+            raise self._closed_error()
+        for queue, returned in by_queue(deliveries).items():
+            queue.give_back(returned, self._receiving, reason, unseen=unseen)
+
+    def reject(self, delivery: Delivery, reason: str) -> None:
+        if self._closed:
+            raise self._closed_error()
+        self._host.mover.reject(delivery, entry_of(delivery), self._receiving, reason)
+
+    def adopt(self, deliveries: Sequence[Delivery]) -> None:
+        if self._closed:
+            raise self._closed_error()
+        for delivery in deliveries:
+            entry = entry_of(delivery)
+            self._receiving.take_queue(entry.queue)
+            holder = entry.holder
+            if holder is None and entry.queue.policy.non_destructive:
+                continue  # the message has stayed in its queue, and this delivery is nobody's
+            if holder is None or not entry.queue.change_holder(entry, delivery.count, holder, self._receiving):
+                self.recover(deliveries)  # those that were taken over before; the others are nobody's here
+                raise ClosedError("a message was given back, as the consumer that had received it was closed")
+
+    # CloseOnce
+
+    def end_waits(self) -> None:
+        self._patience.end()
+
+    def forget_broker(self, error: ProviderError) -> None:
+        """Fail with `error` whatever is asked, in a child of the broker's process, where a copy of its queues is."""
+        self._lock, self._closed, self._refusal, self._ending = Lock(), True, error, CloseOnce.ended()
+        for consumer in self._consumers:
+            consumer.forget_broker(error)
+        self._consumers = {}
+
+    def close(self) -> None:
+        self._patience.end()
+        self._ending.do(self._shut_down)
+
+    def _shut_down(self) -> None:
+        self._end_work()
+        with self._lock:
+            consumers = list(self._consumers)  # and there come no more
+        for consumer in consumers:
+            consumer.close()
+        self._receiving.close()
+        self._connection.discard(self)
+
+
+def _comes_again(entry: QueueEntry, count: int) -> bool:
+    """Return whether a message went back to its queue after the delivery of that number; else it is settled, or has gone."""
+    return entry.state is MessageState.NEW or entry.delivery_count > count
+
 
 # What the embedded broker says of itself.
 

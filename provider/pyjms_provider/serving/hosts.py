@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ClosedError, ProviderError
-from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.clients.vm_session import VmConsumer, VmSession
+from pyjms_provider.clients.vm import VmConnection, VmConsumer, VmSession
 from pyjms_provider.core.policy import Overflow
 from pyjms_provider.core.queue.dead_letters import DEAD_DESTINATION, origin_of
 from pyjms_provider.model.errors import WrongStateError

@@ -13,8 +13,7 @@ from pyjms.spi.errors import (
     ClosedError,
     ConnectionLostError,
 )
-from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.clients.vm_session import VmConsumer, VmSession
+from pyjms_provider.clients.vm import VmConnection, VmConsumer, VmSession
 from pyjms_provider.core.host.message_mover import OnExpired
 from pyjms_provider.core.message.message_state import MessageState
 from tests.provider.clients.world import World, consume, drain, news, poll

@@ -11,8 +11,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import RolledBackError, UrlError
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
-from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmConnection, VmSession
 from tests.provider.clients.world import World, consume, poll
 from tests.provider.helpers import ORDERS, HandClock, make_envelope, text_of
 from tests.provider.simulation.site import HandScheduledTasks

@@ -10,8 +10,7 @@ from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.provider import ConnectRequest, SubscribeRequest
 from pyjms.spi.selector import compile_selector
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.vm import VmConnection, VmProvider
-from pyjms_provider.clients.vm_session import VmConsumer, VmSession
+from pyjms_provider.clients.vm import VmConnection, VmConsumer, VmProvider, VmSession
 from tests.provider.helpers import NEWS, ORDERS, HandClock, RecordedEvents, make_envelope, text_of
 
 _numbers = count(1)

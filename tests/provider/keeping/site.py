@@ -14,8 +14,7 @@ from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms.spi.selector import selector_or_none
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import EmbeddedBroker
-from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmConnection, VmSession
 from pyjms_provider.core.host.host_policy import HostPolicy
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StoreSettings

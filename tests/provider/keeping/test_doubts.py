@@ -13,7 +13,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import BranchError, InDoubtError, ResourceError, TooLateError
 from pyjms.spi.xid import Xid
 from pyjms.testing import VirtualClock
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.journal.in_doubt_writes import RETRY_MS, InDoubtWrites
 from pyjms_provider.core.journal.journal import Changes, JoinedTransaction
 from pyjms_provider.core.message.entry import QueueEntry

@@ -16,7 +16,7 @@ from pyjms.spi.errors import (
     UnknownSubscriptionError,
 )
 from pyjms.spi.xid import Xid
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.journal.queue_journal import QueueJournal

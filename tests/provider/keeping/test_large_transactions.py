@@ -10,7 +10,7 @@ from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ResourceError, RolledBackError
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.store import PagingMessageStore
 from pyjms_provider.queue_manager import QueueManager

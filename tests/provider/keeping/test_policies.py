@@ -12,7 +12,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.policy import QueuePolicy

@@ -16,8 +16,7 @@ from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
 from pyjms.types import Long
 from pyjms_provider.broker import EmbeddedBroker, running_broker
-from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmConnection, VmSession
 from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.message.message_state import MessageState

@@ -12,7 +12,7 @@ from tests.provider.simulation.oracle import Fate, Record, ViolationError
 from tests.provider.simulation.site import LostAnswerError
 
 if TYPE_CHECKING:
-    from pyjms_provider.clients.vm_session import VmSession
+    from pyjms_provider.clients.vm import VmSession
     from tests.provider.simulation.world import Client, World
 
 MOST = 3

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.host import admission
 from pyjms_provider.core.host.admission import AdmissionController
 from pyjms_provider.core.host.restoring import BranchesInDoubt

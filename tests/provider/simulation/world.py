@@ -16,7 +16,7 @@ from pyjms.spi.errors import ClosedError, ProviderError, ResourceError, RolledBa
 from pyjms.spi.provider import ProviderConsumer
 from pyjms.testing import VirtualClock
 from pyjms.types import Long, Stored
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.host.host_policy import HostPolicy
 from pyjms_provider.core.journal.in_doubt_writes import RETRY_MS
 from pyjms_provider.core.journal.journal import Changes

@@ -11,7 +11,7 @@ import pytest
 
 from pyjms.spi.errors import BranchError, ClosedError
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_tck.spi.environment import Threads
 from tests.provider.keeping.site import ORDERS, consume

@@ -10,7 +10,7 @@ import pytest
 from pyjms.spi.capability import Capability
 from pyjms.spi.errors import BranchError, CapabilityError, ClosedError
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.transaction.branches import BranchState
 from tests.provider.clients.world import World
 from tests.provider.xa.site import BILLS, ONE, TWO, XaSite, refused

@@ -29,7 +29,7 @@ from tests.provider.xa.site import BILLS, XaSite, refused
 
 FIRST, SECOND = XidFact(1, b"global", b"first"), XidFact(1, b"global", b"second")
 SCAN = XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN
-VERBS = ["commit", "rollback"]
+COMMANDS = ["commit", "rollback"]
 PATIENCE_S = 20.0
 ROUNDS = 4
 PAIRS = 4
@@ -65,8 +65,8 @@ def test_branches_of_one_transaction_are_settled_one_by_one(site: XaSite) -> Non
     assert (site.drain(), site.drain(BILLS)) == ([("two", 2)], [("bill for one", 1)])
 
 
-@pytest.mark.parametrize("first", VERBS)
-@pytest.mark.parametrize("second", VERBS)
+@pytest.mark.parametrize("first", COMMANDS)
+@pytest.mark.parametrize("second", COMMANDS)
 @pytest.mark.parametrize("dies", [None, "before write", "after write"])
 def test_who_comes_second_hears_what_is_so_and_changes_nothing(
     site: XaSite, first: str, second: str, dies: str | None
@@ -103,7 +103,7 @@ def test_who_comes_second_hears_what_is_so_and_changes_nothing(
         _call(other, second)(FIRST)
     elif not dies and first == second == "commit":
         other.xa_commit(FIRST)  # it was to ask again, and hears that what it wants is so
-    for verb in VERBS:
+    for verb in COMMANDS:
         with refused(BranchFailure.UNKNOWN):
             _call(other, verb)(FIRST)
     is_committed = (second if is_open else first) == "commit"
@@ -186,7 +186,7 @@ class Party:
         found = list(self._session.xa_resource.recover(SCAN))
         self._random.shuffle(found)
         for xid in found[:most]:
-            self._settle(xid, self._random.choice(VERBS))
+            self._settle(xid, self._random.choice(COMMANDS))
 
     def _settle(self, xid: Xid, verb: str) -> None:
         resource, pause = self._session.xa_resource, Event()

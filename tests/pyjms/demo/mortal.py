@@ -17,7 +17,7 @@ from typing import Any, Final
 from pyjms import cli
 from pyjms.demo import books, command, process
 from pyjms.demo.process import Process
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.stores.sql import SqlJournal
 
 POINTS: Final[dict[str, tuple[Any, *tuple[str, ...]]]] = {

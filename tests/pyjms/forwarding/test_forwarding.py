@@ -12,7 +12,7 @@ from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ConnectionLostError, InDoubtError, ProviderError
 from pyjms.spi.routes import RouteState
 from pyjms.types import Long
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.policy import QueueType
 from pyjms_provider.queue_manager import QueueManager
 from tests.pyjms.forwarding.sites import Client, queue_at, route, running, statistics_when, until

@@ -10,7 +10,7 @@ from pyjms.forwarding.settings import AdaptiveBatchSize
 from pyjms.spi import Envelope
 from pyjms.spi.errors import ProviderError, ResourceError, RolledBackError
 from pyjms.spi.routes import RouteState
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.queue_manager import QueueManager
 from tests.pyjms.forwarding.sites import Client, queue_at, route, running, statistics_when, until
 

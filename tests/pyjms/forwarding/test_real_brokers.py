@@ -71,17 +71,17 @@ def test_a_second_forwarder_brings_nothing_twice(
 ) -> None:
     """ActiveMQ's ids are the same after a redelivery, so that our broker knows the messages again."""
     from pyjms.spi.errors import ConnectionLostError
-    from pyjms_provider.clients.stomp.session import StompSession
+    from pyjms_provider.clients.stomp.foreign.session import ForeignSession
 
     for number in range(5):
         classic.put(name, str(number))
     source = queue_at(url, name)
 
-    def commit(session: StompSession) -> None:
+    def commit(session: ForeignSession) -> None:
         raise ConnectionLostError("gone")
 
     with monkeypatch.context() as broken:
-        broken.setattr(StompSession, "commit", commit)
+        broken.setattr(ForeignSession, "commit", commit)
         with running(route(source, name=name), queue_at("vm://there", "inbox")) as thread:
             statistics_when(thread, lambda each: each.failures > 0)
     assert len(there.texts("inbox")) == 5

@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.spi.errors import BranchError
 from pyjms.spi.xid import BranchFailure
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.transaction.branches import Branch, Branches
 from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from pyjms_tck.spi import branch_suite

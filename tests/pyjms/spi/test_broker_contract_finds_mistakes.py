@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.clients.vm_session import VmConsumer, VmSession
+from pyjms_provider.clients.vm import VmConnection, VmConsumer, VmSession
 from pyjms_provider.core.host.virtual_host import HostSubscriptions, VirtualHost
 from pyjms_provider.core.queue.consumer import ConsumerList, ConsumerManager, ConsumerSession
 from pyjms_provider.core.queue.queue import Queue

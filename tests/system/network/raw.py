@@ -10,9 +10,9 @@ from typing import Self
 from pyjms.spi.envelope import Envelope
 from pyjms_provider.protocols.stomp.codec import FrameDecoder
 from pyjms_provider.protocols.stomp.codec import encode as encode_frame
+from pyjms_provider.protocols.stomp.commands import PACKED_LIMITS, Command
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.packed import LENGTH, PACKED_HEADER, PACKED_VERSION
-from pyjms_provider.protocols.stomp.verbs import PACKED_LIMITS, Verb
 from pyjms_provider.stores.codec import encode
 
 PATIENCE_S = 20.0
@@ -51,13 +51,13 @@ class Raw:
     def say(self, text: str) -> None:
         self.socket.sendall(text.encode() + b"\0")
 
-    def tell(self, verb: Verb, receipt: str | None = None) -> None:
-        """Say a verb of the profile, without waiting for the answer."""
-        self.socket.sendall(encode_frame(verb.write(receipt), Version.V1_2))
+    def tell(self, command: Command, receipt: str | None = None) -> None:
+        """Say a command of the profile, without waiting for the answer."""
+        self.socket.sendall(encode_frame(command.write(receipt), Version.V1_2))
 
-    def do(self, verb: Verb) -> Frame:
-        """Say a verb, and return its RECEIPT."""
-        self.tell(verb, "done")
+    def do(self, command: Command) -> Frame:
+        """Say a command, and return its RECEIPT."""
+        self.tell(command, "done")
         answer = self.answer("done")
         assert answer.command == "RECEIPT", answer
         return answer

@@ -10,7 +10,7 @@ from typing import Self
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.packed import FRAME_MESSAGES_MAX, LENGTH
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.provider.helpers import make_envelope
@@ -30,7 +30,7 @@ def broker() -> Iterator[ServedBroker]:
 
 def opened(broker: ServedBroker) -> Raw:
     raw = Raw(port_of(broker), packed=True)
-    raw.do(verbs.OpenSession(session="a"))
+    raw.do(commands.OpenSession(session="a"))
     return raw
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.spi.clock import SystemClock
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.packed import unpack_deliveries
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_provider.stores.codec import decode_plain
@@ -36,7 +36,7 @@ def disk(broker: ServedBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow
 def asleep(tmp_path: Path) -> Iterator[ServedBroker]:
     """Return a broker whose messages are on the disk alone: five orders."""
     with stored_broker(f"sqlite:///{tmp_path}/x.db") as first, Raw(port_of(first), packed=True) as sender:
-        sender.do(verbs.OpenSession(session="a"))
+        sender.do(commands.OpenSession(session="a"))
         for text in "abcde":
             sender.socket.sendall(sends(packed_body(make_envelope(text, persistent=True)), receipt=text))
             assert sender.answer(text).command == "RECEIPT"
@@ -63,9 +63,9 @@ def test_a_browser_whose_disk_hangs_holds_up_nobody(
                 more = "" if selector is None else f"selector:{selector}\n"
                 browser.say(f"SUBSCRIBE\nid:b\ndestination:/queue/orders\nbrowser:true\n{more}\n")
             else:
-                browser.do(verbs.OpenSession(session="a"))
-                browser.do(verbs.Browse(session="a", id="b", address=ORDERS, selector=selector))
-                browser.tell(verbs.Credit(subscription="b", credit=5))
+                browser.do(commands.OpenSession(session="a"))
+                browser.do(commands.Browse(session="a", id="b", address=ORDERS, selector=selector))
+                browser.tell(commands.Credit(subscription="b", credit=5))
             disk.reads.wait_for(1)
             assert is_served(port)
         found = [browser.next() for _ in range(6)]
@@ -79,10 +79,10 @@ def searching(port: int, selector: str, *, is_plain: bool) -> Raw:
     if is_plain:
         raw.say(f"SUBSCRIBE\nid:c\ndestination:/queue/orders\nack:client-individual\nselector:{selector}\n\n")
     else:
-        raw.do(verbs.Start())
-        raw.do(verbs.OpenSession(session="a"))
-        raw.do(verbs.Subscribe(session="a", id="c", address=ORDERS, selector=selector))
-        raw.tell(verbs.Credit(subscription="c", credit=5))
+        raw.do(commands.Start())
+        raw.do(commands.OpenSession(session="a"))
+        raw.do(commands.Subscribe(session="a", id="c", address=ORDERS, selector=selector))
+        raw.tell(commands.Credit(subscription="c", credit=5))
     return raw
 
 
@@ -126,13 +126,13 @@ def test_a_consumer_that_ends_while_the_disk_hangs_waits_for_nothing_and_the_mes
                 consumer.say("UNSUBSCRIBE\nid:c\nreceipt:done\n\n")
                 assert consumer.answer("done").command == "RECEIPT"
             else:
-                assert consumer.do(verbs.Credit(subscription="c", revoke=True)).headers["left"] == "5"
-                consumer.do(verbs.Unsubscribe(id="c"))
+                assert consumer.do(commands.Credit(subscription="c", revoke=True)).headers["left"] == "5"
+                consumer.do(commands.Unsubscribe(id="c"))
         assert texts(port, 5) == ["a", "b", "c", "d", "e"]
 
 
 def session_of(raw: Raw, *, transacted: bool) -> Raw:
-    raw.do(verbs.OpenSession(session="a", transacted=transacted))
+    raw.do(commands.OpenSession(session="a", transacted=transacted))
     return raw
 
 
@@ -156,7 +156,7 @@ def test_transactions_of_many_connections_share_the_writes_of_a_disk_that_hangs(
             for number, client in enumerate(clients):
                 envelopes = [make_envelope(f"{number}.{index}", persistent=True) for index in range(20)]
                 client.socket.sendall(sends(packed_body(*envelopes)))
-                client.tell(verbs.CommitTransaction(session="a"), "commit")
+                client.tell(commands.CommitTransaction(session="a"), "commit")
             disk.writes.wait_for(before + 1)
             assert is_served(port)
         for client in clients:

@@ -9,7 +9,7 @@ import pytest
 
 from pyjms import JMSException
 from pyjms.testing import Fault, Faults
-from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_tck.environment import Environment
 from pyjms_tck.profile import Profile
 from pyjms_tck.suite.chaos.run import Run

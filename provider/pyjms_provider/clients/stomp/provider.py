@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, Provider
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.connection import StompConnection
+from pyjms_provider.clients.stomp.foreign.connection import ForeignConnection
 from pyjms_provider.clients.stomp.native.connection import NativeConnection
 from pyjms_provider.clients.stomp.options import read_url
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -16,11 +16,11 @@ class StompProvider(Provider):
     def check_url(self, url: ProviderUrl) -> None:
         read_url(url)
 
-    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> StompConnection | NativeConnection:
+    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> ForeignConnection | NativeConnection:
         settings = read_url(request.url)
         if settings.dialect not in {None, PYJMS.name}:
-            return StompConnection(settings, request, events)
+            return ForeignConnection(settings, request, events)
         connection = NativeConnection(settings, request, events)
         if connection.is_native:
             return connection
-        return StompConnection(settings, request, events, connection.link)
+        return ForeignConnection(settings, request, events, connection.link)

@@ -16,10 +16,10 @@ from pyjms.spi.envelope import Address, AddressKind, MessageId
 from pyjms.spi.errors import BranchError, DestinationError, InvalidSelectorError, ProviderError, RolledBackError
 from pyjms.spi.replay import OpenGroup, ReaderGroup, StagedUnit
 from pyjms.spi.xid import BranchFailure, Xid
+from pyjms_provider.protocols.stomp.commands import read_stage_name, readable, stage_name_row
 from pyjms_provider.protocols.stomp.dialects import EXACT_PATHS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.verbs import read_stage_name, readable, stage_name_row
 
 _BODY_MAX = "body-max"
 

@@ -42,4 +42,4 @@ class VersionError(StompError):
 
 
 class ProfileError(StompError):
-    """A frame does not follow the pyjms profile, or a verb of it lacks a header."""
+    """A frame does not follow the pyjms profile, or a command of it lacks a header."""

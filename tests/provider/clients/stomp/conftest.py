@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms_provider.clients.stomp.held_message import Redeliveries
+from pyjms_provider.clients.stomp.foreign.held_message import Redeliveries
 
 
 @pytest.fixture(autouse=True)
 def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyjms_provider.clients.stomp.connection.REDELIVERIES", Redeliveries())
+    monkeypatch.setattr("pyjms_provider.clients.stomp.foreign.connection.REDELIVERIES", Redeliveries())

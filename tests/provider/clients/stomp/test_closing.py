@@ -6,8 +6,8 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import AccessDeniedError, ProviderError, ResourceError
+from pyjms_provider.clients.stomp.foreign.session import ForeignSession
 from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
-from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.world import ORDERS, QUICKLY, Told, connect, connected, consume, hasten
@@ -18,7 +18,7 @@ GONE = {"UNSUBSCRIBE": "No subscription matched."}
 """What ActiveMQ says of a consumer that it has ended by itself, as it does to slow ones."""
 
 
-def received(broker: FakeBroker, session: StompSession) -> Delivery:
+def received(broker: FakeBroker, session: ForeignSession) -> Delivery:
     told = Told()
     consumer = consume(session, told=told)
     broker.deliver(consumer.id, "T_s2@@x@@1")

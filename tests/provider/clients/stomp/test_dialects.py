@@ -24,9 +24,9 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import ExpiredMessage
 from pyjms.testing import VirtualClock
-from pyjms_provider.clients.stomp.connection import StompConnection
-from pyjms_provider.clients.stomp.held_message import HeldMessage
-from pyjms_provider.clients.stomp.session import StompSession
+from pyjms_provider.clients.stomp.foreign.connection import ForeignConnection
+from pyjms_provider.clients.stomp.foreign.held_message import HeldMessage
+from pyjms_provider.clients.stomp.foreign.session import ForeignSession
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import to_frame
 from tests.provider.clients.stomp.fake_broker import FakeBroker
@@ -136,7 +136,9 @@ def text_of_any(delivery: object) -> str:
 
 
 @contextmanager
-def poisoned(server: str, **options: Any) -> Iterator[tuple[FakeBroker, StompConnection, StompSession, list[Delivery]]]:
+def poisoned(
+    server: str, **options: Any
+) -> Iterator[tuple[FakeBroker, ForeignConnection, ForeignSession, list[Delivery]]]:
     """Have a session that has received a message which it is to reject: the only one in the list."""
     told = Told()
     with FakeBroker(server, **options) as broker, connected(broker) as connection:
@@ -151,7 +153,7 @@ def poisoned(server: str, **options: Any) -> Iterator[tuple[FakeBroker, StompCon
         yield broker, connection, session, received
 
 
-def reject_late(connection: StompConnection, session: StompSession, received: list[Delivery]) -> None:
+def reject_late(connection: ForeignConnection, session: ForeignSession, received: list[Delivery]) -> None:
     """Reject it at a broker that does not answer in time."""
     hasten(connection.link, timeout_ms=1)
     with pytest.raises(ResourceError, match="has not answered SEND"):
@@ -336,7 +338,7 @@ def test_no_local_is_kept_by_the_client_where_the_broker_cannot() -> None:
         broker.wait_for("ACK")
 
 
-def durable(server: str) -> tuple[FakeBroker, StompConnection]:
+def durable(server: str) -> tuple[FakeBroker, ForeignConnection]:
     broker = FakeBroker(server)
     broker.__enter__()
     return broker, connect(f"{broker.url}?{QUICKLY}", client_id="me")

@@ -10,8 +10,8 @@ import pytest
 
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import DestinationError
-from pyjms_provider.clients.stomp.connection import StompConnection
-from pyjms_provider.clients.stomp.subscription import Subscription
+from pyjms_provider.clients.stomp.foreign.connection import ForeignConnection
+from pyjms_provider.clients.stomp.foreign.session import Subscription
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import from_frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
@@ -33,7 +33,7 @@ def in_time(call: Callable[[], object]) -> object:
     return returned[0]
 
 
-def expired(broker: FakeBroker, connection: StompConnection) -> tuple[Subscription, Any]:
+def expired(broker: FakeBroker, connection: ForeignConnection) -> tuple[Subscription, Any]:
     """Return a consumer, and a message of it that it has just taken, and will find to be expired."""
     told = Told()
     consumer = consume(connection.open_session(transacted=False), told=told)
@@ -89,7 +89,7 @@ def fail_to_read(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
             raise error
         return from_frame(frame, *arguments)
 
-    monkeypatch.setattr("pyjms_provider.clients.stomp.subscription.from_frame", read)
+    monkeypatch.setattr("pyjms_provider.clients.stomp.foreign.session.from_frame", read)
 
 
 @pytest.mark.parametrize("server", [CLASSIC, RABBITMQ])

@@ -12,13 +12,12 @@ from threading import Thread
 import pytest
 
 from pyjms.spi.delivery import Delivery
-from pyjms_provider.clients.stomp.connection import StompConnection
 from pyjms_provider.clients.stomp.failover import FailoverState
+from pyjms_provider.clients.stomp.foreign.connection import ForeignConnection
+from pyjms_provider.clients.stomp.foreign.session import ForeignSession, Subscription
 from pyjms_provider.clients.stomp.native.connection import NativeConnection
 from pyjms_provider.clients.stomp.native.consumer import NativeConsumer
 from pyjms_provider.clients.stomp.native.session import NativeSession
-from pyjms_provider.clients.stomp.session import StompSession
-from pyjms_provider.clients.stomp.subscription import Subscription
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.native.peer import Peer, consumer_of, linked
@@ -160,11 +159,11 @@ def test_who_makes_something_on_a_connection_that_was_lost_does_not_undo_that_it
 class Half:
     """Two consumers, of which the second waits for the answer to its SUBSCRIBE on the connection of `number`."""
 
-    def __init__(self, broker: FakeBroker, connection: StompConnection, *, transacted: bool = False) -> None:
+    def __init__(self, broker: FakeBroker, connection: ForeignConnection, *, transacted: bool = False) -> None:
         self.broker = broker
         self.connection = connection
         self.told = Told()
-        self.session: StompSession = connection.open_session(transacted=transacted)
+        self.session: ForeignSession = connection.open_session(transacted=transacted)
         self.consumer: Subscription = consume(self.session, told=self.told)
         other = consume(connection.open_session(transacted=False))
         broker.on_frame = self._hold_up

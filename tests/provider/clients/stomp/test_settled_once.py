@@ -8,8 +8,8 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
+from pyjms_provider.clients.stomp.foreign.session import ForeignSession
 from pyjms_provider.clients.stomp.physical_connection import UnansweredError
-from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import FakeBroker
 from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connected, consume, hasten
@@ -17,7 +17,7 @@ from tests.provider.helpers import make_envelope
 from tests.pyjms.runtime.helpers import Call
 
 
-def received(broker: FakeBroker, session: StompSession, number: int = 2) -> list[Delivery]:
+def received(broker: FakeBroker, session: ForeignSession, number: int = 2) -> list[Delivery]:
     told = Told()
     consumer = consume(session, told=told)
     for ack in range(number):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.spi.errors import InDoubtError, ResourceError, RolledBackError
-from pyjms_provider.clients.stomp.connection import StompConnection
+from pyjms_provider.clients.stomp.foreign.connection import ForeignConnection
 from pyjms_provider.clients.stomp.native.connection import NativeConnection
 from tests.provider.clients.stomp.fake_broker import FakeBroker
 from tests.provider.clients.stomp.native.peer import Peer, linked
@@ -13,7 +13,7 @@ from tests.provider.clients.stomp.world import connected
 from tests.provider.helpers import make_envelope
 
 
-def close_outbox(connection: NativeConnection | StompConnection) -> None:
+def close_outbox(connection: NativeConnection | ForeignConnection) -> None:
     """Be between the end of the connection and the telling of it."""
     connection.link.newest._buffer.close()
 

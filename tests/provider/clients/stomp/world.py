@@ -12,11 +12,10 @@ from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ConnectRequest, ExpiredMessage, SubscribeRequest
 from pyjms.spi.selector import compile_selector
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.connection import StompConnection
 from pyjms_provider.clients.stomp.failover import FailoverConnection
+from pyjms_provider.clients.stomp.foreign.connection import ForeignConnection
+from pyjms_provider.clients.stomp.foreign.session import ForeignSession, Subscription
 from pyjms_provider.clients.stomp.provider import StompProvider
-from pyjms_provider.clients.stomp.session import StompSession
-from pyjms_provider.clients.stomp.subscription import Subscription
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
@@ -48,7 +47,7 @@ def connect(
     clock: Clock | None = None,
     client_id: str | None = None,
     on_expired: Callable[[ExpiredMessage], None] | None = None,
-) -> StompConnection:
+) -> ForeignConnection:
     request = ConnectRequest(
         url=ProviderUrl.parse(url),
         user_name=None,
@@ -58,13 +57,13 @@ def connect(
         on_expired=on_expired,
     )
     connection = StompProvider().connect(request, events or Events())
-    assert isinstance(connection, StompConnection)
+    assert isinstance(connection, ForeignConnection)
     connection.start()
     return connection
 
 
 @contextmanager
-def connected(broker: FakeBroker, options: str = QUICKLY, events: Events | None = None) -> Iterator[StompConnection]:
+def connected(broker: FakeBroker, options: str = QUICKLY, events: Events | None = None) -> Iterator[ForeignConnection]:
     connection = connect(f"{broker.url}?{options}", events)
     try:
         yield connection
@@ -96,7 +95,7 @@ class Told:
 
 
 def consume(
-    session: StompSession,
+    session: ForeignSession,
     address: Address = ORDERS,
     told: Callable[[], None] | None = None,
     *,

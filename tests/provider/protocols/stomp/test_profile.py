@@ -14,12 +14,12 @@ from pyjms.spi.errors import DestinationError, ResourceError
 from pyjms.types import Byte, Char, Float, Long, Short, Stored
 from pyjms_provider.protocols.stomp import message_properties as wire_properties
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode, split_lines
+from pyjms_provider.protocols.stomp.commands import PROFILE_LIMITS
 from pyjms_provider.protocols.stomp.dialects import ARTEMIS, CLASSIC, PYJMS, RABBITMQ, Dialect
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.message_properties import WireProperties, is_reserved, read_properties
 from pyjms_provider.protocols.stomp.messages import expanded, from_frame, sender_of, to_frame
-from pyjms_provider.protocols.stomp.verbs import PROFILE_LIMITS
 from pyjms_provider.stores.codec import decode as decode_stored
 from pyjms_provider.stores.codec import encode as encode_stored
 from tests.provider.envelopes import envelopes, shape

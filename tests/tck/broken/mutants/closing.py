@@ -35,7 +35,7 @@ MUTANTS = (
         "4.3.5-c 4.4.1-b",
         "a close commits open transactions",
         edit(
-            "pyjms_provider.clients.vm_session:VmSession._end_work",
+            "pyjms_provider.clients.vm:VmSession._end_work",
             "unit.rollback()",
             "unit.begin_commit(self._host.clock.time_ms())\n        self._host.finish_commit(unit)",
         ),

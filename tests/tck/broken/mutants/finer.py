@@ -42,7 +42,7 @@ MUTANTS = (
         "4.4.7-a",
         "a transaction publishes at once",
         edit(
-            "pyjms_provider.clients.vm_session:VmSession.send",
+            "pyjms_provider.clients.vm:VmSession.send",
             "if self._transacted else",
             "if self._transacted and envelope.destination.kind.name == 'QUEUE' else",
         ),

@@ -10,7 +10,7 @@ __all__ = ["MUTANTS"]
 
 _S = "pyjms.runtime.session:JmsSession."
 _CONSUMER = "pyjms.runtime.consumer:JmsMessageConsumer."
-_VM = "pyjms_provider.clients.vm_session:VmSession."
+_VM = "pyjms_provider.clients.vm:VmSession."
 _DOMAINS = "pyjms.runtime.domains:"
 _DESTINATIONS = "pyjms.messages.destinations:"
 _TAKE = "deliveries = self.ledger.take()"

@@ -1,1 +1,1 @@
-"""Clients of the pyjms broker: every call of the SPI is one verb of the pyjms profile (docs/reference/stomp.md)."""
+"""Clients of the pyjms broker: every call of the SPI is one command of the pyjms profile (docs/reference/stomp.md)."""

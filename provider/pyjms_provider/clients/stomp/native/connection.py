@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.capability import Capability
@@ -18,17 +20,37 @@ from pyjms.spi.errors import (
     TooLargeError,
 )
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderInfo
+from pyjms.spi.replay import (
+    GroupRequest,
+    OpenGroup,
+    ReaderGroup,
+    ReaderGroups,
+    ReservedMessage,
+    StagedUnit,
+    StageName,
+    Stages,
+)
 from pyjms_provider.clients.stomp.failover import FailoverConnection, StompConnectionBase
 from pyjms_provider.clients.stomp.native.consumer import NativeBrowser
-from pyjms_provider.clients.stomp.native.pipelines import NativeReaderGroups, NativeStages
 from pyjms_provider.clients.stomp.native.session import NativeSession
 from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError, UnansweredError, not_made_anew
-from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.protocols.stomp.answers import Created, Greeting
+from pyjms_provider.protocols.stomp import commands
+from pyjms_provider.protocols.stomp.answers import (
+    PACKED_TYPE,
+    Counted,
+    Created,
+    Greeting,
+    GroupOpened,
+    GroupsListed,
+    MarkerRead,
+    Promoted,
+    Reserved,
+    UnitsListed,
+)
 from pyjms_provider.protocols.stomp.dialects import PYJMS
-from pyjms_provider.protocols.stomp.errors import StompError
+from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.messages import to_frame
+from pyjms_provider.protocols.stomp.messages import from_frame, to_frame
 from pyjms_provider.protocols.stomp.packed import LENGTH, PACKED_HEADER, PACKED_VERSION
 from pyjms_provider.stores.codec import encode
 
@@ -36,9 +58,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjms_provider.clients.stomp.native.consumer import NativeConsumer
-    from pyjms_provider.clients.stomp.native.pipelines import Page
     from pyjms_provider.clients.stomp.options import StompSettings
     from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
+    from pyjms_provider.protocols.stomp.frames import Frame
+
 
 _log = logging.getLogger("pyjms.stomp")
 _LOCAL: Final = Capability.EMBEDDED_BROKER | Capability.SHARED_TRANSACTIONS
@@ -57,7 +80,7 @@ class NativeConnection(StompConnectionBase):
         self._here: dict[Address, Address] = {}
         self.link = FailoverConnection(settings, self._connect_headers, request.clock, self)
         greeting = self.link.greeting
-        self.is_native = greeting.get("pyjms-profile") == verbs.PROFILE_VERSION
+        self.is_native = greeting.get("pyjms-profile") == commands.PROFILE_VERSION
         """Whether the other side is a pyjms broker that speaks the profile."""
         if self.is_native:
             try:
@@ -71,7 +94,7 @@ class NativeConnection(StompConnectionBase):
             self.link.begin()
 
     def _connect_headers(self) -> dict[str, str]:
-        own = {"pyjms-profile": verbs.PROFILE_VERSION, PACKED_HEADER: PACKED_VERSION}
+        own = {"pyjms-profile": commands.PROFILE_VERSION, PACKED_HEADER: PACKED_VERSION}
         return own | super()._connect_headers()
 
     # What it is
@@ -105,7 +128,7 @@ class NativeConnection(StompConnectionBase):
     # The SPI
 
     def set_client_id(self, client_id: str) -> None:
-        self.request(verbs.Identify(client_id=client_id))
+        self.request(commands.Identify(client_id=client_id))
         self._client_id = client_id
 
     def open_session(self, *, transacted: bool) -> NativeSession:
@@ -126,14 +149,14 @@ class NativeConnection(StompConnectionBase):
                 with self._lock:
                     self._sessions.pop(session.name, None)
                 if may_be_open:
-                    self.link.newest.take_back(verbs.CloseSession(session=session.name).write())
+                    self.link.newest.take_back(commands.CloseSession(session=session.name).write())
         return session
 
     def _open(self, session: NativeSession) -> None:
         # First the wait for a connection, then the look at what the session has: who makes all anew opens it meanwhile.
         while (physical := self.link.current()) is not session.physical:
             try:
-                physical.request(session.verb().write())
+                physical.request(session.command().write())
             except ConnectionLostInCallError:
                 continue
             session.enter(physical)
@@ -142,12 +165,12 @@ class NativeConnection(StompConnectionBase):
         self._check_open()
         was_started, self.is_started = self.is_started, True
         try:
-            self._say_everywhere(verbs.Start())
+            self._say_everywhere(commands.Start())
         except ProviderError:
             if not was_started:
                 # the broker may hear both later: then nothing waits here for somebody who does not receive
                 self.is_started = False
-                self.post(verbs.Stop().write())
+                self.post(commands.Stop().write())
             raise
         for consumer in self._consumers():
             consumer.started()
@@ -156,16 +179,16 @@ class NativeConnection(StompConnectionBase):
         self._check_open()
         self.is_started = False
         try:
-            self._say_everywhere(verbs.Stop())
+            self._say_everywhere(commands.Stop())
         except UnansweredError as error:  # no message is handed out from now on, and that is what was asked for
             _log.warning("the broker has not answered that the connection is stopped: %s", error.reason)
 
-    def _say_everywhere(self, verb: verbs.Verb) -> None:
+    def _say_everywhere(self, command: commands.Command) -> None:
         """Ask where the broker knows of this connection now, or is being told of it; a later one is told by `restore`."""
         while True:
             physical = self.link.newest
             try:
-                physical.request(verb.write(), needs_room=False)
+                physical.request(command.write(), needs_room=False)
             except ConnectionLostInCallError:
                 if physical is not self.link.newest:
                     continue
@@ -178,7 +201,7 @@ class NativeConnection(StompConnectionBase):
             physical = self.link.current()
             try:
                 made = physical.request(
-                    verbs.CreateTemporary(kind=kind).write(), late=partial(self._created_late, physical)
+                    commands.CreateTemporary(kind=kind).write(), late=partial(self._created_late, physical)
                 )
                 address = Created.read(made.headers).address
                 with self._lock:
@@ -193,7 +216,7 @@ class NativeConnection(StompConnectionBase):
         """Delete what the broker made for a call that has given up. Any thread."""
         address = Created.read(made.headers).address
         self._forget_temporary(address)
-        physical.take_back(verbs.DeleteTemporary(address=address).write())
+        physical.take_back(commands.DeleteTemporary(address=address).write())
 
     def _forget_temporary(self, address: Address) -> None:
         with self._lock:
@@ -206,7 +229,7 @@ class NativeConnection(StompConnectionBase):
             self._check_open()
             physical = self.link.current()  # first: in each physical connection the broker has another name for it
             try:
-                physical.request(verbs.DeleteTemporary(address=self.at_broker(address)).write())
+                physical.request(commands.DeleteTemporary(address=self.at_broker(address)).write())
             except ConnectionLostInCallError:
                 continue  # with the next connection it is made anew
             break
@@ -222,20 +245,22 @@ class NativeConnection(StompConnectionBase):
 
     # What sessions and consumers use
 
-    def request(self, verb: verbs.Verb) -> Frame:
+    def request(self, command: commands.Command) -> Frame:
         """Return what the broker answers. Raises `ProviderError`; `ResourceError` when the connection was lost meanwhile."""
         self._check_open()
         try:
-            return self.link.current().request(verb.write())
+            return self.link.current().request(command.write())
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
-    def request_until_answered(self, verb: verbs.Verb, before_again: Callable[[], None] = lambda: None) -> Frame:
+    def request_until_answered(
+        self, command: commands.Command, before_again: Callable[[], None] = lambda: None
+    ) -> Frame:
         """Do the same with what may be asked twice: if a connection is lost meanwhile, the next one is asked."""
         while True:
             self._check_open()
             try:
-                return self.link.current().request(verb.write())
+                return self.link.current().request(command.write())
             except ConnectionLostInCallError:
                 before_again()
 
@@ -313,7 +338,7 @@ class NativeConnection(StompConnectionBase):
         try:
             while not consumer.is_in(physical := self.link.current()):
                 try:
-                    physical.request(consumer.verb().write())
+                    physical.request(consumer.command().write())
                 except ConnectionLostInCallError:
                     continue
                 consumer.begin(physical)
@@ -345,7 +370,7 @@ class NativeConnection(StompConnectionBase):
         with self._lock:
             self._sessions.pop(session.name, None)
         try:
-            self.link.newest.request_last(verbs.CloseSession(session=session.name).write())
+            self.link.newest.request_last(commands.CloseSession(session=session.name).write())
         except (ConnectionLostInCallError, ProviderError) as error:
             _log.debug("a session ended with its connection: %s", error)
 
@@ -398,27 +423,27 @@ class NativeConnection(StompConnectionBase):
             sessions = list(self._sessions.values())
             temporaries = list(self._at_broker)
         for address in temporaries:
-            real = Created.read(physical.request(verbs.CreateTemporary(kind=address.kind).write()).headers).address
+            real = Created.read(physical.request(commands.CreateTemporary(kind=address.kind).write()).headers).address
             with self._lock:
                 old = self._at_broker.get(address)
                 if old is not None:
                     self._here.pop(old, None)
                     self._at_broker[address], self._here[real] = real, address
             if old is None:  # deleted meanwhile, by somebody whose answer came with the end of the connection before
-                physical.post(verbs.DeleteTemporary(address=real).write())
+                physical.post(commands.DeleteTemporary(address=real).write())
         for session in sessions:
             self._restore_session(physical, session)
         is_sent = False
         while is_sent is not self.is_started:  # another thread may start or stop it, and say so here, at this moment
             is_sent = self.is_started
-            physical.request((verbs.Start() if is_sent else verbs.Stop()).write())
+            physical.request((commands.Start() if is_sent else commands.Stop()).write())
 
     def _restore_session(self, physical: PhysicalConnection, session: NativeSession) -> None:
-        physical.request(session.verb().write())
+        physical.request(session.command().write())
         session.enter(physical)
         for consumer in session.consumers():
             try:
-                physical.request(consumer.verb().write())
+                physical.request(consumer.command().write())
             except ClosedError:
                 if not session.is_closed:
                     raise
@@ -428,6 +453,127 @@ class NativeConnection(StompConnectionBase):
                 continue
             consumer.begin(physical)
             if not consumer.is_open:  # closed meanwhile, by somebody who did not find it here yet
-                physical.post(verbs.Unsubscribe(id=consumer.name).write())
+                physical.post(commands.Unsubscribe(id=consumer.name).write())
         if session.is_closed:
-            physical.post(verbs.CloseSession(session=session.name).write())
+            physical.post(commands.CloseSession(session=session.name).write())
+
+
+CAN_UNPACK = find_spec("msgspec") is not None
+"""Whether pages may come packed; `msgspec` comes with the extras `store` and `spark`."""
+
+
+class Page:
+    """What answers one READ: messages that come before its RECEIPT."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.frames: list[Frame] = []
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether somebody may wait for messages."""
+        return True
+
+    def arrived(self, physical: PhysicalConnection, frame: Frame) -> None:
+        """Put a message away. The I/O thread."""
+        self.frames.append(frame)
+
+    def interrupted(self) -> None:
+        """Hear that the connection was lost: who asked hears it, too."""
+
+
+class NativeReaderGroups(ReaderGroups):
+    """The groups of the broker."""
+
+    def __init__(self, connection: NativeConnection) -> None:
+        self._connection = connection
+
+    def open(self, request: GroupRequest) -> OpenGroup:
+        command = commands.OpenReaderGroup(
+            group=request.name,
+            address=request.address,
+            subscription=request.subscription,
+            selector=request.selector or None,
+        )
+        # Asked again it fences whom it has just opened the group for: ourselves, who have not heard of it.
+        return GroupOpened.read(self._connection.request_until_answered(command).headers).opened
+
+    def reserve(self, opened: OpenGroup, *, after: int, max_messages: int, max_bytes: int | None, wait_ms: int) -> int:
+        command = commands.ReserveMessages(
+            group=opened.group.name,
+            generation=opened.group.generation,
+            fence=opened.fence,
+            after=after,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            wait_ms=max(0, wait_ms),
+        )
+        return Reserved.read(self._connection.request_until_answered(command).headers).high
+
+    def read(self, name: str, generation: str, *, after: int, upto: int) -> Sequence[ReservedMessage]:
+        page = Page(self._connection.new_name())
+        command = commands.ReadGroup(
+            group=name, generation=generation, id=page.name, after=after, upto=upto, packed=CAN_UNPACK
+        )
+        self._connection.remember(page)
+        try:
+            answer = Counted.read(self._connection.request_until_answered(command, page.frames.clear).headers)
+        finally:
+            self._connection.forget(page)
+        try:
+            found = [message for frame in page.frames for message in self._messages(frame)]
+        except (ProfileError, KeyError, ValueError) as error:
+            raise ProviderError(f"the broker's page of messages is not understood: {error}; read again") from error
+        if len(found) != answer.messages:
+            raise ProviderError(f"the broker sent {len(found)} messages in place of {answer.messages}; read again")
+        return found
+
+    def _messages(self, frame: Frame) -> Sequence[ReservedMessage]:
+        headers = frame.headers
+        if headers.get("content-type") != PACKED_TYPE:
+            return (self._message(frame),)
+        from pyjms_provider.protocols.stomp.packed import unpack
+
+        return unpack(bytes(frame.body), int(headers["ack"]), self._connection.received)
+
+    def _message(self, frame: Frame) -> ReservedMessage:
+        headers = frame.headers
+        return ReservedMessage(
+            number=int(headers["ack"]),
+            envelope=self._connection.received(from_frame(frame, PYJMS)),
+            count=int(headers.get("delivery-count", "1")),
+            redelivered=headers.get("redelivered") == "true",
+        )
+
+    def acknowledge(self, opened: OpenGroup, upto: int) -> None:
+        group = opened.group
+        self._connection.request_until_answered(
+            commands.AcknowledgeGroup(group=group.name, generation=group.generation, fence=opened.fence, upto=upto)
+        )
+
+    def release(self, name: str) -> int:
+        return Counted.read(self._connection.request(commands.ReleaseGroup(group=name)).headers).messages
+
+    def groups(self) -> Sequence[ReaderGroup]:
+        return GroupsListed.read(self._connection.request_until_answered(commands.ListGroups()).headers).groups
+
+
+class NativeStages(Stages):
+    """The staged units of the broker."""
+
+    def __init__(self, connection: NativeConnection) -> None:
+        self._connection = connection
+
+    def promote(self, sink: str, epoch: int, units: Sequence[StageName]) -> bool:
+        # After a lost connection False may mean that the question which got no answer has done it: done it is.
+        command = commands.PromoteEpoch(sink=sink, epoch=epoch, units=tuple(units))
+        return Promoted.read(self._connection.request_until_answered(command).headers).is_new
+
+    def discard(self, units: Sequence[StageName]) -> None:
+        self._connection.request_until_answered(commands.DiscardUnits(units=tuple(units)))
+
+    def marker(self, sink: str) -> int | None:
+        return MarkerRead.read(self._connection.request_until_answered(commands.ReadMarker(sink=sink)).headers).epoch
+
+    def units(self, sink: str | None = None) -> Sequence[StagedUnit]:
+        return UnitsListed.read(self._connection.request_until_answered(commands.ListUnits(sink=sink)).headers).units

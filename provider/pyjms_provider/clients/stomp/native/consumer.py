@@ -14,26 +14,27 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from pyjms.spi.clock import Signal
+from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
+from pyjms_provider.protocols.stomp.commands import delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.messages import from_frame
 from pyjms_provider.protocols.stomp.packed import Arrived, unpack_deliveries
-from pyjms_provider.protocols.stomp.verbs import delivery_ids
 from pyjms_provider.stores.codec import decode_plain
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, Envelope
-    from pyjms_provider.clients.stomp.native.session import NativeSession
+    from pyjms_provider.clients.stomp.failover import FailoverConnection
+    from pyjms_provider.clients.stomp.options import StompSettings
     from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
+    from pyjms_provider.protocols.stomp.commands import DeliveryIds
     from pyjms_provider.protocols.stomp.frames import Frame
-    from pyjms_provider.protocols.stomp.verbs import DeliveryIds
 
 # What a delivery's tag is of the native driver.
 
@@ -54,6 +55,33 @@ _log = logging.getLogger("pyjms.stomp")
 _PERSISTENT: Final = 2
 
 
+class ReceivingConnection(Protocol):
+    """What consumers and browsers see of a `NativeConnection`."""
+
+    link: FailoverConnection
+    clock: Clock
+    settings: StompSettings
+    is_started: bool
+
+    def at_broker(self, address: Address) -> Address: ...
+    def received(self, envelope: Envelope) -> Envelope: ...
+    def remember(self, receiver: NativeConsumer | NativeBrowser) -> None: ...
+    def forget(self, receiver: NativeConsumer | NativeBrowser) -> None: ...
+
+
+class ReceivingSession(Protocol):
+    """What consumers and browsers see of a `NativeSession`."""
+
+    name: str
+
+    @property
+    def connection(self) -> ReceivingConnection: ...
+    @property
+    def is_closed(self) -> bool: ...
+    def forget(self, consumer: NativeConsumer) -> None: ...
+    def ending_of(self, name: str) -> Frame: ...
+
+
 class NativeConsumer(ProviderConsumer):
     """The lock is taken alone, and never while anything waits.
 
@@ -63,7 +91,7 @@ class NativeConsumer(ProviderConsumer):
     """
 
     def __init__(
-        self, session: NativeSession, name: str, request: SubscribeRequest, on_ready: Callable[[], None], window: int
+        self, session: ReceivingSession, name: str, request: SubscribeRequest, on_ready: Callable[[], None], window: int
     ) -> None:
         self.name = name
         self.request = request
@@ -113,10 +141,10 @@ class NativeConsumer(ProviderConsumer):
         """Say whether the broker knows it in that physical connection."""
         return self._physical is physical
 
-    def verb(self) -> verbs.Subscribe:
+    def command(self) -> commands.Subscribe:
         """Return what makes it at the broker."""
         request = self.request
-        return verbs.Subscribe(
+        return commands.Subscribe(
             session=self._session.name,
             id=self.name,
             address=self._connection.at_broker(request.address),
@@ -221,7 +249,7 @@ class NativeConsumer(ProviderConsumer):
                         if self._physical is physical:
                             self._arrived.appendleft(found)
                 return delivery
-            frame = verbs.GiveBack(
+            frame = commands.GiveBack(
                 session=self._session.name, ids=delivery_ids([_number_of(found)]), unseen=True
             ).write()
             with self._lock:
@@ -264,7 +292,7 @@ class NativeConsumer(ProviderConsumer):
             is_revoking = self._revocations > 0
         try:
             if is_revoking:  # what is on its way must be back before anything is asked for
-                physical.request(verbs.Credit(subscription=self.name, revoke=True).write())
+                physical.request(commands.Credit(subscription=self.name, revoke=True).write())
                 self._see_returned(physical)
             self._drain(physical)
         except ConnectionLostInCallError:
@@ -275,13 +303,13 @@ class NativeConsumer(ProviderConsumer):
         with self._lock:
             returned = self._returned
         if returned:
-            physical.request(verbs.GiveBack(session=self._session.name, ids=returned, unseen=True).write())
+            physical.request(commands.GiveBack(session=self._session.name, ids=returned, unseen=True).write())
 
     def _drain(self, physical: PhysicalConnection) -> None:
         with self._lock:
             self._drains += 1
         try:
-            physical.request(verbs.Credit(subscription=self.name, credit=1, drain=True).write())
+            physical.request(commands.Credit(subscription=self.name, credit=1, drain=True).write())
         finally:
             with self._lock:
                 self._drains -= 1
@@ -317,7 +345,7 @@ class NativeConsumer(ProviderConsumer):
                 return []
             self._is_withdrawn = True
         # With the answer all has come that the broker had pushed.
-        physical.request(verbs.Credit(subscription=self.name, revoke=True).write())
+        physical.request(commands.Credit(subscription=self.name, revoke=True).write())
         with self._lock:
             if self._physical is not physical:
                 return []
@@ -344,7 +372,7 @@ class NativeConsumer(ProviderConsumer):
                 return
             self._is_closed = True
         try:
-            self._connection.link.newest.request_last(verbs.Unsubscribe(id=self.name).write())
+            self._connection.link.newest.request_last(commands.Unsubscribe(id=self.name).write())
         except ConnectionLostInCallError as error:
             _log.debug("consumer %s ended with its connection: %s", self.name, error)
         finally:
@@ -385,14 +413,14 @@ class NativeConsumer(ProviderConsumer):
             return
         credit = self._window - len(self._arrived) - max(0, self._credit)
         if credit > 0:
-            frame = verbs.Credit(subscription=self.name, credit=credit).write()
+            frame = commands.Credit(subscription=self.name, credit=credit).write()
             self._credit += credit
             self._to_say += ((self._physical, frame),)
 
     def _revoke(self) -> None:
         """Say that nothing more is wanted, and give back what was not handed out."""
         if self._physical is not None and self._credit > 0:
-            frame = verbs.Credit(subscription=self.name, revoke=True).write(self._receipt())
+            frame = commands.Credit(subscription=self.name, revoke=True).write(self._receipt())
             self._credit = 0
             self._revocations += 1
             self._to_say += ((self._physical, frame),)
@@ -407,7 +435,7 @@ class NativeConsumer(ProviderConsumer):
         if self._physical is None or len(arrived) <= keep:
             return
         kept, ids = deque(arrived[:keep]), delivery_ids([_number_of(each) for each in arrived[keep:]])
-        frame = verbs.GiveBack(session=self._session.name, ids=ids, unseen=True).write(self._receipt())
+        frame = commands.GiveBack(session=self._session.name, ids=ids, unseen=True).write(self._receipt())
         self._revocations += 1
         self._returned = ids
         self._to_say += ((self._physical, frame),)
@@ -450,7 +478,7 @@ _WINDOW: Final = 100
 class NativeBrowser:
     """Begins at the broker with the first message that is asked for, and ends there with the last."""
 
-    def __init__(self, session: NativeSession, name: str, address: Address, selector: str | None) -> None:
+    def __init__(self, session: ReceivingSession, name: str, address: Address, selector: str | None) -> None:
         self.name = name
         self.session = session
         self._connection = session.connection
@@ -490,7 +518,7 @@ class NativeBrowser:
         with physical.browsing(partial(self._end, physical)):
             try:
                 self._connection.remember(self)
-                physical.request(self._verb().write())
+                physical.request(self._command().write())
                 self._grant(physical, _WINDOW)
                 for taken, frame in enumerate(self._frames(), 1):
                     if taken % (_WINDOW // 2) == 0:
@@ -501,9 +529,9 @@ class NativeBrowser:
             except ConnectionLostInCallError as error:
                 raise ResourceError(f"the connection was lost: {error}; browse the queue again") from error
 
-    def _verb(self) -> verbs.Browse:
+    def _command(self) -> commands.Browse:
         address = self._connection.at_broker(self._address)
-        return verbs.Browse(session=self.session.name, id=self.name, address=address, selector=self._selector)
+        return commands.Browse(session=self.session.name, id=self.name, address=address, selector=self._selector)
 
     def _frames(self) -> Iterator[Frame]:
         clock, timeout_ms = self._connection.clock, self._connection.settings.timeout_ms
@@ -523,7 +551,7 @@ class NativeBrowser:
     def _grant(self, physical: PhysicalConnection, credit: int) -> None:
         if self._has_ended:
             return  # the broker has forgotten it: an empty queue ends at once
-        physical.post(verbs.Credit(subscription=self.name, credit=credit).write())
+        physical.post(commands.Credit(subscription=self.name, credit=credit).write())
 
     def _end(self, physical: PhysicalConnection) -> None:
         self._connection.forget(self)

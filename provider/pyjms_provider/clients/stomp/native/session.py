@@ -23,7 +23,6 @@ from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.stomp.native.consumer import NativeBrowser, NativeConsumer, ReceivedMessage
-from pyjms_provider.clients.stomp.native.pipelines import stage_verb
 from pyjms_provider.clients.stomp.physical_connection import (
     ConnectionLostInCallError,
     Request,
@@ -31,11 +30,11 @@ from pyjms_provider.clients.stomp.physical_connection import (
     lost_while_ended,
     lost_while_sent,
 )
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import Counted, Found, Prepared, Recovered
+from pyjms_provider.protocols.stomp.commands import DeliveryIds, delivery_ids
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.packed import LENGTH
-from pyjms_provider.protocols.stomp.verbs import DeliveryIds, delivery_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,8 +71,12 @@ class PreparedSend(Frame):
 
 # What a session asks of the pyjms broker about branches of distributed transactions, each once however often it is called (decision 0603).
 
-BranchVerb: TypeAlias = (
-    verbs.EndBranch | verbs.PrepareBranch | verbs.CommitBranch | verbs.RollbackBranch | verbs.ForgetBranch
+BranchCommand: TypeAlias = (
+    commands.EndBranch
+    | commands.PrepareBranch
+    | commands.CommitBranch
+    | commands.RollbackBranch
+    | commands.ForgetBranch
 )
 
 
@@ -81,21 +84,21 @@ class BranchRequests:
     """Those of one session. Any thread: a transaction manager decides of several branches by one session."""
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[Xid, type[BranchVerb]], Request] = {}
+        self._asked: dict[tuple[Xid, type[BranchCommand]], Request] = {}
         """The last one of each kind about a branch, if its answer was not heard."""
 
     def request(
-        self, physical: PhysicalConnection, verb: BranchVerb, read: Callable[[Frame], bool] = lambda _: True
+        self, physical: PhysicalConnection, command: BranchCommand, read: Callable[[Frame], bool] = lambda _: True
     ) -> bool:
         """Ask what changes a branch; return what the answer says. If the last call of its kind about the branch asked the same and did not hear that,
         it is waited for: it is done once, whatever other threads ask meanwhile. Raises `BranchError`, `ProviderError`.
         """
-        about = (verb.xid, type(verb))
+        about = (command.xid, type(command))
         question = self._asked.get(about)
-        if question is None or not question.is_same(physical, verb):
-            question = self._asked[about] = Request(physical, verb)
+        if question is None or not question.is_same(physical, command):
+            question = self._asked[about] = Request(physical, command)
         try:
-            said = read(physical.request_idempotent(question, verb.write()))
+            said = read(physical.request_idempotent(question, command.write()))
         except UnansweredError as error:
             raise unreachable(error) from error
         except ConnectionLostInCallError as error:
@@ -132,9 +135,9 @@ _log = logging.getLogger("pyjms.stomp")
 _PERSISTENT: Final = 2
 _GOOD_MAX: Final = 10_000
 _LEFT_AS: Final = {
-    verbs.BeginMode.NEW: verbs.EndMode.FAIL,
-    verbs.BeginMode.JOIN: verbs.EndMode.SUCCESS,
-    verbs.BeginMode.RESUME: verbs.EndMode.SUSPEND,
+    commands.BeginMode.NEW: commands.EndMode.FAIL,
+    commands.BeginMode.JOIN: commands.EndMode.SUCCESS,
+    commands.BeginMode.RESUME: commands.EndMode.SUSPEND,
 }
 
 
@@ -173,9 +176,9 @@ class NativeSession(ProviderSession):
         """Be closed, without a word to the broker: who wanted it will not have it."""
         self._closed = True
 
-    def verb(self) -> verbs.OpenSession:
+    def command(self) -> commands.OpenSession:
         """Return what makes it at the broker."""
-        return verbs.OpenSession(session=self.name, transacted=self.transacted)
+        return commands.OpenSession(session=self.name, transacted=self.transacted)
 
     # Sending
 
@@ -259,7 +262,7 @@ class NativeSession(ProviderSession):
         if physical is None:
             return
         try:
-            self._end_unit(physical, verbs.CommitTransaction(session=self.name), "committed")
+            self._end_unit(physical, commands.CommitTransaction(session=self.name), "committed")
         except ProviderError:
             self._leave_unit()
             raise
@@ -274,11 +277,11 @@ class NativeSession(ProviderSession):
             self.rollback()
             raise RolledBackError("the transaction was rolled back, as the connection was lost in it")
 
-    def _end_unit(self, physical: PhysicalConnection, verb: verbs.Verb, how: str) -> Frame:
+    def _end_unit(self, physical: PhysicalConnection, command: commands.Command, how: str) -> Frame:
         """Ask the broker to end the open transaction; return its answer. Raises the broker's error, `RolledBackError`, `InDoubtError`."""
         self._is_ending_unit = True
         try:
-            answer = physical.request(verb.write())
+            answer = physical.request(command.write())
         except (ConnectionLostInCallError, UnansweredError) as error:
             raise lost_while_ended(error, how) from error
         self._is_ending_unit = False
@@ -288,10 +291,16 @@ class NativeSession(ProviderSession):
         self._check_transacted()
         physical = self._enter_unit(self._unit or self.connection.link.current())
         self._check_unit(physical)
+        command = commands.StageTransaction(
+            session=self.name,
+            sink=name.sink,
+            epoch=name.epoch,
+            partition=name.partition,
+            attempt=name.attempt,
+            keep_s=keep_s,
+        )
         try:
-            staged = Counted.read(
-                self._end_unit(physical, stage_verb(self.name, name, keep_s), "staged").headers
-            ).messages
+            staged = Counted.read(self._end_unit(physical, command, "staged").headers).messages
         except (RolledBackError, InDoubtError):
             self._leave_unit()
             raise
@@ -305,7 +314,7 @@ class NativeSession(ProviderSession):
         self._check_transacted()
         physical = self._unit
         if physical is not None and not self._is_ending_unit:
-            self._tell(physical, verbs.AbortTransaction(session=self.name))
+            self._tell(physical, commands.AbortTransaction(session=self.name))
         self._leave_unit()
 
     def _check_transacted(self) -> None:
@@ -341,14 +350,14 @@ class NativeSession(ProviderSession):
 
     def ending_of(self, name: str) -> Frame:
         """Return the UNSUBSCRIBE of a consumer or browser, in the session's order, where its SUBSCRIBE may still wait."""
-        frame = verbs.Unsubscribe(id=name).write()
+        frame = commands.Unsubscribe(id=name).write()
         frame.headers["session"] = self.name
         return frame
 
     def has_destination(self, address: Address) -> bool | None:
         if not self.connection.can_find:
             return None
-        return Found.read(self._ask(verbs.Find(session=self.name, address=address)).headers).is_there
+        return Found.read(self._ask(commands.Find(session=self.name, address=address)).headers).is_there
 
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
         self._check_open()
@@ -356,7 +365,7 @@ class NativeSession(ProviderSession):
         return NativeBrowser(self, name, address, None if selector is None else selector.text).messages()
 
     def unsubscribe(self, name: str) -> None:
-        self._ask(verbs.DeleteSubscription(session=self.name, durable_name=name))
+        self._ask(commands.DeleteSubscription(session=self.name, durable_name=name))
 
     def consumers(self) -> list[NativeConsumer]:
         """Return those that are open."""
@@ -404,7 +413,7 @@ class NativeSession(ProviderSession):
         if len(live) < len(deliveries):
             # One error tells of all of them: a client that takes its work back because of it must get each again.
             if physical is not None:
-                self._give_back(physical, verbs.GiveBack(session=self.name, ids=_ids(live)))
+                self._give_back(physical, commands.GiveBack(session=self.name, ids=_ids(live)))
             if _were_said(deliveries):
                 raise InDoubtError(
                     "the connection that messages came by was lost after it was said that they are settled: it is not known whether they come again"
@@ -422,7 +431,7 @@ class NativeSession(ProviderSession):
             ids = _ids(live)
             try:
                 if is_persistent and self.connection.settings.confirm_acknowledge:
-                    physical.request(verbs.Acknowledge(session=self.name, ids=ids).write())
+                    physical.request(commands.Acknowledge(session=self.name, ids=ids).write())
                 else:
                     for numbers in ids:
                         physical.acknowledge_soon(self._ack_head, numbers[0], numbers[-1])
@@ -442,19 +451,19 @@ class NativeSession(ProviderSession):
         if (
             physical is not None and self._enter_unit(physical) is physical
         ):  # else the transaction is lost: the commit tells
-            self._post(physical, verbs.Acknowledge(session=self.name, ids=_ids(live)))
+            self._post(physical, commands.Acknowledge(session=self.name, ids=_ids(live)))
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
         physical, live = self._live(deliveries)
         if physical is not None:
-            self._give_back(physical, verbs.GiveBack(session=self.name, ids=_ids(live)))
+            self._give_back(physical, commands.GiveBack(session=self.name, ids=_ids(live)))
 
     def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
         physical, live = self._live(deliveries)
         if physical is not None:
-            self._give_back(physical, verbs.GiveBack(session=self.name, ids=_ids(live), unseen=True))
+            self._give_back(physical, commands.GiveBack(session=self.name, ids=_ids(live), unseen=True))
 
     def retry(self, delivery: Delivery, reason: str) -> None:
         self.retry_all((delivery,), reason)
@@ -463,20 +472,22 @@ class NativeSession(ProviderSession):
         self._check_open()
         physical, live = self._live(deliveries)
         if physical is not None:
-            self._give_back(physical, verbs.Retry(session=self.name, ids=_ids(live), reason=reason))
+            self._give_back(physical, commands.Retry(session=self.name, ids=_ids(live), reason=reason))
 
-    def _give_back(self, physical: PhysicalConnection, verb: verbs.Verb) -> None:
+    def _give_back(self, physical: PhysicalConnection, command: commands.Command) -> None:
         """Give messages back to their old places: what was fetched after them goes back, too, so that they come first."""
         consumers, returned = self.consumers(), frozenset[int]()
         try:
             unseen = frozenset([number for consumer in consumers for number in consumer.withdraw(physical)])
             if unseen:
                 ids = delivery_ids(sorted(unseen))
-                physical.request(verbs.GiveBack(session=self.name, ids=ids, unseen=True).write())
+                physical.request(commands.GiveBack(session=self.name, ids=ids, unseen=True).write())
                 returned = unseen
-            physical.request(verb.write())
+            physical.request(command.write())
         except ConnectionLostInCallError:
-            _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)  # all is the broker's again
+            _log.debug(
+                "the connection ended before the broker had heard %s", command.COMMAND
+            )  # all is the broker's again
         finally:
             for consumer in consumers:
                 consumer.resume(returned)
@@ -485,7 +496,7 @@ class NativeSession(ProviderSession):
         self._check_open()
         physical, live = self._live([delivery])
         if physical is not None:
-            self._tell(physical, verbs.Reject(session=self.name, ids=_ids(live), reason=reason))
+            self._tell(physical, commands.Reject(session=self.name, ids=_ids(live), reason=reason))
 
     def adopt(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
@@ -495,7 +506,7 @@ class NativeSession(ProviderSession):
         if self.physical is not physical:
             self.connection.link.current()  # until the broker knows this session, too
         try:
-            physical.request(verbs.Adopt(session=self.name, ids=_ids(live)).write())
+            physical.request(commands.Adopt(session=self.name, ids=_ids(live)).write())
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; the messages come again") from error
 
@@ -522,23 +533,23 @@ class NativeSession(ProviderSession):
     def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
         if join and resume:
             raise BranchError("a session joins a branch or resumes it, not both", BranchFailure.INVALID)
-        mode = verbs.BeginMode.JOIN if join else verbs.BeginMode.RESUME if resume else verbs.BeginMode.NEW
+        mode = commands.BeginMode.JOIN if join else commands.BeginMode.RESUME if resume else commands.BeginMode.NEW
         self._check_open()
         physical = self.connection.link.current()
-        verb = verbs.BeginBranch(session=self.name, xid=xid, mode=mode, timeout_s=self._timeout_s)
+        command = commands.BeginBranch(session=self.name, xid=xid, mode=mode, timeout_s=self._timeout_s)
         self._questions.forget(xid)
         try:
-            physical.request(verb.write(), late=lambda _: self._started_late(physical, verb))
+            physical.request(command.write(), late=lambda _: self._started_late(physical, command))
         except (ConnectionLostInCallError, UnansweredError) as error:
             raise unreachable(error) from error
         self._unit, self._is_doomed = physical, False
 
-    def _started_late(self, physical: PhysicalConnection, verb: verbs.BeginBranch) -> None:
+    def _started_late(self, physical: PhysicalConnection, command: commands.BeginBranch) -> None:
         """Leave a branch that nobody here believes to work in; a new one ends, any other is as it was. Any thread."""
-        mode = _LEFT_AS[verb.mode]
-        physical.take_back(verbs.EndBranch(session=self.name, xid=verb.xid, mode=mode).write())
-        if verb.mode is verbs.BeginMode.NEW:
-            physical.take_back(verbs.RollbackBranch(session=self.name, xid=verb.xid).write())
+        mode = _LEFT_AS[command.mode]
+        physical.take_back(commands.EndBranch(session=self.name, xid=command.xid, mode=mode).write())
+        if command.mode is commands.BeginMode.NEW:
+            physical.take_back(commands.RollbackBranch(session=self.name, xid=command.xid).write())
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         if suspend and fail:
@@ -550,9 +561,9 @@ class NativeSession(ProviderSession):
             )
         # It stays doomed until the broker has answered: a call that was not answered may be made again.
         fails = fail or self._is_doomed
-        mode = verbs.EndMode.FAIL if fails else verbs.EndMode.SUSPEND if suspend else verbs.EndMode.SUCCESS
+        mode = commands.EndMode.FAIL if fails else commands.EndMode.SUSPEND if suspend else commands.EndMode.SUCCESS
         try:
-            self._branch(verbs.EndBranch(session=self.name, xid=xid, mode=mode))
+            self._branch(commands.EndBranch(session=self.name, xid=xid, mode=mode))
         except BranchError as error:
             if error.failure is not BranchFailure.UNREACHABLE:
                 self._unit, self._is_doomed = None, False
@@ -560,25 +571,25 @@ class NativeSession(ProviderSession):
         self._unit, self._is_doomed = None, False
 
     def xa_prepare(self, xid: Xid) -> bool:
-        verb = verbs.PrepareBranch(session=self.name, xid=xid)
-        return self._branch(verb, lambda answer: Prepared.read(answer.headers).needs_commit)
+        command = commands.PrepareBranch(session=self.name, xid=xid)
+        return self._branch(command, lambda answer: Prepared.read(answer.headers).needs_commit)
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
-        self._branch(verbs.CommitBranch(session=self.name, xid=xid, one_phase=one_phase))
+        self._branch(commands.CommitBranch(session=self.name, xid=xid, one_phase=one_phase))
 
     def xa_rollback(self, xid: Xid) -> None:
-        self._branch(verbs.RollbackBranch(session=self.name, xid=xid))
+        self._branch(commands.RollbackBranch(session=self.name, xid=xid))
 
     def xa_recover(self) -> Sequence[Xid]:
         self._check_open()
         try:
-            answer = self.connection.link.current().request(verbs.RecoverBranches(session=self.name).write())
+            answer = self.connection.link.current().request(commands.RecoverBranches(session=self.name).write())
         except (ConnectionLostInCallError, UnansweredError) as error:
             raise unreachable(error) from error
         return Recovered.read(answer.headers).xids
 
     def xa_forget(self, xid: Xid) -> None:
-        self._branch(verbs.ForgetBranch(session=self.name, xid=xid))
+        self._branch(commands.ForgetBranch(session=self.name, xid=xid))
 
     def xa_set_timeout(self, seconds: int) -> bool:
         self._timeout_s = seconds
@@ -587,33 +598,33 @@ class NativeSession(ProviderSession):
     def xa_get_timeout(self) -> int:
         return self._timeout_s or self.connection.transaction_timeout_s
 
-    def _branch(self, verb: BranchVerb, read: Callable[[Frame], bool] = lambda _: True) -> bool:
+    def _branch(self, command: BranchCommand, read: Callable[[Frame], bool] = lambda _: True) -> bool:
         """Ask what changes a branch, as `BranchRequests.request`."""
         self._check_open()
-        return self._questions.request(self.connection.link.current(), verb, read)
+        return self._questions.request(self.connection.link.current(), command, read)
 
     # Asking
 
-    def _ask(self, verb: verbs.Verb) -> Frame:
+    def _ask(self, command: commands.Command) -> Frame:
         self._check_open()
         try:
-            return self.connection.link.current().request(verb.write())
+            return self.connection.link.current().request(command.write())
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
-    def _tell(self, physical: PhysicalConnection, verb: verbs.Verb) -> None:
+    def _tell(self, physical: PhysicalConnection, command: commands.Command) -> None:
         """Ask, and do not mind if the connection is lost: then all is the broker's again."""
         try:
-            physical.request(verb.write())
+            physical.request(command.write())
         except ConnectionLostInCallError:
-            _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)
+            _log.debug("the connection ended before the broker had heard %s", command.COMMAND)
 
-    def _post(self, physical: PhysicalConnection, verb: verbs.Verb) -> None:
+    def _post(self, physical: PhysicalConnection, command: commands.Command) -> None:
         """Say it without waiting; as `_tell`."""
         try:
-            physical.post_soon(verb.write(), waits=True)
+            physical.post_soon(command.write(), waits=True)
         except ConnectionLostInCallError:
-            _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)
+            _log.debug("the connection ended before the broker had heard %s", command.COMMAND)
 
     # CloseOnce
 
@@ -635,7 +646,7 @@ class NativeSession(ProviderSession):
 
     def end_waits(self) -> None:
         if not self._closed:
-            self.connection.post(verbs.Interrupt(session=self.name).write())
+            self.connection.post(commands.Interrupt(session=self.name).write())
 
     def close(self) -> None:
         self._ending.do(self._shut_down)

@@ -17,6 +17,7 @@ from pyjms.spi.errors import AccessDeniedError, ConnectionLostError, ProviderErr
 from pyjms_provider.protocols.engine import ProtocolEngine
 from pyjms_provider.protocols.stomp.answers import error_frame
 from pyjms_provider.protocols.stomp.codec import BEFORE_LOGIN, LINE_END, FrameDecoder, encode
+from pyjms_provider.protocols.stomp.commands import limits_of
 from pyjms_provider.protocols.stomp.errors import EncodingError, SequenceError, StompError, VersionError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.negotiation import (
@@ -28,7 +29,6 @@ from pyjms_provider.protocols.stomp.negotiation import (
 )
 from pyjms_provider.protocols.stomp.server.hosts import Guard
 from pyjms_provider.protocols.stomp.server.login import IdleMonitor, Login, credentials_of, negotiate
-from pyjms_provider.protocols.stomp.verbs import limits_of
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock

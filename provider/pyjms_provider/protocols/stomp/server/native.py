@@ -21,7 +21,7 @@ from pyjms.spi.replay import StageName
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.core.host.virtual_host import TemporaryEndedError
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import (
     Counted,
     Created,
@@ -34,6 +34,7 @@ from pyjms_provider.protocols.stomp.answers import (
     receipt_frame,
 )
 from pyjms_provider.protocols.stomp.codec import PROFILE_HEADER
+from pyjms_provider.protocols.stomp.commands import named, read_delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -45,15 +46,14 @@ from pyjms_provider.protocols.stomp.server.native_pipelines import LONG_VERBS, P
 from pyjms_provider.protocols.stomp.server.native_sessions import NativeFastFrames, PackedSends, ServedSession
 from pyjms_provider.protocols.stomp.server.scheduling import SerialExecutor, Task
 from pyjms_provider.protocols.stomp.server.standard import without_provider_properties
-from pyjms_provider.protocols.stomp.verbs import named, read_delivery_ids
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.provider import ProviderConnection
+    from pyjms_provider.protocols.stomp.commands import DeliveryIds
     from pyjms_provider.protocols.stomp.server.contracts import Engine
     from pyjms_provider.protocols.stomp.server.hosts import Guard
     from pyjms_provider.protocols.stomp.server.login import Login
-    from pyjms_provider.protocols.stomp.verbs import DeliveryIds
 
 _END: Final = b"\0"
 _SEND, _SENDS, _ACK, _DISCONNECT = "SEND", "SENDS", "ACK", "DISCONNECT"
@@ -84,34 +84,34 @@ class NativeHandler(ProtocolHandler):
         self._message_numbers = count(1)
         self._message_prefix = f"ID:{connection.connection_id}-"
         self._receipts: dict[str, Mapping[str, str]] = {}
-        """What verbs that are being done will answer beside the receipt's id."""
-        self._verbs: Mapping[type[verbs.Verb], tuple[Callable[[Any], Mapping[str, str] | None], bool]] = {
-            verbs.Identify: (self._identify, False),
-            verbs.Start: (self._start, False),
-            verbs.Stop: (self._stop, False),
-            verbs.CreateTemporary: (self._create_temporary, False),
-            verbs.DeleteTemporary: (self._delete_temporary, False),
-            verbs.OpenSession: (self._open_session, False),
-            verbs.CloseSession: (self._close_session, True),
-            verbs.CommitTransaction: (self._commit, True),
-            verbs.AbortTransaction: (self._abort, False),
-            verbs.Browse: (self._browse, False),
-            verbs.Find: (self._find, False),
-            verbs.Unsubscribe: (self._unsubscribe, True),
-            verbs.DeleteSubscription: (self._delete_subscription, True),
-            verbs.Acknowledge: (self._acknowledge, True),
-            verbs.GiveBack: (self._give_back, True),
-            verbs.Retry: (self._retry, True),
-            verbs.Reject: (self._reject, True),
-            verbs.Adopt: (self._adopt, False),
-            verbs.BeginBranch: (self._begin_branch, False),
-            verbs.EndBranch: (self._end_branch, False),
-            verbs.PrepareBranch: (self._prepare, True),
-            verbs.CommitBranch: (self._commit_branch, True),
-            verbs.RollbackBranch: (self._roll_back_branch, True),
-            verbs.RecoverBranches: (self._recover_branches, False),
-            verbs.ForgetBranch: (self._forget_branch, True),
-            verbs.StageTransaction: (self._stage, True),
+        """What commands that are being done will answer beside the receipt's id."""
+        self._commands: Mapping[type[commands.Command], tuple[Callable[[Any], Mapping[str, str] | None], bool]] = {
+            commands.Identify: (self._identify, False),
+            commands.Start: (self._start, False),
+            commands.Stop: (self._stop, False),
+            commands.CreateTemporary: (self._create_temporary, False),
+            commands.DeleteTemporary: (self._delete_temporary, False),
+            commands.OpenSession: (self._open_session, False),
+            commands.CloseSession: (self._close_session, True),
+            commands.CommitTransaction: (self._commit, True),
+            commands.AbortTransaction: (self._abort, False),
+            commands.Browse: (self._browse, False),
+            commands.Find: (self._find, False),
+            commands.Unsubscribe: (self._unsubscribe, True),
+            commands.DeleteSubscription: (self._delete_subscription, True),
+            commands.Acknowledge: (self._acknowledge, True),
+            commands.GiveBack: (self._give_back, True),
+            commands.Retry: (self._retry, True),
+            commands.Reject: (self._reject, True),
+            commands.Adopt: (self._adopt, False),
+            commands.BeginBranch: (self._begin_branch, False),
+            commands.EndBranch: (self._end_branch, False),
+            commands.PrepareBranch: (self._prepare, True),
+            commands.CommitBranch: (self._commit_branch, True),
+            commands.RollbackBranch: (self._roll_back_branch, True),
+            commands.RecoverBranches: (self._recover_branches, False),
+            commands.ForgetBranch: (self._forget_branch, True),
+            commands.StageTransaction: (self._stage, True),
             **ServedPipelines(connection, guard, lambda: self._client_id or "", engine.emit).handlers(),
         }
 
@@ -132,7 +132,7 @@ class NativeHandler(ProtocolHandler):
             jmsx_property_names=connection.info.jmsx_property_names,
             advice=advice,
             can_find=True,
-            body_max=verbs.limits_of(is_packed=self.is_packed).body_max,
+            body_max=commands.limits_of(is_packed=self.is_packed).body_max,
         )
         packed = {PACKED_HEADER: PACKED_VERSION} if self.is_packed else {}
         return {"session": str(connection.connection_id), **packed, **greeting.headers()}
@@ -209,52 +209,54 @@ class NativeHandler(ProtocolHandler):
             return task
         if frame.command == _SENDS and self.is_packed:
             self._session_of(frame)  # which says that there is none
-        verb = verbs.read_verb(frame)
-        if isinstance(verb, verbs.Interrupt):
-            if verb.session not in self._sessions and "receipt" not in frame.headers:
+        command = commands.read_command(frame)
+        if isinstance(command, commands.Interrupt):
+            if command.session not in self._sessions and "receipt" not in frame.headers:
                 return None  # it was closed, perhaps twice, while this was on its way
-            self._session(verb.session).session.end_waits()  # what waits in its executor is what this is to end
+            self._session(command.session).session.end_waits()  # what waits in its executor is what this is to end
             if "receipt" in frame.headers:
                 self.answer(frame.headers["receipt"], {})
             return None
-        if isinstance(verb, verbs.Credit):
-            consumer = self._consumers.get(verb.subscription)
+        if isinstance(command, commands.Credit):
+            consumer = self._consumers.get(command.subscription)
             if consumer is None:
                 if "receipt" not in frame.headers:
                     return None  # a browser, say, that has come to its end while this was on its way
-                raise ClosedError(f"there is no consumer {verb.subscription[:80]!r}")
-            consumer.add_credit(verb, frame.headers.get("receipt"))
+                raise ClosedError(f"there is no consumer {command.subscription[:80]!r}")
+            consumer.add_credit(command, frame.headers.get("receipt"))
             return None
-        if isinstance(verb, verbs.Subscribe):
-            consumer = self._new_consumer(verb)
-            return Task(frame, partial(self._subscribe, verb, consumer), self._waits or verb.selector is not None)
-        do, waits = self._verbs[type(verb)]
+        if isinstance(command, commands.Subscribe):
+            consumer = self._new_consumer(command)
+            return Task(frame, partial(self._subscribe, command, consumer), self._waits or command.selector is not None)
+        do, waits = self._commands[type(command)]
         # A long selector takes seconds to be read, so not on the thread of all connections.
-        may_wait = (waits and (self._waits or type(verb) in LONG_VERBS)) or getattr(verb, "selector", None) is not None
+        may_wait = (waits and (self._waits or type(command) in LONG_VERBS)) or getattr(
+            command, "selector", None
+        ) is not None
         is_brief = False
-        if may_wait and isinstance(verb, (verbs.Acknowledge, verbs.CommitTransaction)):
-            session = self._session(verb.session)
+        if may_wait and isinstance(command, (commands.Acknowledge, commands.CommitTransaction)):
+            session = self._session(command.session)
             is_brief = session.is_small and self.guard.host.waits_briefly(None)
-            if isinstance(verb, verbs.Acknowledge):
-                may_wait = session.waits_for(verb.ids)
+            if isinstance(command, commands.Acknowledge):
+                may_wait = session.waits_for(command.ids)
                 if may_wait and "receipt" not in frame.headers:
-                    return self._acknowledge_late(frame, session, verb, is_brief=is_brief)
-        is_patient = isinstance(verb, verbs.ReserveMessages) and verb.wait_ms > 0
-        return Task(frame, partial(self._do, frame, do, verb), may_wait, is_brief, is_patient=is_patient)
+                    return self._acknowledge_late(frame, session, command, is_brief=is_brief)
+        is_patient = isinstance(command, commands.ReserveMessages) and command.wait_ms > 0
+        return Task(frame, partial(self._do, frame, do, command), may_wait, is_brief, is_patient=is_patient)
 
     def _acknowledge_late(
-        self, frame: Frame, session: ServedSession, verb: verbs.Acknowledge, *, is_brief: bool
+        self, frame: Frame, session: ServedSession, command: commands.Acknowledge, *, is_brief: bool
     ) -> Task | None:
         """Acknowledge what nobody waits for: all that comes together is written together."""
-        if session.joins(verb.ids):
+        if session.joins(command.ids):
             return None
-        numbers = list(verb.ids)
+        numbers = list(command.ids)
         task = Task(frame, lambda: session.acknowledge(tuple(numbers), is_told=False), True, is_brief)
         session.late = task, numbers
         return task
 
-    def _do(self, frame: Frame, do: Callable[[Any], Mapping[str, str] | None], verb: verbs.Verb) -> None:
-        said = do(verb)
+    def _do(self, frame: Frame, do: Callable[[Any], Mapping[str, str] | None], command: commands.Command) -> None:
+        said = do(command)
         receipt = frame.headers.get("receipt")
         if said and receipt is not None:
             self._receipts[receipt] = said
@@ -302,27 +304,27 @@ class NativeHandler(ProtocolHandler):
 
     def _disconnect(self) -> None:
         for name in list(self._sessions):
-            self._close_session(verbs.CloseSession(session=name))
+            self._close_session(commands.CloseSession(session=name))
 
-    def _identify(self, verb: verbs.Identify) -> None:
-        self.connection.set_client_id(verb.client_id)
-        self._client_id = verb.client_id
+    def _identify(self, command: commands.Identify) -> None:
+        self.connection.set_client_id(command.client_id)
+        self._client_id = command.client_id
 
-    def _start(self, _: verbs.Start) -> None:
+    def _start(self, _: commands.Start) -> None:
         self.connection.start()
         for consumer in tuple(self._consumers.values()):
             consumer.on_ready()
 
-    def _stop(self, _: verbs.Stop) -> None:
+    def _stop(self, _: commands.Stop) -> None:
         self.connection.stop()
         for consumer in tuple(self._consumers.values()):
             if isinstance(consumer, ServedConsumer):
                 consumer.stopped()
 
-    def _create_temporary(self, verb: verbs.CreateTemporary) -> Mapping[str, str]:
+    def _create_temporary(self, command: commands.CreateTemporary) -> Mapping[str, str]:
         if len(self._temporaries) >= self._settings.temporaries_max:
             raise ResourceError(f"a connection may have {self._settings.temporaries_max} temporary destinations here")
-        address = self.connection.create_temporary(verb.kind)
+        address = self.connection.create_temporary(command.kind)
         try:
             self.guard.create(address)
         except ProviderError:
@@ -331,9 +333,9 @@ class NativeHandler(ProtocolHandler):
         self._temporaries.add(address)
         return Created(address).headers()
 
-    def _delete_temporary(self, verb: verbs.DeleteTemporary) -> None:
-        self.connection.delete_temporary(verb.address)
-        self._temporaries.discard(verb.address)
+    def _delete_temporary(self, command: commands.DeleteTemporary) -> None:
+        self.connection.delete_temporary(command.address)
+        self._temporaries.discard(command.address)
 
     # Sessions
 
@@ -349,33 +351,33 @@ class NativeHandler(ProtocolHandler):
             raise ProfileError(f"{frame.command} needs the header session", receipt=frame.headers.get("receipt"))
         return self._session(name)
 
-    def _open_session(self, verb: verbs.OpenSession) -> None:
-        if verb.session in self._sessions:
-            raise ProfileError(f"there is a session {verb.session[:80]!r} already")
+    def _open_session(self, command: commands.OpenSession) -> None:
+        if command.session in self._sessions:
+            raise ProfileError(f"there is a session {command.session[:80]!r} already")
         if len(self._sessions) >= self._settings.sessions_max:
             raise ResourceError(f"a connection may have {self._settings.sessions_max} sessions here")
-        session = self.connection.open_session(transacted=verb.transacted)
-        self._sessions[verb.session] = ServedSession(
-            verb.session, session, self._new_executor(), transacted=verb.transacted
+        session = self.connection.open_session(transacted=command.transacted)
+        self._sessions[command.session] = ServedSession(
+            command.session, session, self._new_executor(), transacted=command.transacted
         )
 
-    def _close_session(self, verb: verbs.CloseSession) -> None:
-        session = self._sessions.pop(verb.session, None)
+    def _close_session(self, command: commands.CloseSession) -> None:
+        session = self._sessions.pop(command.session, None)
         if session is None:
             return
         for name in [name for name, consumer in list(self._consumers.items()) if consumer.session is session]:
             self._consumers.pop(name).close()
         session.session.close()
 
-    def _commit(self, verb: verbs.CommitTransaction) -> None:
-        self._session(verb.session).commit()
+    def _commit(self, command: commands.CommitTransaction) -> None:
+        self._session(command.session).commit()
 
-    def _abort(self, verb: verbs.AbortTransaction) -> None:
-        self._session(verb.session).roll_back()
+    def _abort(self, command: commands.AbortTransaction) -> None:
+        self._session(command.session).roll_back()
 
-    def _stage(self, verb: verbs.StageTransaction) -> Mapping[str, str]:
-        name = StageName(verb.sink, verb.epoch, verb.partition, verb.attempt)
-        return Counted(self._session(verb.session).stage(name, verb.keep_s)).headers()
+    def _stage(self, command: commands.StageTransaction) -> Mapping[str, str]:
+        name = StageName(command.sink, command.epoch, command.partition, command.attempt)
+        return Counted(self._session(command.session).stage(name, command.keep_s)).headers()
 
     # Sending
 
@@ -395,42 +397,44 @@ class NativeHandler(ProtocolHandler):
 
     # Consumers
 
-    def _new_consumer(self, verb: verbs.Subscribe) -> ServedConsumer:
-        session = self._session(verb.session)
-        self._check_new_consumer(verb.id)
-        consumer = self._consumers[verb.id] = ServedConsumer(self, session, verb.id)
+    def _new_consumer(self, command: commands.Subscribe) -> ServedConsumer:
+        session = self._session(command.session)
+        self._check_new_consumer(command.id)
+        consumer = self._consumers[command.id] = ServedConsumer(self, session, command.id)
         return consumer
 
-    def _subscribe(self, verb: verbs.Subscribe, consumer: ServedConsumer) -> None:
+    def _subscribe(self, command: commands.Subscribe, consumer: ServedConsumer) -> None:
         try:
-            self.guard.read(verb.address)
-            if verb.durable_name is not None:
-                self.guard.subscribe(self._client_id or "", verb.durable_name)
+            self.guard.read(command.address)
+            if command.durable_name is not None:
+                self.guard.subscribe(self._client_id or "", command.durable_name)
             request = SubscribeRequest(
-                address=verb.address,
-                selector=selector_or_none(verb.selector),
-                no_local=verb.no_local,
-                durable_name=verb.durable_name,
-                priority=verb.priority,
+                address=command.address,
+                selector=selector_or_none(command.selector),
+                no_local=command.no_local,
+                durable_name=command.durable_name,
+                priority=command.priority,
             )
             consumer.begin(consumer.session.session.subscribe(request, consumer.on_ready))
         except Exception:
-            self._consumers.pop(verb.id, None)
+            self._consumers.pop(command.id, None)
             consumer.close()  # which answers CREDIT frames that have come meanwhile
             raise
 
-    def _browse(self, verb: verbs.Browse) -> None:
-        session = self._session(verb.session)
-        self._check_new_consumer(verb.id)
-        self.guard.browse(verb.address)
-        messages = session.session.browse(verb.address, selector_or_none(verb.selector))
-        browser = self._consumers[verb.id] = ServedBrowser(self, session, verb.id, iter(messages), self._end_browser)
+    def _browse(self, command: commands.Browse) -> None:
+        session = self._session(command.session)
+        self._check_new_consumer(command.id)
+        self.guard.browse(command.address)
+        messages = session.session.browse(command.address, selector_or_none(command.selector))
+        browser = self._consumers[command.id] = ServedBrowser(
+            self, session, command.id, iter(messages), self._end_browser
+        )
         browser.on_ready()
 
-    def _find(self, verb: verbs.Find) -> Mapping[str, str]:
-        self._session(verb.session)
-        self.guard.look(verb.address)
-        return Found(self.guard.host.has(verb.address)).headers()
+    def _find(self, command: commands.Find) -> Mapping[str, str]:
+        self._session(command.session)
+        self.guard.look(command.address)
+        return Found(self.guard.host.has(command.address)).headers()
 
     def _check_new_consumer(self, name: str) -> None:
         if name in self._consumers:
@@ -438,14 +442,14 @@ class NativeHandler(ProtocolHandler):
         if len(self._consumers) >= self._settings.subscriptions_max:
             raise ResourceError(f"a connection may have {self._settings.subscriptions_max} consumers here")
 
-    def _unsubscribe(self, verb: verbs.Unsubscribe) -> None:
-        consumer = self._consumers.pop(verb.id, None)
+    def _unsubscribe(self, command: commands.Unsubscribe) -> None:
+        consumer = self._consumers.pop(command.id, None)
         if consumer is not None:
             consumer.close()
 
-    def _delete_subscription(self, verb: verbs.DeleteSubscription) -> None:
-        self.guard.subscribe(self._client_id or "", verb.durable_name)
-        self._session(verb.session).session.unsubscribe(verb.durable_name)
+    def _delete_subscription(self, command: commands.DeleteSubscription) -> None:
+        self.guard.subscribe(self._client_id or "", command.durable_name)
+        self._session(command.session).session.unsubscribe(command.durable_name)
 
     # The end of a browser
 
@@ -457,30 +461,30 @@ class NativeHandler(ProtocolHandler):
 
     # Deliveries
 
-    def _acknowledge(self, verb: verbs.Acknowledge) -> None:
-        session = self._session(verb.session)
-        session.acknowledge(verb.ids)
+    def _acknowledge(self, command: commands.Acknowledge) -> None:
+        session = self._session(command.session)
+        session.acknowledge(command.ids)
 
-    def _give_back(self, verb: verbs.GiveBack) -> None:
-        session = self._session(verb.session)
-        deliveries = session.take(verb.ids)
-        if verb.unseen:
+    def _give_back(self, command: commands.GiveBack) -> None:
+        session = self._session(command.session)
+        deliveries = session.take(command.ids)
+        if command.unseen:
             session.session.give_back_unseen(deliveries)
         else:
             session.session.recover(deliveries)
 
-    def _retry(self, verb: verbs.Retry) -> None:
-        session = self._session(verb.session)
-        session.session.retry_all(session.take(verb.ids), verb.reason)
+    def _retry(self, command: commands.Retry) -> None:
+        session = self._session(command.session)
+        session.session.retry_all(session.take(command.ids), command.reason)
 
-    def _reject(self, verb: verbs.Reject) -> None:
-        session = self._session(verb.session)
-        for delivery in session.take(verb.ids):
-            session.session.reject(delivery, verb.reason)
+    def _reject(self, command: commands.Reject) -> None:
+        session = self._session(command.session)
+        for delivery in session.take(command.ids):
+            session.session.reject(delivery, command.reason)
 
-    def _adopt(self, verb: verbs.Adopt) -> None:
-        heir = self._session(verb.session)
-        holders = self._holders_of(verb.ids)
+    def _adopt(self, command: commands.Adopt) -> None:
+        heir = self._session(command.session)
+        holders = self._holders_of(command.ids)
         adopted: dict[int, Delivery] = {}
         for number, holder in holders.items():
             if (delivery := holder.unsettled.pop(number, None)) is not None:  # else its holder has settled it just now
@@ -492,7 +496,7 @@ class NativeHandler(ProtocolHandler):
                 for number, delivery in adopted.items():
                     holders[number].unsettled[number] = delivery
                 raise
-        if len(adopted) < sum(map(len, verb.ids)):
+        if len(adopted) < sum(map(len, command.ids)):
             heir.session.recover(list(adopted.values()))
             raise ClosedError("a delivery that was to be adopted is not open any more")
         heir.unsettled.update(adopted)
@@ -510,27 +514,27 @@ class NativeHandler(ProtocolHandler):
 
     # Branches of distributed transactions
 
-    def _begin_branch(self, verb: verbs.BeginBranch) -> None:
-        session = self._session(verb.session)
+    def _begin_branch(self, command: commands.BeginBranch) -> None:
+        session = self._session(command.session)
         if not session.transacted:  # what it sends would be seen at once
             raise BranchError(
                 "a session works in branches if it was opened with transacted:true", BranchFailure.PROTOCOL
             )
-        if verb.timeout_s:
-            session.session.xa_set_timeout(verb.timeout_s)
+        if command.timeout_s:
+            session.session.xa_set_timeout(command.timeout_s)
         session.session.xa_start(
-            verb.xid, join=verb.mode is verbs.BeginMode.JOIN, resume=verb.mode is verbs.BeginMode.RESUME
+            command.xid, join=command.mode is commands.BeginMode.JOIN, resume=command.mode is commands.BeginMode.RESUME
         )
-        session.branch = verb.xid
+        session.branch = command.xid
 
-    def _end_branch(self, verb: verbs.EndBranch) -> None:
-        session = self._session(verb.session)
+    def _end_branch(self, command: commands.EndBranch) -> None:
+        session = self._session(command.session)
         failure, session.failure = session.failure, None
-        fails = failure is not None or verb.mode is verbs.EndMode.FAIL
-        if session.branch == verb.xid:
+        fails = failure is not None or command.mode is commands.EndMode.FAIL
+        if session.branch == command.xid:
             session.branch = None
-        suspends = verb.mode is verbs.EndMode.SUSPEND and not fails
-        session.session.xa_end(verb.xid, suspend=suspends, fail=fails)
+        suspends = command.mode is commands.EndMode.SUSPEND and not fails
+        session.session.xa_end(command.xid, suspend=suspends, fail=fails)
         session.settled()  # the branch has them
         if failure is not None:
             raise BranchError(
@@ -538,20 +542,20 @@ class NativeHandler(ProtocolHandler):
                 BranchFailure.ROLLED_BACK,
             )
 
-    def _prepare(self, verb: verbs.PrepareBranch) -> Mapping[str, str]:
-        return Prepared(self._session(verb.session).session.xa_prepare(verb.xid)).headers()
+    def _prepare(self, command: commands.PrepareBranch) -> Mapping[str, str]:
+        return Prepared(self._session(command.session).session.xa_prepare(command.xid)).headers()
 
-    def _commit_branch(self, verb: verbs.CommitBranch) -> None:
-        self._session(verb.session).session.xa_commit(verb.xid, one_phase=verb.one_phase)
+    def _commit_branch(self, command: commands.CommitBranch) -> None:
+        self._session(command.session).session.xa_commit(command.xid, one_phase=command.one_phase)
 
-    def _roll_back_branch(self, verb: verbs.RollbackBranch) -> None:
-        self._session(verb.session).session.xa_rollback(verb.xid)
+    def _roll_back_branch(self, command: commands.RollbackBranch) -> None:
+        self._session(command.session).session.xa_rollback(command.xid)
 
-    def _recover_branches(self, verb: verbs.RecoverBranches) -> Mapping[str, str]:
-        return Recovered(tuple(self._session(verb.session).session.xa_recover())).headers()
+    def _recover_branches(self, command: commands.RecoverBranches) -> Mapping[str, str]:
+        return Recovered(tuple(self._session(command.session).session.xa_recover())).headers()
 
-    def _forget_branch(self, verb: verbs.ForgetBranch) -> None:
-        self._session(verb.session).session.xa_forget(verb.xid)
+    def _forget_branch(self, command: commands.ForgetBranch) -> None:
+        self._session(command.session).session.xa_forget(command.xid)
 
 
 def _fail_with(error: Exception) -> None:

@@ -26,9 +26,9 @@ from pyjms_provider.protocols.stomp.server.scheduling import PULLS_PER_TURN
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConsumer
+    from pyjms_provider.protocols.stomp.commands import Credit
     from pyjms_provider.protocols.stomp.server.contracts import NativeConnection
     from pyjms_provider.protocols.stomp.server.native_sessions import ServedSession
-    from pyjms_provider.protocols.stomp.verbs import Credit
 
 _END: Final = b"\0"
 _TURN: Final = 32  # messages of one frame

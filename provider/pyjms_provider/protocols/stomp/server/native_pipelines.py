@@ -1,4 +1,4 @@
-"""The verbs of data pipelines, made where the broker is: reader groups and staged units.
+"""The commands of data pipelines, made where the broker is: reader groups and staged units.
 
 Who may do what: reading a group in any way, and ending it, needs READ on what the group reads. What is staged was sent
 with WRITE. A sink's name is known to who writes by it, so who names a sink may promote and discard its units; all
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.errors import AccessDeniedError, GroupError
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import (
     PACKED_TYPE,
     Counted,
@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from pyjms.spi.replay import ReservedMessage
     from pyjms_provider.protocols.stomp.server.hosts import Guard
 
-LONG_VERBS: Final[frozenset[type[verbs.Verb]]] = frozenset({verbs.ReserveMessages, verbs.ReadGroup})
-"""Verbs that take their time also where nothing waits for a disk."""
+LONG_VERBS: Final[frozenset[type[commands.Command]]] = frozenset({commands.ReserveMessages, commands.ReadGroup})
+"""Commands that take their time also where nothing waits for a disk."""
 PIPELINE_COMMANDS: Final = frozenset(
-    kind.COMMAND for kind in verbs.VERBS if kind in verbs.PIPELINE_VERBS and kind is not verbs.StageTransaction
+    kind.COMMAND
+    for kind in commands.COMMANDS
+    if kind in commands.PIPELINE_VERBS and kind is not commands.StageTransaction
 )
-"""Commands of verbs that belong to no session."""
+"""Commands of commands that belong to no session."""
 
 _Handler = Callable[[Any], Mapping[str, str] | None]
 
@@ -56,62 +58,64 @@ class ServedPipelines:
         self._emit = emit
         self._known: dict[str, ReaderGroup] = {}
 
-    def handlers(self) -> Mapping[type[verbs.Verb], tuple[_Handler, bool]]:
-        """Return what does each verb, and whether it may wait for the disk."""
+    def handlers(self) -> Mapping[type[commands.Command], tuple[_Handler, bool]]:
+        """Return what does each command, and whether it may wait for the disk."""
         return {
-            verbs.OpenReaderGroup: (self._open, True),
-            verbs.ReserveMessages: (self._reserve, True),
-            verbs.ReadGroup: (self._read, True),
-            verbs.AcknowledgeGroup: (self._acknowledge, True),
-            verbs.ReleaseGroup: (self._release, True),
-            verbs.ListGroups: (self._list_groups, False),
-            verbs.PromoteEpoch: (self._promote, True),
-            verbs.DiscardUnits: (self._discard, True),
-            verbs.ReadMarker: (self._read_marker, False),
-            verbs.ListUnits: (self._list_units, False),
+            commands.OpenReaderGroup: (self._open, True),
+            commands.ReserveMessages: (self._reserve, True),
+            commands.ReadGroup: (self._read, True),
+            commands.AcknowledgeGroup: (self._acknowledge, True),
+            commands.ReleaseGroup: (self._release, True),
+            commands.ListGroups: (self._list_groups, False),
+            commands.PromoteEpoch: (self._promote, True),
+            commands.DiscardUnits: (self._discard, True),
+            commands.ReadMarker: (self._read_marker, False),
+            commands.ListUnits: (self._list_units, False),
         }
 
     # Reader groups
 
-    def _open(self, verb: verbs.OpenReaderGroup) -> Mapping[str, str]:
-        self._guard.read(verb.address)
-        if verb.subscription is not None:
-            self._guard.subscribe(self._client_id(), verb.subscription)
+    def _open(self, command: commands.OpenReaderGroup) -> Mapping[str, str]:
+        self._guard.read(command.address)
+        if command.subscription is not None:
+            self._guard.subscribe(self._client_id(), command.subscription)
         request = GroupRequest(
-            name=verb.group, address=verb.address, subscription=verb.subscription, selector=verb.selector
+            name=command.group, address=command.address, subscription=command.subscription, selector=command.selector
         )
         return GroupOpened(self._connection.reader_groups().open(request)).headers()
 
-    def _reserve(self, verb: verbs.ReserveMessages) -> Mapping[str, str]:
+    def _reserve(self, command: commands.ReserveMessages) -> Mapping[str, str]:
         high = self._connection.reader_groups().reserve(
-            self._opened(verb.group, verb.generation, verb.fence),
-            after=verb.after,
-            max_messages=verb.max_messages,
-            max_bytes=verb.max_bytes,
-            wait_ms=verb.wait_ms,
+            self._opened(command.group, command.generation, command.fence),
+            after=command.after,
+            max_messages=command.max_messages,
+            max_bytes=command.max_bytes,
+            wait_ms=command.wait_ms,
         )
         return Reserved(high).headers()
 
-    def _read(self, verb: verbs.ReadGroup) -> Mapping[str, str]:
-        self._group(verb.group, verb.generation)
-        page = self._connection.reader_groups().read(verb.group, verb.generation, after=verb.after, upto=verb.upto)
-        if verb.packed and len(page) > 1:
-            self._emit(_packed(page, verb.id))
+    def _read(self, command: commands.ReadGroup) -> Mapping[str, str]:
+        self._group(command.group, command.generation)
+        page = self._connection.reader_groups().read(
+            command.group, command.generation, after=command.after, upto=command.upto
+        )
+        if command.packed and len(page) > 1:
+            self._emit(_packed(page, command.id))
         else:
             for message in page:
-                self._emit(_message(message, verb.id))
+                self._emit(_message(message, command.id))
         return Counted(len(page)).headers()
 
-    def _acknowledge(self, verb: verbs.AcknowledgeGroup) -> None:
-        opened = self._opened(verb.group, verb.generation, verb.fence)
-        self._connection.reader_groups().acknowledge(opened, verb.upto)
+    def _acknowledge(self, command: commands.AcknowledgeGroup) -> None:
+        opened = self._opened(command.group, command.generation, command.fence)
+        self._connection.reader_groups().acknowledge(opened, command.upto)
 
-    def _release(self, verb: verbs.ReleaseGroup) -> Mapping[str, str]:
-        self._known.pop(verb.group, None)  # it is looked for again: who ends it may know nothing of its generation
-        self._group(verb.group, None)
-        return Counted(self._connection.reader_groups().release(verb.group)).headers()
+    def _release(self, command: commands.ReleaseGroup) -> Mapping[str, str]:
+        self._known.pop(command.group, None)  # it is looked for again: who ends it may know nothing of its generation
+        self._group(command.group, None)
+        return Counted(self._connection.reader_groups().release(command.group)).headers()
 
-    def _list_groups(self, _: verbs.ListGroups) -> Mapping[str, str]:
+    def _list_groups(self, _: commands.ListGroups) -> Mapping[str, str]:
         visible: list[ReaderGroup] = []
         for group in self._connection.reader_groups().groups():
             with suppress(AccessDeniedError):
@@ -140,19 +144,19 @@ class ServedPipelines:
 
     # Staged units
 
-    def _promote(self, verb: verbs.PromoteEpoch) -> Mapping[str, str]:
-        return Promoted(self._connection.stages().promote(verb.sink, verb.epoch, verb.units)).headers()
+    def _promote(self, command: commands.PromoteEpoch) -> Mapping[str, str]:
+        return Promoted(self._connection.stages().promote(command.sink, command.epoch, command.units)).headers()
 
-    def _discard(self, verb: verbs.DiscardUnits) -> None:
-        self._connection.stages().discard(verb.units)
+    def _discard(self, command: commands.DiscardUnits) -> None:
+        self._connection.stages().discard(command.units)
 
-    def _read_marker(self, verb: verbs.ReadMarker) -> Mapping[str, str]:
-        return MarkerRead(self._connection.stages().marker(verb.sink)).headers()
+    def _read_marker(self, command: commands.ReadMarker) -> Mapping[str, str]:
+        return MarkerRead(self._connection.stages().marker(command.sink)).headers()
 
-    def _list_units(self, verb: verbs.ListUnits) -> Mapping[str, str]:
-        if verb.sink is None:
+    def _list_units(self, command: commands.ListUnits) -> Mapping[str, str]:
+        if command.sink is None:
             self._guard.observe()
-        return UnitsListed(self._connection.stages().units(verb.sink)).headers()
+        return UnitsListed(self._connection.stages().units(command.sink)).headers()
 
 
 def _packed(page: Sequence[ReservedMessage], name: str) -> Frame:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.errors import ProviderError, RolledBackError, TooLateError
 from pyjms.spi.property_names import SET_BY_PROVIDERS
 from pyjms_provider.protocols.engine import BatchJob
+from pyjms_provider.protocols.stomp.commands import PACKED_LIMITS, named
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.packed import read_sends
 from pyjms_provider.protocols.stomp.server.hosts import Sending
 from pyjms_provider.protocols.stomp.server.scheduling import Task
 from pyjms_provider.protocols.stomp.server.standard import without_provider_properties
-from pyjms_provider.protocols.stomp.verbs import PACKED_LIMITS, named
 from pyjms_provider.stores.codec import decode, encode
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderSession
     from pyjms.spi.replay import StageName
     from pyjms.spi.xid import Xid
+    from pyjms_provider.protocols.stomp.commands import DeliveryIds
     from pyjms_provider.protocols.stomp.server.contracts import NativeConnection
     from pyjms_provider.protocols.stomp.server.hosts import Guard
     from pyjms_provider.protocols.stomp.server.scheduling import SerialExecutor
-    from pyjms_provider.protocols.stomp.verbs import DeliveryIds
     from pyjms_provider.stores.codec import PackedEnvelope
 
 _SMALL: Final = 256

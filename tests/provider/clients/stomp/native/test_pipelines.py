@@ -10,7 +10,7 @@ import pytest
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.errors import AccessDeniedError, GroupError, RolledBackError
 from pyjms.spi.replay import GroupRequest, StageName
-from pyjms_provider.clients.stomp.native import pipelines
+from pyjms_provider.clients.stomp.native import connection as pipelines
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_tck.spi.environment import Environment
 from pyjms_tck.spi.pipeline_suite import *  # noqa: F403  the contract's own tests

@@ -13,8 +13,8 @@ from pyjms.spi.xid import Xid
 from pyjms_provider.clients.stomp.failover import FailoverConnection
 from pyjms_provider.clients.stomp.native.connection import NativeConnection
 from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
+from pyjms_provider.protocols.stomp.commands import Start
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.verbs import Start
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
 from tests.provider.clients.stomp.native.peer import NO_BEATS, Peer, consumer_of, linked
 from tests.provider.clients.stomp.world import ORDERS, hasten

@@ -1,22 +1,22 @@
-"""A pyjms client whose verbs are said one by one."""
+"""A pyjms client whose commands are said one by one."""
 
 from __future__ import annotations
 
 from pyjms.spi.envelope import Address, Envelope
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import error_of, is_closing
 from pyjms_provider.protocols.stomp.codec import encode
+from pyjms_provider.protocols.stomp.commands import delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import from_frame, to_frame
 from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
-from pyjms_provider.protocols.stomp.verbs import delivery_ids
 from tests.provider.helpers import ORDERS, make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, Client
 
 
 class PyjmsClient:
-    """One profile connection, its verbs answered one by one."""
+    """One profile connection, its commands answered one by one."""
 
     def __init__(
         self, bench: Bench, *, client_id: str | None = None, started: bool = True, is_packed: bool = False
@@ -31,13 +31,13 @@ class PyjmsClient:
         assert self.connected.headers.get("pyjms-profile") == "1"
         self._receipts = 0
         if started:
-            self.do(verbs.Start())
+            self.do(commands.Start())
 
-    def do(self, verb: verbs.Verb | Frame) -> Frame:
-        """Say `verb`, and return its RECEIPT. Raises what an ERROR tells."""
+    def do(self, command: commands.Command | Frame) -> Frame:
+        """Say `command`, and return its RECEIPT. Raises what an ERROR tells."""
         self._receipts += 1
         receipt = str(self._receipts)
-        frame = verb if isinstance(verb, Frame) else verb.write(receipt)
+        frame = command if isinstance(command, Frame) else command.write(receipt)
         frame.headers["receipt"] = receipt
         self.tell(frame)
         self.client.settle()
@@ -48,12 +48,12 @@ class PyjmsClient:
             raise error_of(answer)
         return answer
 
-    def tell(self, verb: verbs.Verb | Frame) -> None:
-        """Say `verb` without waiting for an answer."""
-        frame = verb if isinstance(verb, Frame) else verb.write()
+    def tell(self, command: commands.Command | Frame) -> None:
+        """Say `command` without waiting for an answer."""
+        frame = command if isinstance(command, Frame) else command.write()
         self.client.feed(encode(frame, self.client.version))
 
-    def together(self, *said: verbs.Verb | Frame) -> None:
+    def together(self, *said: commands.Command | Frame) -> None:
         """Say all of these in one read, without waiting for answers."""
         frames = [each if isinstance(each, Frame) else each.write() for each in said]
         self.client.feed(b"".join([encode(frame, self.client.version) for frame in frames]))
@@ -65,7 +65,7 @@ class PyjmsClient:
         self.tell(frame)
 
     def session(self, name: str = "a", *, transacted: bool = False) -> str:
-        self.do(verbs.OpenSession(session=name, transacted=transacted))
+        self.do(commands.OpenSession(session=name, transacted=transacted))
         return name
 
     def send(self, envelope: Envelope, session: str = "a") -> Frame:
@@ -74,9 +74,9 @@ class PyjmsClient:
         return self.do(frame)
 
     def consume(self, address: Address = ORDERS, session: str = "a", name: str = "c", credit: int = 100) -> None:
-        self.do(verbs.Subscribe(session=session, id=name, address=address))
+        self.do(commands.Subscribe(session=session, id=name, address=address))
         if credit:
-            self.tell(verbs.Credit(subscription=name, credit=credit))
+            self.tell(commands.Credit(subscription=name, credit=credit))
 
     def messages(self) -> list[Frame]:
         self.client.settle()

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
+from pyjms_provider.protocols.stomp.commands import DeliveryIds, named
 from pyjms_provider.protocols.stomp.server.native import NativeHandler
 from pyjms_provider.protocols.stomp.server.native_sessions import ServedSession
-from pyjms_provider.protocols.stomp.verbs import DeliveryIds, named
 from tests.provider.helpers import make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench
 from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ready
@@ -43,9 +43,9 @@ def test_an_adoption_of_what_is_acknowledged_at_that_moment_is_refused(
 
     monkeypatch.setattr(handler, "_holders_of", acknowledged_meanwhile)
     with pytest.raises(ClosedError, match="not open"):
-        client.do(verbs.Adopt(session="b", ids=(range(1, 3),)))
+        client.do(commands.Adopt(session="b", ids=(range(1, 3),)))
     assert client.texts() == ["y"]
-    client.do(verbs.CloseSession(session="a"))
+    client.do(commands.CloseSession(session="a"))
     assert ready(bench).texts() == ["y"]
 
 
@@ -70,9 +70,9 @@ def test_an_acknowledgement_of_what_is_adopted_at_that_moment_passes_over_it(
         holder.acknowledge((range(1, 3),))
         assert list(holder._acknowledged) == [2]
         return
-    client.do(verbs.Acknowledge(session="a", ids=(range(1, 3),)))
-    client.do(verbs.CloseSession(session="a"))
-    client.do(verbs.CloseSession(session="b"))
+    client.do(commands.Acknowledge(session="a", ids=(range(1, 3),)))
+    client.do(commands.CloseSession(session="a"))
+    client.do(commands.CloseSession(session="b"))
     assert ready(bench).texts() == ["x"]
 
 
@@ -88,7 +88,7 @@ def test_what_an_adoption_fails_for_stays_with_who_has_it(bench: Bench) -> None:
     holder = handler._sessions["a"]
     holder.session.recover([holder.unsettled[1]])  # as the end of a consumer does with what it holds
     with pytest.raises(ClosedError, match="given back"):
-        client.do(verbs.Adopt(session="b", ids=(range(1, 3),)))
-    client.do(verbs.Acknowledge(session="a", ids=(range(2, 3),)))
-    client.do(verbs.CloseSession(session="a"))
+        client.do(commands.Adopt(session="b", ids=(range(1, 3),)))
+    client.do(commands.Acknowledge(session="a", ids=(range(2, 3),)))
+    client.do(commands.CloseSession(session="a"))
     assert ready(bench).texts() == ["x"]

@@ -12,10 +12,10 @@ from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.policy import Overflow, QueuePolicy
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
+from pyjms_provider.protocols.stomp.commands import delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.messages import to_frame
-from pyjms_provider.protocols.stomp.verbs import delivery_ids
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.settings import read_url
 from tests.provider.helpers import make_envelope
@@ -82,17 +82,17 @@ def test_many_sends_that_come_together_are_not(stored: Bench) -> None:
 
 def test_messages_that_no_disk_has_are_acknowledged_at_once(stored: Bench) -> None:
     client = a_client_with(stored, persistent=False)
-    client.do(verbs.Acknowledge(session="a", ids=ids(*client.messages())))
+    client.do(commands.Acknowledge(session="a", ids=ids(*client.messages())))
     assert jobs_of(client) == []
-    client.do(verbs.CloseSession(session="a"))
+    client.do(commands.CloseSession(session="a"))
     assert ready(stored).texts() == []
 
 
 def test_a_transaction_acknowledges_at_once_and_its_commit_is_brief(stored: Bench) -> None:
     client = a_client_with(stored, persistent=True, transacted=True)
-    client.do(verbs.Acknowledge(session="a", ids=ids(*client.messages())))
+    client.do(commands.Acknowledge(session="a", ids=ids(*client.messages())))
     assert jobs_of(client) == []
-    client.do(verbs.CommitTransaction(session="a"))
+    client.do(commands.CommitTransaction(session="a"))
     assert jobs_of(client) == [True]
 
 
@@ -103,12 +103,12 @@ def test_a_large_commit_is_not_brief(stored: Bench) -> None:
         client.tell_sent("x")
     client.client.settle()
     jobs_of(client)
-    client.do(verbs.CommitTransaction(session="a"))
+    client.do(commands.CommitTransaction(session="a"))
     assert jobs_of(client) == [False]
     client.tell_sent("x")
     client.client.settle()
     jobs_of(client)
-    client.do(verbs.CommitTransaction(session="a"))
+    client.do(commands.CommitTransaction(session="a"))
     assert jobs_of(client) == [True]
 
 
@@ -125,15 +125,15 @@ def test_acknowledgements_that_come_together_are_one_write(stored: Bench, monkey
 
     monkeypatch.setattr(storage.journal, "write", write_counted)
     one, two, three = (int(frame.headers["ack"]) for frame in client.messages())
-    client.tell(verbs.Acknowledge(session="a", ids=delivery_ids([one])))
+    client.tell(commands.Acknowledge(session="a", ids=delivery_ids([one])))
     client.client.settle()
     client.together(
-        verbs.Acknowledge(session="a", ids=delivery_ids([two])),
-        verbs.Acknowledge(session="a", ids=delivery_ids([three])),
+        commands.Acknowledge(session="a", ids=delivery_ids([two])),
+        commands.Acknowledge(session="a", ids=delivery_ids([three])),
     )
     client.client.settle()
     assert [count for count in writes if count] == [1, 2]
-    client.do(verbs.CloseSession(session="a"))
+    client.do(commands.CloseSession(session="a"))
     assert ready(stored).texts() == []
 
 
@@ -141,7 +141,8 @@ def test_an_acknowledgement_that_is_waited_for_is_answered_by_itself(stored: Ben
     client = a_client_with(stored, persistent=True, count=2)
     one, two = client.messages()
     client.together(
-        verbs.Acknowledge(session="a", ids=ids(one)).write("1"), verbs.Acknowledge(session="a", ids=ids(two)).write("2")
+        commands.Acknowledge(session="a", ids=ids(one)).write("1"),
+        commands.Acknowledge(session="a", ids=ids(two)).write("2"),
     )
     client.client.settle()
     assert [frame.headers["receipt-id"] for frame in client.client.frames] == ["1", "2"]
@@ -153,25 +154,25 @@ XID = Xid(1, b"g", b"b")
 @pytest.mark.parametrize(
     "ends",
     [
-        [verbs.StageTransaction(session="a", sink="s", epoch=1, partition=0, attempt="x", keep_s=60)],
-        [verbs.EndBranch(session="a", xid=XID), verbs.RollbackBranch(session="a", xid=XID)],
+        [commands.StageTransaction(session="a", sink="s", epoch=1, partition=0, attempt="x", keep_s=60)],
+        [commands.EndBranch(session="a", xid=XID), commands.RollbackBranch(session="a", xid=XID)],
     ],
     ids=["staged", "a branch"],
 )
 def test_a_commit_is_brief_again_after_much_work_that_something_else_has_ended(
-    stored: Bench, ends: list[verbs.Verb]
+    stored: Bench, ends: list[commands.Command]
 ) -> None:
     client = PyjmsClient(stored)
     client.session(transacted=True)
     if len(ends) > 1:
-        client.do(verbs.BeginBranch(session="a", xid=XID))
+        client.do(commands.BeginBranch(session="a", xid=XID))
     for number in range(300):
         client.send(make_envelope(str(number)))
     for end in ends:
         client.do(end)
     client.send(make_envelope("a little more", persistent=True))
     jobs_of(client)
-    client.do(verbs.CommitTransaction(session="a"))
+    client.do(commands.CommitTransaction(session="a"))
     assert jobs_of(client) == [True]
 
 
@@ -181,5 +182,5 @@ def test_a_commit_of_few_large_messages_is_not(stored: Bench) -> None:
     for number in range(5):
         client.send(make_envelope(f"{number}{'x' * 1_000_000}", persistent=True))
     jobs_of(client)
-    client.do(verbs.CommitTransaction(session="a"))
+    client.do(commands.CommitTransaction(session="a"))
     assert jobs_of(client) == [False]

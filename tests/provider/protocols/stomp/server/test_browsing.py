@@ -10,7 +10,7 @@ import pytest
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.core.message.reference import ReferenceId
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.server.reading_ahead import LOOK_MESSAGES
 from tests.provider.helpers import ORDERS, make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, bench_on
@@ -36,8 +36,8 @@ def reopened(tmp_path: Path) -> Iterator[Bench]:
 def browsing(bench: Bench, credit: int) -> PyjmsClient:
     client = PyjmsClient(bench)
     client.session()
-    client.tell(verbs.Browse(session="a", id="b", address=ORDERS))
-    client.tell(verbs.Credit(subscription="b", credit=credit))
+    client.tell(commands.Browse(session="a", id="b", address=ORDERS))
+    client.tell(commands.Credit(subscription="b", credit=credit))
     return client
 
 
@@ -64,7 +64,7 @@ def test_all_come_in_their_order_and_then_the_end(reopened: Bench) -> None:
 def test_no_more_come_than_there_is_credit_for(reopened: Bench) -> None:
     client = browsing(reopened, credit=2)
     assert client.texts() == ["0", "1"]
-    client.tell(verbs.Credit(subscription="b", credit=1))
+    client.tell(commands.Credit(subscription="b", credit=1))
     assert client.texts() == ["2"]
 
 
@@ -89,8 +89,8 @@ def test_nothing_is_read_on_the_connections_thread(reopened: Bench, monkeypatch:
     assert client.texts() == ["0", "1", "2", "3", "4"]
 
 
-@pytest.mark.parametrize("ends", [verbs.Unsubscribe(id="b"), verbs.CloseSession(session="a")])
-def test_what_an_ended_browser_finds_is_for_nobody(reopened: Bench, ends: verbs.Verb) -> None:
+@pytest.mark.parametrize("ends", [commands.Unsubscribe(id="b"), commands.CloseSession(session="a")])
+def test_what_an_ended_browser_finds_is_for_nobody(reopened: Bench, ends: commands.Command) -> None:
     client = browsing(reopened, credit=5)
     look = looked_for(client)
     client.do(ends)

@@ -9,11 +9,11 @@ import pytest
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms_provider.clients.stomp.native.session import PreparedSend
 from pyjms_provider.core.policy import QueuePolicy
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import Created
+from pyjms_provider.protocols.stomp.commands import delivery_ids
 from pyjms_provider.protocols.stomp.packed import unpack_deliveries
 from pyjms_provider.protocols.stomp.server.native_consumers import ServedConsumer
-from pyjms_provider.protocols.stomp.verbs import delivery_ids
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.access import RuleAccessPolicy, parse_rules
 from pyjms_provider.security.contracts import Operation, Principal, Target
@@ -48,9 +48,9 @@ class Side:
         name: str = "c",
         priority: int = 0,
     ) -> Side:
-        self.client.do(verbs.Subscribe(session="a", id=name, address=address, selector=selector, priority=priority))
+        self.client.do(commands.Subscribe(session="a", id=name, address=address, selector=selector, priority=priority))
         if credit:
-            self.client.tell(verbs.Credit(subscription=name, credit=credit))
+            self.client.tell(commands.Credit(subscription=name, credit=credit))
         self.client.client.settle()
         self.transport.takes_pushes = True
         return self
@@ -93,7 +93,7 @@ def left(bench: Bench, address: Address = ORDERS) -> list[object]:
 
 def test_a_request_and_its_reply_need_no_turn(bench: Bench) -> None:
     server, asker = Side(bench).consume(), Side(bench)
-    replies = Created.read(asker.client.do(verbs.CreateTemporary(kind=AddressKind.QUEUE)).headers).address
+    replies = Created.read(asker.client.do(commands.CreateTemporary(kind=AddressKind.QUEUE)).headers).address
     asker.consume(replies)
     for number in range(3):
         wakes = server.transport.wakes, asker.transport.wakes
@@ -108,7 +108,7 @@ def test_a_request_and_its_reply_need_no_turn(bench: Bench) -> None:
         assert (taken, reply.body) == (number + 1, f"reply {number}")
         asker.acknowledge(taken)
         assert (server.transport.wakes, asker.transport.wakes) == wakes
-    server.client.do(verbs.CloseSession(session="a"))
+    server.client.do(commands.CloseSession(session="a"))
     assert left(bench) == []
     assert not len(bench.broker.virtual_host.store)
 
@@ -121,9 +121,9 @@ def test_credit_is_kept_to_the_message(bench: Bench) -> None:
     assert server.texts() == ["0", "1"]
     asker.send("4")
     assert not server.is_handed_one
-    server.client.tell(verbs.Credit(subscription="c", credit=1))
+    server.client.tell(commands.Credit(subscription="c", credit=1))
     assert server.texts() == ["2"]
-    server.client.tell(verbs.Credit(subscription="c", credit=9))
+    server.client.tell(commands.Credit(subscription="c", credit=9))
     assert server.texts() == ["3", "4"]
     asker.send("5")
     assert server.is_handed_one
@@ -205,16 +205,16 @@ def test_who_has_gone_takes_nothing(bench: Bench, end: str) -> None:
     if end == "hang up":
         server.client.client.hang_up()
     else:
-        verb = {
-            "unsubscribe": verbs.Unsubscribe(id="c"),
-            "end session": verbs.CloseSession(session="a"),
-            "stop": verbs.Stop(),
+        command = {
+            "unsubscribe": commands.Unsubscribe(id="c"),
+            "end session": commands.CloseSession(session="a"),
+            "stop": commands.Stop(),
         }[end]
-        server.client.do(verb)
+        server.client.do(command)
     asker.send("1")
     assert not server.is_handed_one
     if end == "stop":
-        server.client.do(verbs.Start())
+        server.client.do(commands.Start())
         assert server.texts() == ["1"]
     else:
         assert left(bench) == ["1"]
@@ -229,13 +229,13 @@ def test_a_consumer_that_closes_while_it_takes_leaves_the_message_with_its_sessi
     push = server.transport.push
 
     def close_first(data: bytes) -> None:
-        server.client.tell(verbs.Unsubscribe(id="c"))
+        server.client.tell(commands.Unsubscribe(id="c"))
         push(data)
 
     monkeypatch.setattr(server.transport, "push", close_first)
     asker.send("0")
     assert server.texts() == ["0"]
-    server.client.do(verbs.CloseSession(session="a"))
+    server.client.do(commands.CloseSession(session="a"))
     assert left(bench) == ["0"]
 
 
@@ -281,16 +281,16 @@ def test_a_transaction_hands_nothing_over_before_it_commits_and_takes_what_it_is
     server, asker = Side(bench, transacted=True).consume(), Side(bench, transacted=True)
     asker.send("0")
     assert not server.is_handed_one
-    asker.client.do(verbs.CommitTransaction(session="a"))
+    asker.client.do(commands.CommitTransaction(session="a"))
     ((number, _),) = server.arrived()
     server.acknowledge(number)
-    server.client.do(verbs.AbortTransaction(session="a"))
-    server.client.do(verbs.GiveBack(session="a", ids=delivery_ids([number])))
+    server.client.do(commands.AbortTransaction(session="a"))
+    server.client.do(commands.GiveBack(session="a", ids=delivery_ids([number])))
     ((again, envelope),) = server.arrived()
     assert (again, envelope.body) == (number + 1, "0")
     server.acknowledge(again)
-    server.client.do(verbs.CommitTransaction(session="a"))
-    server.client.do(verbs.CloseSession(session="a"))
+    server.client.do(commands.CommitTransaction(session="a"))
+    server.client.do(commands.CloseSession(session="a"))
     assert left(bench) == []
 
 
@@ -382,7 +382,7 @@ def test_rules_that_are_remembered_are_forgotten_with_new_ones(bench: Bench) -> 
     asker.send("3")
     assert server.texts() == ["3"]
     policy.replace(parse_rules("deny * create queue:orders\nallow * all *"))
-    server.client.do(verbs.CloseSession(session="a"))
+    server.client.do(commands.CloseSession(session="a"))
     QueueManager.of(bench.broker.name).destroy("orders")
     asker.send("4", receipt="r")
     assert asker.client.client.next().command == "ERROR", "with the queue the right to write there has gone"
@@ -423,7 +423,7 @@ def test_frames_mean_the_same_however_they_are_cut_and_whichever_way_they_are_re
             rest = Side(bench).consume(name="rest")
             remaining = rest.arrived()
             rest.acknowledge(*[number for number, _ in remaining])
-            rest.client.do(verbs.CloseSession(session="a"))
+            rest.client.do(commands.CloseSession(session="a"))
             found.append([texts, said, [envelope.body for _, envelope in remaining]])
     assert found[1:] == found[:-1]
 

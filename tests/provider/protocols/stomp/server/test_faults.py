@@ -17,7 +17,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ClosedError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.core.policy import Overflow, QueuePolicy
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import Drained
 from pyjms_provider.protocols.stomp.codec import encode
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -38,7 +38,7 @@ from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, read
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Iterator[Bench]:
-    """Return a bench whose broker writes, so that most verbs are for other threads."""
+    """Return a bench whose broker writes, so that most commands are for other threads."""
     url = ProviderUrl.parse(f"vm://x?store=sqlite:///{tmp_path}/x.db")
     bench = Bench(broker=read_url(url)[1])
     yield bench
@@ -332,7 +332,7 @@ def test_a_send_that_is_no_message_spoils_its_transaction(bench: Bench) -> None:
     client.session("t", transacted=True)
     client.tell(Frame("SEND", {"session": "t", "destination": "nowhere"}, b"x"))
     with pytest.raises(RolledBackError):
-        client.do(verbs.CommitTransaction(session="t"))
+        client.do(commands.CommitTransaction(session="t"))
 
 
 def test_a_cumulative_ack_covers_what_an_aborted_transaction_gave_back(bench: Bench) -> None:
@@ -370,8 +370,8 @@ def test_a_drain_of_a_consumer_that_is_refused_is_answered(stored: Bench) -> Non
     stored.rules.denied.add((Operation.READ, "orders"))
     client = PyjmsClient(stored)
     client.session()
-    client.tell(verbs.Subscribe(session="a", id="c", address=ORDERS).write("s"))
-    client.tell(verbs.Credit(subscription="c", credit=1, drain=True).write("d"))
+    client.tell(commands.Subscribe(session="a", id="c", address=ORDERS).write("s"))
+    client.tell(commands.Credit(subscription="c", credit=1, drain=True).write("d"))
     client.client.settle()
     assert {frame.headers["receipt-id"]: frame.command for frame in client.client.frames} == {
         "s": "ERROR",
@@ -381,8 +381,8 @@ def test_a_drain_of_a_consumer_that_is_refused_is_answered(stored: Bench) -> Non
 
 def test_credit_that_two_drains_take_away_is_counted_once(bench: Bench) -> None:
     client = ready(bench, credit=0)
-    client.tell(verbs.Credit(subscription="c", credit=2, drain=True).write("d1"))
-    client.tell(verbs.Credit(subscription="c", credit=3, drain=True).write("d2"))
+    client.tell(commands.Credit(subscription="c", credit=2, drain=True).write("d1"))
+    client.tell(commands.Credit(subscription="c", credit=3, drain=True).write("d2"))
     client.client.settle()
     assert sum(Drained.read(frame.headers).left for frame in client.client.frames) == 5
 
@@ -405,20 +405,20 @@ def test_a_client_that_makes_temporary_destinations_without_end_is_stopped() -> 
         assert "may have 2 temporary destinations" in error.headers["message"]
         client = PyjmsClient(bench)
         for _ in range(2):
-            client.do(verbs.CreateTemporary(kind=AddressKind.QUEUE))
+            client.do(commands.CreateTemporary(kind=AddressKind.QUEUE))
         with pytest.raises(ProviderError, match="may have 2"):
-            client.do(verbs.CreateTemporary(kind=AddressKind.QUEUE))
+            client.do(commands.CreateTemporary(kind=AddressKind.QUEUE))
     finally:
         bench.close()
 
 
 def test_a_temporary_queue_of_another_user_cannot_be_read(bench: Bench) -> None:
     owner, stranger = PyjmsClient(bench), PyjmsClient(bench)
-    made = owner.do(verbs.CreateTemporary(kind=AddressKind.QUEUE)).headers["destination"]
+    made = owner.do(commands.CreateTemporary(kind=AddressKind.QUEUE)).headers["destination"]
     address = Address(AddressKind.QUEUE, made.removeprefix("/temp-queue/"), temporary=True)
     stranger.session()
     with pytest.raises(ProviderError):
-        stranger.do(verbs.Subscribe(session="a", id="c", address=address))
+        stranger.do(commands.Subscribe(session="a", id="c", address=address))
 
 
 # The end of a virtual host

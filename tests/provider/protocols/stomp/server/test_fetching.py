@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from tests.provider.helpers import make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, Client, bench_on
 from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ready
@@ -51,10 +51,10 @@ def test_the_connections_thread_reads_no_disk(reopened: Bench) -> None:
 def test_a_pyjms_client_gets_all_in_order_and_no_more_than_it_has_credit_for(reopened: Bench) -> None:
     client = ready(reopened, credit=2)
     assert client.texts() == ["a", "b"]
-    answer = client.do(verbs.Credit(subscription="c", credit=1, drain=True))
+    answer = client.do(commands.Credit(subscription="c", credit=1, drain=True))
     assert answer.headers["left"] == "0"
     assert client.texts() == ["c"]
-    assert client.do(verbs.Credit(subscription="c", credit=1, drain=True)).headers["left"] == "1"
+    assert client.do(commands.Credit(subscription="c", credit=1, drain=True)).headers["left"] == "1"
 
 
 def damage(directory: Path, number: int) -> None:
@@ -78,7 +78,7 @@ def test_a_damaged_message_is_passed_over_and_the_others_come(
     else:
         client = ready(reopened, credit=2)
         assert client.texts() == rest
-        assert client.do(verbs.Credit(subscription="c", credit=1, drain=True)).headers["left"] == "1"
+        assert client.do(commands.Credit(subscription="c", credit=1, drain=True)).headers["left"] == "1"
 
 
 def read_later(client: Client) -> Callable[[], None]:
@@ -93,12 +93,12 @@ def read_later(client: Client) -> Callable[[], None]:
 def test_what_nobody_wants_any_more_goes_back_unmarked(reopened: Bench, is_read: bool) -> None:
     client = PyjmsClient(reopened)
     client.session()
-    client.do(verbs.Subscribe(session="a", id="c", address=make_envelope("x").destination))
-    client.tell(verbs.Credit(subscription="c", credit=1))
+    client.do(commands.Subscribe(session="a", id="c", address=make_envelope("x").destination))
+    client.tell(commands.Credit(subscription="c", credit=1))
     read = read_later(client.client)
     if is_read:
         read()
-    client.do(verbs.Credit(subscription="c", revoke=True))
+    client.do(commands.Credit(subscription="c", revoke=True))
     if not is_read:
         read()
     assert client.texts() == []
@@ -116,15 +116,15 @@ def test_nothing_comes_while_the_connection_is_stopped_and_all_afterwards(
     if is_damaged:
         damage(tmp_path, 0)
     client = ready(reopened, credit=0)
-    client.tell(verbs.Credit(subscription="c", credit=2))
+    client.tell(commands.Credit(subscription="c", credit=2))
     read = read_later(client.client)
     if is_read:
         read()
-    client.do(verbs.Stop())
+    client.do(commands.Stop())
     if not is_read:
         read()
     assert client.texts() == []
-    client.do(verbs.Start())
+    client.do(commands.Start())
     frames = client.messages()
     rest = b"bc" if is_damaged else b"ab"
     assert b"".join([bytes(frame.body) for frame in frames]) == rest

@@ -1,4 +1,4 @@
-"""pyjms clients at the broker: every verb of the profile."""
+"""pyjms clients at the broker: every command of the profile."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pyjms.spi.errors import BranchError, ClosedError, ProviderError, ResourceEr
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.core.policy import Overflow, QueuePolicy
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import Created, Drained, Greeting, Prepared, Recovered, Sent, error_of
+from pyjms_provider.protocols.stomp.commands import DeliveryIds
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import from_frame, to_frame
-from pyjms_provider.protocols.stomp.verbs import DeliveryIds
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.settings import read_url
@@ -34,7 +34,7 @@ def test_the_greeting_tells_what_the_connection_can_do(bench: Bench) -> None:
     assert greeting.resource_manager
     assert "JMSXDeliveryCount" in greeting.jmsx_property_names
     assert any("store" in text for text in greeting.advice.values())
-    assert greeting.body_max == verbs.PROFILE_LIMITS.body_max
+    assert greeting.body_max == commands.PROFILE_LIMITS.body_max
 
 
 def test_a_message_keeps_all_that_it_is(bench: Bench) -> None:
@@ -62,12 +62,12 @@ def test_nothing_comes_before_start_and_after_stop(bench: Bench) -> None:
     client.consume()
     client.send(make_envelope("x"))
     assert client.messages() == []
-    client.do(verbs.Start())
+    client.do(commands.Start())
     assert client.texts() == ["x"]
-    client.do(verbs.Stop())
+    client.do(commands.Stop())
     client.send(make_envelope("y"))
     assert client.messages() == []
-    assert Drained.read(client.do(verbs.Credit(subscription="c", drain=True)).headers).left == 99
+    assert Drained.read(client.do(commands.Credit(subscription="c", drain=True)).headers).left == 99
 
 
 def test_no_more_comes_than_there_is_credit_for(bench: Bench) -> None:
@@ -75,7 +75,7 @@ def test_no_more_comes_than_there_is_credit_for(bench: Bench) -> None:
     for text in "abc":
         client.send(make_envelope(text))
     assert client.texts() == ["a", "b"]
-    client.tell(verbs.Credit(subscription="c", credit=1))
+    client.tell(commands.Credit(subscription="c", credit=1))
     assert client.texts() == ["c"]
 
 
@@ -84,7 +84,7 @@ def test_a_drain_says_exactly_what_is_there_now(bench: Bench) -> None:
     for text in "ab":
         client.send(make_envelope(text))
     lefts = [
-        Drained.read(client.do(verbs.Credit(subscription="c", credit=1, drain=True)).headers).left for _ in range(3)
+        Drained.read(client.do(commands.Credit(subscription="c", credit=1, drain=True)).headers).left for _ in range(3)
     ]
     assert lefts == [0, 0, 1]
     assert client.texts() == ["a", "b"]
@@ -95,15 +95,15 @@ def test_a_drain_says_exactly_what_is_there_now(bench: Bench) -> None:
 def test_a_message_stands_before_the_receipt_of_its_drain(bench: Bench) -> None:
     client = ready(bench, credit=0)
     client.send(make_envelope("a"))
-    client.tell(verbs.Credit(subscription="c", credit=5, drain=True).write("d"))
+    client.tell(commands.Credit(subscription="c", credit=5, drain=True).write("d"))
     client.client.settle()
     assert [frame.command for frame in client.client.frames] == ["MESSAGE", "RECEIPT"]
 
 
 def test_revoked_credit_is_given_back_and_others_are_served(bench: Bench) -> None:
     one, two = ready(bench, credit=5), ready(bench, credit=0)
-    assert Drained.read(one.do(verbs.Credit(subscription="c", revoke=True)).headers).left == 5
-    two.tell(verbs.Credit(subscription="c", credit=1))
+    assert Drained.read(one.do(commands.Credit(subscription="c", revoke=True)).headers).left == 5
+    two.tell(commands.Credit(subscription="c", credit=1))
     two.send(make_envelope("x"))
     assert (one.texts(), two.texts()) == ([], ["x"])
 
@@ -113,8 +113,8 @@ def test_acknowledged_messages_are_gone_and_others_come_back(bench: Bench) -> No
     for text in "abc":
         client.send(make_envelope(text))
     a, b, c = client.messages()
-    client.do(verbs.Acknowledge(session="a", ids=ids(b)))
-    client.do(verbs.GiveBack(session="a", ids=ids(c, a)))
+    client.do(commands.Acknowledge(session="a", ids=ids(b)))
+    client.do(commands.GiveBack(session="a", ids=ids(c, a)))
     again = client.messages()
     assert [from_frame(frame, PYJMS).body for frame in again] == ["a", "c"]
     assert {(frame.headers["redelivered"], frame.headers["delivery-count"]) for frame in again} == {("true", "2")}
@@ -123,7 +123,7 @@ def test_acknowledged_messages_are_gone_and_others_come_back(bench: Bench) -> No
 def test_what_nobody_has_seen_goes_back_unmarked(bench: Bench) -> None:
     client = ready(bench)
     client.send(make_envelope("a"))
-    client.do(verbs.GiveBack(session="a", ids=ids(*client.messages()), unseen=True))
+    client.do(commands.GiveBack(session="a", ids=ids(*client.messages()), unseen=True))
     (again,) = client.messages()
     assert (again.headers["redelivered"], again.headers["delivery-count"]) == ("false", "1")
 
@@ -132,9 +132,9 @@ def test_ids_that_are_not_open_are_passed_over(bench: Bench) -> None:
     client = ready(bench)
     client.send(make_envelope("a"))
     client.messages()
-    client.do(verbs.Acknowledge(session="a", ids=(range(1, 10**12),)))
-    client.do(verbs.Acknowledge(session="a", ids=(range(1, 10**12),)))
-    client.do(verbs.CloseSession(session="a"))
+    client.do(commands.Acknowledge(session="a", ids=(range(1, 10**12),)))
+    client.do(commands.Acknowledge(session="a", ids=(range(1, 10**12),)))
+    client.do(commands.CloseSession(session="a"))
     assert ready(bench).texts() == []
 
 
@@ -143,10 +143,10 @@ def test_retry_counts_and_reject_sets_aside(bench: Bench) -> None:
     client = ready(bench)
     client.send(make_envelope("a"))
     for _ in range(2):
-        client.do(verbs.Retry(session="a", ids=ids(*client.messages()), reason="it failed"))
+        client.do(commands.Retry(session="a", ids=ids(*client.messages()), reason="it failed"))
     assert client.messages() == []
     client.send(make_envelope("b"))
-    client.do(verbs.Reject(session="a", ids=ids(*client.messages()), reason="it is wrong"))
+    client.do(commands.Reject(session="a", ids=ids(*client.messages()), reason="it is wrong"))
     assert QueueManager.of(bench.broker.name).report("DLQ").waiting == 2
 
 
@@ -155,14 +155,14 @@ def test_a_transaction_is_one_fact(bench: Bench) -> None:
     other.send(make_envelope("in"))
     (received,) = client.messages()
     client.send(make_envelope("out", destination=NEWS))
-    client.do(verbs.Acknowledge(session="a", ids=ids(received)))
-    client.do(verbs.AbortTransaction(session="a"))
-    client.do(verbs.GiveBack(session="a", ids=ids(received)))  # ABORT left it open
+    client.do(commands.Acknowledge(session="a", ids=ids(received)))
+    client.do(commands.AbortTransaction(session="a"))
+    client.do(commands.GiveBack(session="a", ids=ids(received)))  # ABORT left it open
     (again,) = client.messages()
-    client.do(verbs.Acknowledge(session="a", ids=ids(again)))
-    client.do(verbs.CommitTransaction(session="a"))
-    client.do(verbs.CloseSession(session="a"))
-    other.tell(verbs.Credit(subscription="c", credit=1))
+    client.do(commands.Acknowledge(session="a", ids=ids(again)))
+    client.do(commands.CommitTransaction(session="a"))
+    client.do(commands.CloseSession(session="a"))
+    other.tell(commands.Credit(subscription="c", credit=1))
     assert other.texts() == []
 
 
@@ -177,7 +177,7 @@ def test_a_send_that_fails_unasked_spoils_its_transaction(bench: Bench) -> None:
     frame.headers["session"] = "t"
     client.tell(frame)
     with pytest.raises(ProviderError) as raised:
-        client.do(verbs.CommitTransaction(session="t"))
+        client.do(commands.CommitTransaction(session="t"))
     assert raised.value.code == "PYJMS-ROLLED-BACK"
     assert "full is full" in raised.value.reason
     assert isinstance(raised.value.__cause__, ResourceError)
@@ -193,9 +193,9 @@ def test_who_waits_for_room_holds_up_his_own_session_only(bench: Bench) -> None:
     client.tell(frame)
     assert len(client.client.transport.jobs) == 1  # it would wait, so it is for another thread
     job = client.client.transport.jobs.pop()
-    client.tell(verbs.Credit(subscription="c", credit=1))
+    client.tell(commands.Credit(subscription="c", credit=1))
     (message,) = client.messages()
-    client.do(verbs.Acknowledge(session="a", ids=ids(message)))
+    client.do(commands.Acknowledge(session="a", ids=ids(message)))
     job()
     client.client.settle()
     assert "late" in {frame.headers.get("receipt-id") for frame in client.client.frames}
@@ -212,7 +212,7 @@ def test_what_may_wait_for_other_clients_says_so_and_what_those_do_does_not(tmp_
         client.session("b")
         client.client.transport.patient.clear()
         client.tell_sent("second", session="b")
-        client.tell(verbs.Acknowledge(session="a", ids=ids(first)).write("r"))
+        client.tell(commands.Acknowledge(session="a", ids=ids(first)).write("r"))
         assert client.client.transport.patient == [True, False]
         plain.transport.patient.clear()
         plain.send("SEND", b"third", destination="/queue/orders", persistent="true")
@@ -224,17 +224,17 @@ def test_what_may_wait_for_other_clients_says_so_and_what_those_do_does_not(tmp_
 
 
 @pytest.mark.parametrize(
-    "verb",
+    "command",
     [
-        verbs.Subscribe(session="a", id="d", address=ORDERS, selector="n > 1"),
-        verbs.Browse(session="a", id="d", address=ORDERS, selector="n > 1"),
-        verbs.OpenReaderGroup(group="g", address=ORDERS, selector="n > 1"),
+        commands.Subscribe(session="a", id="d", address=ORDERS, selector="n > 1"),
+        commands.Browse(session="a", id="d", address=ORDERS, selector="n > 1"),
+        commands.OpenReaderGroup(group="g", address=ORDERS, selector="n > 1"),
     ],
-    ids=lambda verb: verb.COMMAND,
+    ids=lambda command: command.COMMAND,
 )
-def test_a_selector_is_read_where_it_holds_up_nobody(bench: Bench, verb: verbs.Verb) -> None:
+def test_a_selector_is_read_where_it_holds_up_nobody(bench: Bench, command: commands.Command) -> None:
     client, plain = ready(bench), bench.connect()
-    client.tell(verb)
+    client.tell(command)
     assert len(client.client.transport.jobs) == 1
     plain.send("SUBSCRIBE", id="1", destination="/queue/orders", selector="n > 1")
     assert len(plain.transport.jobs) == 1
@@ -248,7 +248,7 @@ def test_interrupt_ends_the_waits_of_its_session(bench: Bench) -> None:
     frame = to_frame(make_envelope("second"), PYJMS)
     frame.headers |= {"session": "a", "receipt": "late"}
     client.tell(frame)
-    client.do(verbs.Interrupt(session="a"))
+    client.do(commands.Interrupt(session="a"))
     (error,) = [frame for frame in client.client.frames if frame.command == "ERROR"]
     assert error.headers["receipt-id"] == "late"
     assert isinstance(error_of(error), ClosedError)
@@ -258,8 +258,8 @@ def test_a_browser_sees_all_and_then_its_end(bench: Bench) -> None:
     client = ready(bench, credit=0)
     for text in "ab":
         client.send(make_envelope(text))
-    client.do(verbs.Browse(session="a", id="b", address=ORDERS))
-    client.tell(verbs.Credit(subscription="b", credit=2))
+    client.do(commands.Browse(session="a", id="b", address=ORDERS))
+    client.tell(commands.Credit(subscription="b", credit=2))
     frames = client.messages()
     assert [frame.headers.get("browser") for frame in frames] == [None, None, "end"]
     assert "ack" not in frames[0].headers
@@ -267,23 +267,23 @@ def test_a_browser_sees_all_and_then_its_end(bench: Bench) -> None:
 
 def test_a_browser_of_nothing_ends_without_credit(bench: Bench) -> None:
     client = ready(bench, credit=0)
-    client.do(verbs.Browse(session="a", id="b", address=ORDERS))
+    client.do(commands.Browse(session="a", id="b", address=ORDERS))
     assert [frame.headers["browser"] for frame in client.messages()] == ["end"]
 
 
 def test_credit_that_comes_after_the_end_is_nothing_to_complain_of_unless_an_answer_is_asked_for(bench: Bench) -> None:
     client = ready(bench, credit=0)
-    client.do(verbs.Browse(session="a", id="b", address=ORDERS))
-    client.tell(verbs.Credit(subscription="b", credit=2))
+    client.do(commands.Browse(session="a", id="b", address=ORDERS))
+    client.tell(commands.Credit(subscription="b", credit=2))
     client.client.settle()
     assert [frame for frame in client.client.frames if frame.command == "ERROR"] == []
     with pytest.raises(ClosedError):
-        client.do(verbs.Credit(subscription="b", credit=2))
+        client.do(commands.Credit(subscription="b", credit=2))
 
 
 def test_temporary_destinations_come_and_go(bench: Bench) -> None:
     client, other = PyjmsClient(bench), PyjmsClient(bench)
-    address = Created.read(client.do(verbs.CreateTemporary(kind=AddressKind.QUEUE)).headers).address
+    address = Created.read(client.do(commands.CreateTemporary(kind=AddressKind.QUEUE)).headers).address
     assert address.temporary
     other.session()
     other.send(make_envelope("x", destination=address))
@@ -294,10 +294,10 @@ def test_temporary_destinations_come_and_go(bench: Bench) -> None:
     client.consume(address)
     assert client.texts() == ["x"]
     with pytest.raises(ProviderError) as raised:
-        client.do(verbs.DeleteTemporary(address=address))
+        client.do(commands.DeleteTemporary(address=address))
     assert raised.value.code == "PYJMS-DESTINATION-IN-USE"
-    client.do(verbs.Unsubscribe(id="c"))
-    client.do(verbs.DeleteTemporary(address=address))
+    client.do(commands.Unsubscribe(id="c"))
+    client.do(commands.DeleteTemporary(address=address))
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "a\x9bb", "\x7f", "x" * 256])
@@ -315,16 +315,16 @@ def test_no_new_destination_has_a_name_that_nobody_can_write_or_read(
 
 def test_durable_subscriptions_live_until_they_are_deleted(bench: Bench) -> None:
     client = PyjmsClient(bench)
-    client.do(verbs.Identify(client_id="me"))
+    client.do(commands.Identify(client_id="me"))
     client.session()
-    client.do(verbs.Subscribe(session="a", id="c", address=NEWS, durable_name="mine"))
+    client.do(commands.Subscribe(session="a", id="c", address=NEWS, durable_name="mine"))
     with pytest.raises(ProviderError) as raised:
-        client.do(verbs.DeleteSubscription(session="a", durable_name="mine"))
+        client.do(commands.DeleteSubscription(session="a", durable_name="mine"))
     assert raised.value.code == "PYJMS-SUBSCRIPTION-IN-USE"
-    client.do(verbs.Unsubscribe(id="c"))
-    client.do(verbs.DeleteSubscription(session="a", durable_name="mine"))
+    client.do(commands.Unsubscribe(id="c"))
+    client.do(commands.DeleteSubscription(session="a", durable_name="mine"))
     with pytest.raises(ProviderError) as raised:
-        client.do(verbs.DeleteSubscription(session="a", durable_name="mine"))
+        client.do(commands.DeleteSubscription(session="a", durable_name="mine"))
     assert raised.value.code == "PYJMS-SUBSCRIPTION"
 
 
@@ -333,12 +333,12 @@ def test_another_session_settles_what_it_adopted(bench: Bench) -> None:
     client.send(make_envelope("x"))
     (message,) = client.messages()
     client.session("b")
-    client.do(verbs.Adopt(session="b", ids=ids(message)))
-    client.do(verbs.CloseSession(session="a"))
-    client.do(verbs.Acknowledge(session="b", ids=ids(message)))
+    client.do(commands.Adopt(session="b", ids=ids(message)))
+    client.do(commands.CloseSession(session="a"))
+    client.do(commands.Acknowledge(session="b", ids=ids(message)))
     assert ready(bench).texts() == []
     with pytest.raises(ClosedError):
-        client.do(verbs.Adopt(session="b", ids=ids(message)))
+        client.do(commands.Adopt(session="b", ids=ids(message)))
 
 
 @pytest.mark.parametrize("ids", [(range(1, 2**63),), (range(2, 2**63), range(1, 2**63))], ids=["one", "overlapping"])
@@ -349,11 +349,11 @@ def test_a_range_of_all_numbers_costs_what_is_open(bench: Bench, ids: DeliveryId
     assert client.texts() == ["a", "b"]
     client.session("b")
     with pytest.raises(ClosedError):
-        client.do(verbs.Adopt(session="b", ids=ids))  # it holds up the loop for ever, if it walks the range
+        client.do(commands.Adopt(session="b", ids=ids))  # it holds up the loop for ever, if it walks the range
     again = client.messages()
     assert [frame.headers["ack"] for frame in again] == ["3", "4"]
-    client.do(verbs.Acknowledge(session="a", ids=ids))
-    client.do(verbs.CloseSession(session="a"))
+    client.do(commands.Acknowledge(session="a", ids=ids))
+    client.do(commands.CloseSession(session="a"))
     assert ready(bench).texts() == []
 
 
@@ -363,7 +363,7 @@ def test_retry_of_several_gives_them_back_in_one_step(bench: Bench, monkeypatch:
     for text in "abc":
         client.send(make_envelope(text))
     assert client.texts() == ["a", "b", "c"]
-    client.do(verbs.Retry(session="a", ids=(range(1, 4),), reason="it failed"))
+    client.do(commands.Retry(session="a", ids=(range(1, 4),), reason="it failed"))
     assert steps == [3]
 
 
@@ -375,11 +375,11 @@ def test_several_deliveries_of_several_sessions_are_adopted_in_the_order_of_thei
         client.send(make_envelope(text))
     assert sorted(map(str, client.texts())) == ["x", "y"]
     client.session("heir")
-    client.do(verbs.Adopt(session="heir", ids=(range(2, 3), range(1, 2))))
-    client.do(verbs.CloseSession(session="a"))
-    client.do(verbs.CloseSession(session="b"))
+    client.do(commands.Adopt(session="heir", ids=(range(2, 3), range(1, 2))))
+    client.do(commands.CloseSession(session="a"))
+    client.do(commands.CloseSession(session="b"))
     assert client.messages() == []
-    client.do(verbs.Retry(session="heir", ids=(range(1, 3),), reason="it failed"))
+    client.do(commands.Retry(session="heir", ids=(range(1, 3),), reason="it failed"))
     assert len(ready(bench).texts()) == 2
 
 
@@ -389,13 +389,13 @@ def test_a_delivery_that_is_named_twice_is_settled_once(bench: Bench, *, is_tran
     for text in "abc":
         client.send(make_envelope(text))
     if is_transacted:
-        client.do(verbs.CommitTransaction(session="a"))
+        client.do(commands.CommitTransaction(session="a"))
     assert client.texts() == ["a", "b", "c"]
-    client.do(verbs.Acknowledge(session="a", ids=(range(1, 2), range(1, 2))))
-    client.do(verbs.Acknowledge(session="a", ids=(range(1, 10**9), range(2, 3))))
+    client.do(commands.Acknowledge(session="a", ids=(range(1, 2), range(1, 2))))
+    client.do(commands.Acknowledge(session="a", ids=(range(1, 10**9), range(2, 3))))
     if is_transacted:
-        client.do(verbs.CommitTransaction(session="a"))
-    client.do(verbs.CloseSession(session="a"))
+        client.do(commands.CommitTransaction(session="a"))
+    client.do(commands.CloseSession(session="a"))
     assert ready(bench).texts() == []
 
 
@@ -404,17 +404,17 @@ def test_branches_are_worked_in_and_settled(tmp_path: Path) -> None:
     bench = Bench(broker=read_url(url)[1])
     try:
         client = ready(bench, transacted=True, credit=0)
-        client.do(verbs.BeginBranch(session="a", xid=XID))
+        client.do(commands.BeginBranch(session="a", xid=XID))
         client.send(make_envelope("x", persistent=True))
-        client.do(verbs.EndBranch(session="a", xid=XID))
-        assert Prepared.read(client.do(verbs.PrepareBranch(session="a", xid=XID)).headers).needs_commit
-        assert Recovered.read(client.do(verbs.RecoverBranches(session="a")).headers).xids == (XID,)
-        client.tell(verbs.Credit(subscription="c", credit=1))
+        client.do(commands.EndBranch(session="a", xid=XID))
+        assert Prepared.read(client.do(commands.PrepareBranch(session="a", xid=XID)).headers).needs_commit
+        assert Recovered.read(client.do(commands.RecoverBranches(session="a")).headers).xids == (XID,)
+        client.tell(commands.Credit(subscription="c", credit=1))
         assert client.messages() == []
-        client.do(verbs.CommitBranch(session="a", xid=XID))
+        client.do(commands.CommitBranch(session="a", xid=XID))
         assert client.texts() == ["x"]
         with pytest.raises(BranchError) as raised:
-            client.do(verbs.CommitBranch(session="a", xid=XID))
+            client.do(commands.CommitBranch(session="a", xid=XID))
         assert raised.value.failure is BranchFailure.UNKNOWN
     finally:
         bench.close()
@@ -423,17 +423,17 @@ def test_branches_are_worked_in_and_settled(tmp_path: Path) -> None:
 def test_a_session_that_is_not_transacted_begins_no_branch(bench: Bench) -> None:
     client = ready(bench)
     with pytest.raises(BranchError) as raised:
-        client.do(verbs.BeginBranch(session="a", xid=XID))
+        client.do(commands.BeginBranch(session="a", xid=XID))
     assert raised.value.failure is BranchFailure.PROTOCOL
 
 
 def test_errors_are_those_of_the_broker_and_the_connection_goes_on(bench: Bench) -> None:
     client = ready(bench)
     with pytest.raises(ProviderError) as raised:
-        client.do(verbs.Subscribe(session="a", id="d", address=ORDERS, selector="x ="))
+        client.do(commands.Subscribe(session="a", id="d", address=ORDERS, selector="x ="))
     assert raised.value.code == "PYJMS-SELECTOR"
     with pytest.raises(ClosedError):
-        client.do(verbs.CommitTransaction(session="nobody"))
+        client.do(commands.CommitTransaction(session="nobody"))
     bench.rules.denied.add((Operation.WRITE, "orders"))
     with pytest.raises(ProviderError) as raised:
         client.send(make_envelope("x"))
@@ -460,9 +460,9 @@ def test_disconnect_closes_sessions_and_is_answered_last(bench: Bench) -> None:
 
 def test_an_interrupt_that_nobody_waits_for_may_come_after_the_end_of_its_session(bench: Bench) -> None:
     client = ready(bench)
-    client.do(verbs.CloseSession(session="a"))
-    client.tell(verbs.Interrupt(session="a"))
-    client.do(verbs.Stop())
+    client.do(commands.CloseSession(session="a"))
+    client.tell(commands.Interrupt(session="a"))
+    client.do(commands.Stop())
     assert client.client.frames == []
     with pytest.raises(ClosedError, match="was closed"):
-        client.do(verbs.Interrupt(session="a"))
+        client.do(commands.Interrupt(session="a"))

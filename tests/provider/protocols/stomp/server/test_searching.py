@@ -16,10 +16,10 @@ from pyjms.spi.delivery import Delivery, Elsewhere
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ResourceError, RolledBackError
 from pyjms.spi.xid import Xid
-from pyjms_provider.clients.vm_session import VmConsumer
+from pyjms_provider.clients.vm import VmConsumer
 from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.core.store import PagingMessageStore
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.packed import unpack_deliveries
 from pyjms_provider.security.contracts import Principal
 from pyjms_provider.stores.codec import decode_plain
@@ -109,10 +109,10 @@ class Consumer:
         else:
             self.pyjms = PyjmsClient(bench, is_packed=is_packed)
             self.pyjms.session(transacted=transacted)
-            self.pyjms.do(verbs.Subscribe(session="a", id="c", address=ORDERS, selector=selector))
+            self.pyjms.do(commands.Subscribe(session="a", id="c", address=ORDERS, selector=selector))
             self.client = self.pyjms.client
             if credit:
-                self.pyjms.tell(verbs.Credit(subscription="c", credit=credit))
+                self.pyjms.tell(commands.Credit(subscription="c", credit=credit))
         self.client.settle_jobs()
 
     def search(self) -> Callable[[], None]:
@@ -141,7 +141,7 @@ class Consumer:
             self.client.send("UNSUBSCRIBE", id="c")
             self.client.settle_jobs()
         else:
-            self.pyjms.do(verbs.Unsubscribe(id="c"))
+            self.pyjms.do(commands.Unsubscribe(id="c"))
 
 
 both_dialects = pytest.mark.parametrize("is_plain", [True, False], ids=["plain", "pyjms"])
@@ -219,7 +219,7 @@ def test_nobody_looks_again_for_what_was_not_found(
     consumer = Consumer(reopened, "colour = 'green'", is_plain=is_plain, credit=0 if not is_plain else 1)
     monkeypatch.setattr(VmConsumer, "poll_at_once", noted)
     if not is_plain:
-        consumer.pyjms.tell(verbs.Credit(subscription="c", credit=1))
+        consumer.pyjms.tell(commands.Credit(subscription="c", credit=1))
     assert consumer.texts() == []
     assert polls == [Elsewhere.ELSEWHERE]
     fill(reopened, coloured("f", "green"))
@@ -364,9 +364,9 @@ def test_consumers_with_different_selectors_look_side_by_side(
 def test_a_consumer_gets_as_much_as_it_has_credit_for(reopened: Bench) -> None:
     consumer = Consumer(reopened, "colour = 'red'", is_plain=False, credit=2)
     assert consumer.texts() == ["a", "c"]
-    consumer.pyjms.tell(verbs.Credit(subscription="c", credit=5))
+    consumer.pyjms.tell(commands.Credit(subscription="c", credit=5))
     assert consumer.texts() == ["e"]
-    assert consumer.pyjms.do(verbs.Credit(subscription="c", revoke=True)).headers["left"] == "4"
+    assert consumer.pyjms.do(commands.Credit(subscription="c", revoke=True)).headers["left"] == "4"
 
 
 @pytest.mark.parametrize(("colour", "left", "found"), [("blue", "0", ["b"]), ("green", "1", [])])
@@ -374,7 +374,7 @@ def test_who_asks_what_is_there_now_is_answered_behind_the_search(
     reopened: Bench, colour: str, left: str, found: list[str]
 ) -> None:
     consumer = Consumer(reopened, f"colour = '{colour}'", is_plain=False, credit=0)
-    consumer.pyjms.tell(verbs.Credit(subscription="c", credit=1, drain=True).write("drained"))
+    consumer.pyjms.tell(commands.Credit(subscription="c", credit=1, drain=True).write("drained"))
     search = consumer.search()
     assert not consumer.client.pull()
     assert not consumer.client.frames
@@ -391,7 +391,7 @@ def test_who_revokes_during_a_search_gets_nothing_and_has_all_its_credit_back(re
     search = consumer.search()
     if is_read:
         search()
-    assert consumer.pyjms.do(verbs.Credit(subscription="c", revoke=True)).headers["left"] == "3"
+    assert consumer.pyjms.do(commands.Credit(subscription="c", revoke=True)).headers["left"] == "3"
     if not is_read:
         search()
     assert consumer.texts() == []
@@ -408,15 +408,15 @@ def test_who_stops_twice_during_a_search_gets_no_more_than_its_credit(
     if is_read:
         search()
     for _ in range(0 if is_read else 2):
-        consumer.pyjms.do(verbs.Stop())
-        consumer.pyjms.do(verbs.Start())
-    consumer.pyjms.do(verbs.Stop())
+        consumer.pyjms.do(commands.Stop())
+        consumer.pyjms.do(commands.Start())
+    consumer.pyjms.do(commands.Stop())
     if not is_read:
         search()
     assert consumer.texts() == []
-    consumer.pyjms.do(verbs.Start())
+    consumer.pyjms.do(commands.Start())
     assert consumer.texts() == ([] if colour == "green" else ["a", "c"])
-    left = consumer.pyjms.do(verbs.Credit(subscription="c", revoke=True)).headers["left"]
+    left = consumer.pyjms.do(commands.Credit(subscription="c", revoke=True)).headers["left"]
     assert left == ("2" if colour == "green" else "0")
 
 
@@ -433,8 +433,8 @@ def test_a_page_holds_what_was_in_memory_and_what_was_looked_for_in_order(reopen
 def test_what_a_search_found_is_settled_with_its_transaction(reopened: Bench, commits: bool) -> None:
     consumer = Consumer(reopened, "colour = 'blue'", is_plain=False, transacted=True)
     frames = consumer.pyjms.messages()
-    consumer.pyjms.do(verbs.Acknowledge(session="a", ids=ids(*frames)))
-    consumer.pyjms.do(verbs.CommitTransaction(session="a") if commits else verbs.AbortTransaction(session="a"))
+    consumer.pyjms.do(commands.Acknowledge(session="a", ids=ids(*frames)))
+    consumer.pyjms.do(commands.CommitTransaction(session="a") if commits else commands.AbortTransaction(session="a"))
     consumer.client.hang_up()
     other = PyjmsClient(reopened)
     other.session()
@@ -445,13 +445,13 @@ def test_what_a_search_found_is_settled_with_its_transaction(reopened: Bench, co
 def test_what_a_search_found_is_settled_with_its_branch(reopened: Bench) -> None:
     consumer = Consumer(reopened, "colour = 'blue'", is_plain=False, credit=0, transacted=True)
     xid = Xid(1, b"global", b"branch")
-    consumer.pyjms.do(verbs.BeginBranch(session="a", xid=xid))
-    consumer.pyjms.tell(verbs.Credit(subscription="c", credit=5))
+    consumer.pyjms.do(commands.BeginBranch(session="a", xid=xid))
+    consumer.pyjms.tell(commands.Credit(subscription="c", credit=5))
     frames = consumer.pyjms.messages()
-    consumer.pyjms.do(verbs.Acknowledge(session="a", ids=ids(*frames)))
-    consumer.pyjms.do(verbs.EndBranch(session="a", xid=xid))
-    consumer.pyjms.do(verbs.PrepareBranch(session="a", xid=xid))
-    consumer.pyjms.do(verbs.CommitBranch(session="a", xid=xid))
+    consumer.pyjms.do(commands.Acknowledge(session="a", ids=ids(*frames)))
+    consumer.pyjms.do(commands.EndBranch(session="a", xid=xid))
+    consumer.pyjms.do(commands.PrepareBranch(session="a", xid=xid))
+    consumer.pyjms.do(commands.CommitBranch(session="a", xid=xid))
     assert left_unmarked(reopened) == ["a", "c", "e"]
 
 
@@ -477,7 +477,7 @@ def test_the_time_of_a_transaction_begins_with_what_a_search_found(filled: Path,
     bench.clock.now_ms += 60_001
     bench.broker.virtual_host.time_limit.run_due(bench.clock.now_ms)
     with pytest.raises(RolledBackError):
-        consumer.pyjms.do(verbs.CommitTransaction(session="a"))
+        consumer.pyjms.do(commands.CommitTransaction(session="a"))
     bench.close()
 
 
@@ -486,11 +486,11 @@ def test_a_durable_subscription_with_a_selector_reads_what_waits_for_it_elsewher
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_plain: bool
 ) -> None:
     first = bench_on(tmp_path)
-    subscribe = verbs.Subscribe(session="a", id="c", address=NEWS, durable_name="mine", selector="colour = 'blue'")
+    subscribe = commands.Subscribe(session="a", id="c", address=NEWS, durable_name="mine", selector="colour = 'blue'")
     client = PyjmsClient(first, client_id="me")
     client.session()
     client.do(subscribe)
-    client.do(verbs.Unsubscribe(id="c"))
+    client.do(commands.Unsubscribe(id="c"))
     fill(first, *[coloured(text, colour, destination=NEWS) for text, colour in zip("abcde", COLOURS, strict=True)])
     first.close()
     bench = bench_on(tmp_path)
@@ -504,7 +504,7 @@ def test_a_durable_subscription_with_a_selector_reads_what_waits_for_it_elsewher
         again = PyjmsClient(bench, client_id="me")
         again.session()
         again.do(subscribe)
-        again.tell(verbs.Credit(subscription="c", credit=9))
+        again.tell(commands.Credit(subscription="c", credit=9))
         plain = again.client
     plain.pull()
     assert not disk.reads

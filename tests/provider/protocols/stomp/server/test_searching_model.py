@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from tests.provider.helpers import ORDERS, make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, bench_on
 from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ids
@@ -39,7 +39,7 @@ class Shop:
 
     def begin(self, colour: str) -> None:
         selector = f"colour = '{colour}'"
-        self.consumers[colour].do(verbs.Subscribe(session="a", id="c", address=ORDERS, selector=selector))
+        self.consumers[colour].do(commands.Subscribe(session="a", id="c", address=ORDERS, selector=selector))
 
     # What happens
 
@@ -47,21 +47,21 @@ class Shop:
         self.sender.send(make_envelope(text, persistent=True, priority=priority, properties={"colour": colour}))
 
     def credit(self, colour: str, credit: int) -> None:
-        self.consumers[colour].tell(verbs.Credit(subscription="c", credit=credit))
+        self.consumers[colour].tell(commands.Credit(subscription="c", credit=credit))
 
     def revoke(self, colour: str) -> None:
-        self.consumers[colour].do(verbs.Credit(subscription="c", revoke=True))
+        self.consumers[colour].do(commands.Credit(subscription="c", revoke=True))
 
     def settle_oldest(self, colour: str) -> None:
         if self.held[colour]:
-            self.consumers[colour].do(verbs.Acknowledge(session="a", ids=ids(self.held[colour].popleft())))
+            self.consumers[colour].do(commands.Acknowledge(session="a", ids=ids(self.held[colour].popleft())))
 
     def give_back(self, colour: str) -> None:
         if self.held[colour]:
-            self.consumers[colour].do(verbs.GiveBack(session="a", ids=ids(self.held[colour].pop())))
+            self.consumers[colour].do(commands.GiveBack(session="a", ids=ids(self.held[colour].pop())))
 
     def come_again(self, colour: str) -> None:
-        self.consumers[colour].do(verbs.Unsubscribe(id="c"))
+        self.consumers[colour].do(commands.Unsubscribe(id="c"))
         self.begin(colour)
 
     def look(self) -> None:
@@ -164,11 +164,11 @@ def test_whatever_happens_during_a_search_nothing_is_lost_or_overtaken(happens: 
                 case "credit":
                     shop.credit(colour, *arguments)
                 case "revoke":
-                    consumer.tell(verbs.Credit(subscription="c", revoke=True))
+                    consumer.tell(commands.Credit(subscription="c", revoke=True))
                 case "stop":
-                    consumer.tell(verbs.Stop())
+                    consumer.tell(commands.Stop())
                 case "start":
-                    consumer.tell(verbs.Start())
+                    consumer.tell(commands.Start())
                 case "work":
                     lags[colour].work()
                 case "tell":
@@ -178,7 +178,7 @@ def test_whatever_happens_during_a_search_nothing_is_lost_or_overtaken(happens: 
                     each.client.pull()
         for lag, consumer in zip(lags.values(), shop.consumers.values(), strict=True):
             lag.ends()
-            consumer.tell(verbs.Start())
-            consumer.tell(verbs.Credit(subscription="c", credit=100))
+            consumer.tell(commands.Start())
+            consumer.tell(commands.Credit(subscription="c", credit=100))
         shop.look()
         assert shop.texts == sent

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from pyjms.spi.envelope import Address, AddressKind, Envelope, MessageId
 from pyjms.spi.errors import AccessDeniedError, ClosedError, DestinationError, ProviderError, RolledBackError
 from pyjms_provider.core.policy import Overflow, QueuePolicy
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import error_of, is_closing
 from pyjms_provider.protocols.stomp.codec import encode as encode_frame
+from pyjms_provider.protocols.stomp.commands import delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.messages import from_frame
 from pyjms_provider.protocols.stomp.packed import LENGTH, PACKED_HEADER, PACKED_VERSION, Arrived, unpack_deliveries
-from pyjms_provider.protocols.stomp.verbs import delivery_ids
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.stores.codec import decode_plain, encode
@@ -98,8 +98,8 @@ def test_messages_of_one_frame_arrive_in_their_order(bench: Bench, persistent: b
     assert texts(found) == [str(number) for number in range(100)]
     assert [each.number for each in found] == list(range(1, 101))
     assert {(each.times, each.redelivered) for each in found} == {(1, False)}
-    client.do(verbs.GiveBack(session="a", ids=delivery_ids(range(1, 51))))
-    client.tell(verbs.Credit(subscription="c", credit=100))
+    client.do(commands.GiveBack(session="a", ids=delivery_ids(range(1, 51))))
+    client.tell(commands.Credit(subscription="c", credit=100))
     assert {(each.times, each.redelivered) for each in arrived(client)} == {(2, True)}
 
 
@@ -131,7 +131,7 @@ def test_no_more_is_pushed_than_there_is_credit_for(bench: Bench) -> None:
     client.tell(sends(*[message(str(number)) for number in range(10)]))
     client.consume(credit=3)
     assert texts(arrived(client)) == ["0", "1", "2"]
-    left = client.do(verbs.Credit(subscription="c", credit=20, drain=True)).headers["left"]
+    left = client.do(commands.Credit(subscription="c", credit=20, drain=True)).headers["left"]
     assert (left, texts(arrived(client))) == ("13", [str(number) for number in range(3, 10)])
 
 
@@ -141,7 +141,7 @@ def test_consumers_of_one_connection_take_turns(bench: Bench) -> None:
     client.client.settle()
     client.consume(credit=0, name="c")
     client.consume(OTHERS, credit=0, name="d")
-    client.together(verbs.Credit(subscription="c", credit=200), verbs.Credit(subscription="d", credit=200))
+    client.together(commands.Credit(subscription="c", credit=200), commands.Credit(subscription="d", credit=200))
     client.client.settle()
     order = [each.headers["subscription"] for each in client.client.frames if each.command == "MESSAGES"]
     assert len(order) < 40
@@ -204,9 +204,9 @@ def test_the_transaction_of_one_that_was_refused_can_only_be_rolled_back(bench: 
     client.tell(sends(message("a"), message("b", to=OTHERS), message("c")))
     assert [type(each) for each in errors(client)] == [AccessDeniedError]
     with pytest.raises(RolledBackError):
-        client.do(verbs.CommitTransaction(session="a"))
+        client.do(commands.CommitTransaction(session="a"))
     client.tell(sends(message("d"), message("e")))
-    client.do(verbs.CommitTransaction(session="a"))
+    client.do(commands.CommitTransaction(session="a"))
     assert ready(bench).texts() == ["d", "e"]
 
 
@@ -219,7 +219,7 @@ def test_a_transaction_goes_on_without_what_nobody_can_receive_any_more(bench: B
         sends(*[message(text) for text in texts_sent[:1]], message("x", to=gone), *map(message, texts_sent[1:]))
     )
     assert [type(each) for each in errors(client)] == [DestinationError]
-    client.do(verbs.CommitTransaction(session="a"))
+    client.do(commands.CommitTransaction(session="a"))
     assert ready(bench).texts() == texts_sent
 
 
@@ -229,7 +229,7 @@ def test_nothing_of_a_transaction_is_there_before_its_commit(bench: Bench) -> No
     client.client.settle()
     other = ready(bench)
     assert other.texts() == []
-    client.do(verbs.CommitTransaction(session="a"))
+    client.do(commands.CommitTransaction(session="a"))
     assert other.texts() == ["a", "b"]
 
 
@@ -240,8 +240,8 @@ def test_a_message_comes_to_all_though_no_header_can_carry_its_id(bench: Bench, 
     sender.client.settle()
     looking = PyjmsClient(bench)
     looking.session()
-    looking.tell(verbs.Browse(session="a", id="b", address=ORDERS))
-    looking.tell(verbs.Credit(subscription="b", credit=9))
+    looking.tell(commands.Browse(session="a", id="b", address=ORDERS))
+    looking.tell(commands.Credit(subscription="b", credit=9))
     seen, end = looking.messages()
     assert (from_frame(seen, PYJMS).message_id, end.headers["browser"]) == (unfit, "end")
     plain = bench.connect()
@@ -263,7 +263,7 @@ def test_a_frame_that_cannot_be_read_sends_nothing(bench: Bench, transacted: boo
     assert "message 2 of SENDS cannot be taken" in str(error)
     if transacted:
         with pytest.raises(RolledBackError):
-            client.do(verbs.CommitTransaction(session="a"))
+            client.do(commands.CommitTransaction(session="a"))
     client.consume()
     assert arrived(client) == []
 
@@ -315,7 +315,7 @@ def test_who_waits_for_room_in_the_middle_of_a_frame_goes_on_behind_it(bench: Be
     client.tell(sends(message("d"), message("y", to=OTHERS), message("e")))
     client.tell(sends(message("f")))
     assert len(client.client.transport.jobs) == 1
-    client.tell(verbs.Interrupt(session="a"))
+    client.tell(commands.Interrupt(session="a"))
     assert isinstance(errors(client)[0], ClosedError)
     assert texts(arrived(client))[0] == "d"
 

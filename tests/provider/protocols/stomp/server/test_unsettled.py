@@ -12,7 +12,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import InDoubtError, ResourceError, TooLateError
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.queue.pager import LARGE, StoredDelivery
-from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import from_frame
@@ -82,16 +82,16 @@ def test_they_come_again_and_are_acknowledged_as_any_other(bench: Bench, is_pack
     assert list(first.values()) == TEXTS
     assert held() == 0
     if transacted:
-        client.do(verbs.Acknowledge(session="a", ids=tuple(range(each, each + 1) for each in first)))
+        client.do(commands.Acknowledge(session="a", ids=tuple(range(each, each + 1) for each in first)))
         assert held() == 0
-        client.do(verbs.AbortTransaction(session="a"))
-    client.do(verbs.GiveBack(session="a", ids=tuple(range(each, each + 1) for each in first)))
+        client.do(commands.AbortTransaction(session="a"))
+    client.do(commands.GiveBack(session="a", ids=tuple(range(each, each + 1) for each in first)))
     again = received(client)
     assert list(again.values()) == TEXTS
-    client.do(verbs.Acknowledge(session="a", ids=tuple(range(each, each + 1) for each in again)))
+    client.do(commands.Acknowledge(session="a", ids=tuple(range(each, each + 1) for each in again)))
     if transacted:
-        client.do(verbs.CommitTransaction(session="a"))
-    client.do(verbs.CloseSession(session="a"))
+        client.do(commands.CommitTransaction(session="a"))
+    client.do(commands.CloseSession(session="a"))
     client.session("b")
     client.consume(session="b", name="d")
     assert received(client) == {}
@@ -151,7 +151,7 @@ def test_an_acknowledgement_in_doubt_that_is_asked_for_again_is_in_doubt_until_i
         client.send(make_envelope(str(each), persistent=True))
     came = client.messages()
     assert len(came) == number
-    acknowledge = verbs.Acknowledge(session="a", ids=ids(*came))
+    acknowledge = commands.Acknowledge(session="a", ids=ids(*came))
     with monkeypatch.context() as patched:
         lose_answers(stored, patched, is_made=is_made)
         for _ in range(3):
@@ -160,7 +160,7 @@ def test_an_acknowledgement_in_doubt_that_is_asked_for_again_is_in_doubt_until_i
             assert not isinstance(told.value, TooLateError)
     client.do(acknowledge)
     client.do(acknowledge)
-    client.do(verbs.CloseSession(session="a"))
+    client.do(commands.CloseSession(session="a"))
     assert ready(stored).texts() == []
 
 
@@ -168,7 +168,7 @@ def test_what_comes_again_is_not_said_to_be_settled(stored: Bench, monkeypatch: 
     client = ready(stored)
     client.send(make_envelope("it comes again", persistent=True))
     (came,) = client.messages()
-    acknowledge = verbs.Acknowledge(session="a", ids=ids(came))
+    acknowledge = commands.Acknowledge(session="a", ids=ids(came))
     storage = stored.broker.virtual_host.storage
     assert storage is not None
 

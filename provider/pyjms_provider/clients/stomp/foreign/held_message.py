@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledBackError
@@ -21,10 +21,6 @@ from pyjms_provider.clients.stomp.physical_connection import (
 from pyjms_provider.clients.stomp.transport import SentFlag
 from pyjms_provider.protocols.stomp.frames import Frame
 
-if TYPE_CHECKING:
-    from pyjms_provider.clients.stomp.session import StompSession
-    from pyjms_provider.clients.stomp.subscription import Subscription
-
 
 class Settlement(SentFlag):
     """An ACK or NACK of one or several messages."""
@@ -35,6 +31,23 @@ class Settlement(SentFlag):
         super().__init__()
         self.transaction = transaction
         """What it is a part of; None: it settles at once."""
+
+
+class MessageSource(Protocol):
+    """What a held message sees of the subscription that it came by."""
+
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def identity(self) -> str: ...
+    def settled(self, messages: Iterable[HeldMessage]) -> None: ...
+    def give_back(self, messages: Iterable[HeldMessage]) -> None: ...
+
+
+class MessageHolder(Protocol):
+    """What a held message sees of the session that has it."""
+
+    def let_go_of(self, held: HeldMessage) -> None: ...
 
 
 class HeldMessage:
@@ -54,7 +67,7 @@ class HeldMessage:
         "subscription",
     )
 
-    def __init__(self, subscription: Subscription, physical: int, frame: Frame, number: int) -> None:
+    def __init__(self, subscription: MessageSource, physical: int, frame: Frame, number: int) -> None:
         self.subscription = subscription
         self.physical = physical
         """Settled and given back in this physical connection only."""
@@ -67,7 +80,7 @@ class HeldMessage:
         self.is_redelivered = False
         self.is_counted = False
         """Whether its subscription counts it among those that were polled, and are neither settled nor given back."""
-        self.session: StompSession | None = None
+        self.session: MessageHolder | None = None
         """Who has it now."""
         self.settlement: Settlement | None = None
         """What was, or is about to be, said of it last."""

@@ -29,7 +29,15 @@ from pyjms.spi.provider import (
 )
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.stomp.failover import FailoverConnection, StompConnectionBase
-from pyjms_provider.clients.stomp.held_message import REDELIVERIES, HeldMessage, begin_settlement, flush
+from pyjms_provider.clients.stomp.foreign.held_message import REDELIVERIES, HeldMessage, begin_settlement, flush
+from pyjms_provider.clients.stomp.foreign.session import Browser, ForeignSession, Subscription
+from pyjms_provider.clients.stomp.foreign.subscribing import (
+    PROBE,
+    ForeignTemporaries,
+    Subscribing,
+    durable_headers,
+    place_of,
+)
 from pyjms_provider.clients.stomp.options import StompSettings
 from pyjms_provider.clients.stomp.physical_connection import (
     ConnectionLostInCallError,
@@ -37,10 +45,6 @@ from pyjms_provider.clients.stomp.physical_connection import (
     UnansweredError,
     not_made_anew,
 )
-from pyjms_provider.clients.stomp.session import StompSession
-from pyjms_provider.clients.stomp.subscribing import Subscribing, durable_headers, place_of
-from pyjms_provider.clients.stomp.subscription import Browser, Subscription
-from pyjms_provider.clients.stomp.temporaries import PROBE, StompTemporaries
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.message_properties import quoted
@@ -114,7 +118,7 @@ _CLIENT_ID_ATTEMPTS = 5
 _CLIENT_ID_PAUSE_MS = 100
 
 
-class StompConnection(StompConnectionBase):
+class ForeignConnection(StompConnectionBase):
     """One connection, which heals by itself."""
 
     def __init__(
@@ -129,7 +133,7 @@ class StompConnection(StompConnectionBase):
         self.redeliveries = REDELIVERIES
         self._on_expired = request.on_expired
         self._connection_id = ConnectionId(uuid4().hex[:20])
-        self._sessions: dict[StompSession, None] = {}
+        self._sessions: dict[ForeignSession, None] = {}
         self._subscriptions: dict[str, Subscription | Browser] = {}
         if link is None:
             self.link = FailoverConnection(settings, self._connect_headers, request.clock, self)
@@ -141,7 +145,7 @@ class StompConnection(StompConnectionBase):
         self.dialect = dialect
         self._reaper = None if dialect.unsubscribe_returns_unsettled else PendingAckReaper(self._connection_id)
         self.link.takes_unexpected = self.on_unexpected
-        self.temporaries = StompTemporaries(self._connection_id, dialect)
+        self.temporaries = ForeignTemporaries(self._connection_id, dialect)
         try:
             self._set_up(self.link.current())
         except Exception:
@@ -211,10 +215,10 @@ class StompConnection(StompConnectionBase):
             except ConnectionLostInCallError as error:
                 raise ResourceError(f"the connection was lost while it was set up: {error}") from error
 
-    def open_session(self, *, transacted: bool) -> StompSession:
+    def open_session(self, *, transacted: bool) -> ForeignSession:
         with self._lock:
             self._check_open()
-            session = StompSession(self, f"{self._connection_id}-{next(self._numbers)}", transacted=transacted)
+            session = ForeignSession(self, f"{self._connection_id}-{next(self._numbers)}", transacted=transacted)
             self._sessions[session] = None
         return session
 
@@ -253,7 +257,7 @@ class StompConnection(StompConnectionBase):
 
     # What sessions use
 
-    def forget_session(self, session: StompSession) -> None:
+    def forget_session(self, session: ForeignSession) -> None:
         """Let go of a session that has closed."""
         with self._lock:
             self._sessions.pop(session, None)
@@ -348,7 +352,9 @@ class StompConnection(StompConnectionBase):
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
-    def subscribe(self, session: StompSession, request: SubscribeRequest, on_ready: Callable[[], None]) -> Subscription:
+    def subscribe(
+        self, session: ForeignSession, request: SubscribeRequest, on_ready: Callable[[], None]
+    ) -> Subscription:
         """Subscribe; again if the connection is lost meanwhile. Raises `ProviderError`."""
         if request.address.temporary:
             self.temporaries.check_own(request.address)
@@ -497,7 +503,7 @@ class StompConnection(StompConnectionBase):
             session.doom(error.reason)
         self._events.on_exception(error)
 
-    def _open_sessions(self) -> list[StompSession]:
+    def _open_sessions(self) -> list[ForeignSession]:
         return list(self._sessions)
 
     def _leave_physical(self) -> None:

@@ -1,4 +1,4 @@
-"""Each verb of the profile equals itself after a frame, and stands for a call of the SPI."""
+"""Each command of the profile equals itself after a frame, and stands for a call of the SPI."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.replay import ReaderGroups, StageName, Stages
 from pyjms.spi.xid import Xid
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
-from pyjms_provider.protocols.stomp.errors import ProfileError
-from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.verbs import (
+from pyjms_provider.protocols.stomp.commands import (
+    COMMANDS,
     RANGES_MAX,
-    VERBS,
     Acknowledge,
     BeginMode,
     Browse,
+    Command,
     CommitBranch,
     Credit,
     DeleteSubscription,
@@ -30,13 +29,14 @@ from pyjms_provider.protocols.stomp.verbs import (
     EndMode,
     Subscribe,
     Unsubscribe,
-    Verb,
     delivery_ids,
     named,
+    read_command,
     read_delivery_ids,
-    read_verb,
     write_delivery_ids,
 )
+from pyjms_provider.protocols.stomp.errors import ProfileError
+from pyjms_provider.protocols.stomp.frames import Frame, Version
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 IDS = st.lists(st.integers(1, 10**6), min_size=1, unique=True).map(delivery_ids)
@@ -64,22 +64,22 @@ def over_the_wire(frame: Frame) -> Frame:
     return arrived
 
 
-@pytest.mark.parametrize("kind", VERBS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.__name__)
 @settings(max_examples=25)
 @given(st.data())
-def test_a_verb_equals_itself_after_the_wire(kind: type[Verb], data: st.DataObject) -> None:
+def test_a_command_equals_itself_after_the_wire(kind: type[Command], data: st.DataObject) -> None:
     values = {each.name: data.draw(BY_TYPE[str(each.type)]) for each in fields(kind)}
-    verb = kind(**values)
+    command = kind(**values)
     receipt = data.draw(st.none() | TEXT)
-    frame = over_the_wire(verb.write(receipt))
+    frame = over_the_wire(command.write(receipt))
     assert frame.headers.get("receipt") == receipt
-    assert read_verb(frame) == verb
+    assert read_command(frame) == command
 
 
 @pytest.mark.parametrize(
     "kind", [spi.ProviderConnection, spi.ProviderSession, spi.ProviderConsumer, ReaderGroups, Stages]
 )
-def test_every_call_of_the_spi_has_a_verb(kind: type) -> None:
+def test_every_call_of_the_spi_has_a_command(kind: type) -> None:
     not_on_the_wire = {
         "ProviderConnection.close": "DISCONNECT",
         "ProviderConnection.advice": "CONNECTED",
@@ -95,7 +95,7 @@ def test_every_call_of_the_spi_has_a_verb(kind: type) -> None:
         "ProviderConsumer.poll_at_once": "poll",
         "ProviderConsumer.take_unreturned": "what the client itself keeps",
     }
-    docstrings = " ".join(verb.__doc__ or "" for verb in VERBS).replace(
+    docstrings = " ".join(command.__doc__ or "" for command in COMMANDS).replace(
         "and `set_interested`", "`ProviderConsumer.set_interested`"
     )
     calls = [f"{kind.__name__}.{name}" for name, _ in inspect.getmembers(kind, inspect.isfunction) if name[0] != "_"]
@@ -116,14 +116,14 @@ def test_every_call_of_the_spi_has_a_verb(kind: type) -> None:
         (Frame("COMMIT", {"session": "s", "xid": "1:ab:cd", "one-phase": "true"}), CommitBranch),
     ],
 )
-def test_verbs_of_one_command_are_told_apart(frame: Frame, kind: type[Verb]) -> None:
-    assert type(read_verb(frame)) is kind
+def test_commands_of_one_command_are_told_apart(frame: Frame, kind: type[Command]) -> None:
+    assert type(read_command(frame)) is kind
 
 
 @pytest.mark.parametrize(
     ("frame", "text"),
     [
-        (Frame("NONSENSE", {}), "NONSENSE is no verb"),
+        (Frame("NONSENSE", {}), "NONSENSE is no command"),
         (Frame("ACK", {"session": "s", "receipt": "7"}), "ACK needs the header ids"),
         (Frame("ACK", {"session": "s", "ids": "5-1", "receipt": "7"}), "ids of ACK must be delivery ids"),
         (Frame("CREDIT", {"subscription": "1", "credit": "-1"}), "must be a number from 0"),
@@ -144,7 +144,7 @@ def test_verbs_of_one_command_are_told_apart(frame: Frame, kind: type[Verb]) -> 
 )
 def test_what_is_wrong_is_refused_by_name(frame: Frame, text: str) -> None:
     with pytest.raises(ProfileError, match=text) as caught:
-        read_verb(frame)
+        read_command(frame)
     assert caught.value.receipt == frame.headers.get("receipt") or frame.command == "NONSENSE"
 
 
@@ -180,7 +180,7 @@ def test_a_short_header_may_name_many() -> None:
 )
 def test_a_number_that_no_store_can_hold_is_refused_where_it_comes_in(frame: Frame) -> None:
     with pytest.raises(ProfileError):
-        read_verb(frame)
+        read_command(frame)
 
 
 RANGES = st.tuples(st.integers(1, 30), st.integers(1, 10)).map(lambda drawn: range(drawn[0], drawn[0] + drawn[1]))
@@ -210,21 +210,21 @@ def test_what_are_no_delivery_ids_is_refused(text: str) -> None:
         read_delivery_ids(text)
 
 
-HEADERS = sorted({place.metadata["header"] for kind in VERBS for place in fields(kind)} | {"browser", "receipt"})
+HEADERS = sorted({place.metadata["header"] for kind in COMMANDS for place in fields(kind)} | {"browser", "receipt"})
 NEARLY = st.sampled_from(
     ["true", "1", "-1", "1-5", "1:ab:cd", "1::", "/queue/q", "/queue/", "queue", "new", "suspend", "\u0664", ""]
 )
 
 
 @given(
-    st.sampled_from([kind.COMMAND for kind in VERBS]),
+    st.sampled_from([kind.COMMAND for kind in COMMANDS]),
     st.dictionaries(st.sampled_from(HEADERS), NEARLY | st.text(max_size=9), max_size=9),
 )
-def test_any_headers_make_a_verb_or_a_named_error(command: str, headers: dict[str, str]) -> None:
+def test_any_headers_make_a_command_or_a_named_error(name: str, headers: dict[str, str]) -> None:
     try:
-        verb = read_verb(Frame(command, headers))
+        command = read_command(Frame(name, headers))
     except ProfileError as error:
-        assert command in error.reason  # noqa: PT017 - a verb may come, or the error
+        assert name in error.reason  # noqa: PT017 - a command may come, or the error
         assert error.receipt == headers.get("receipt")  # noqa: PT017 - as above
     else:
-        assert command == verb.COMMAND
+        assert name == command.COMMAND

@@ -1,6 +1,6 @@
 """The commands that a pyjms client and the pyjms broker have beyond plain STOMP, as facts.
 
-Each command is one class, which both sides use: `Verb.write` makes a frame of it, `read_verb` makes it of a frame. SEND
+Each command is one class, which both sides use: `Command.write` makes a frame of it, `read_command` makes it of a frame. SEND
 and MESSAGE are messages (`profile`); what RECEIPT and ERROR say stands in `answers`. docs/reference/stomp.md specifies what each
 command does; each docstring names the call of the SPI that it stands for.
 
@@ -192,7 +192,7 @@ _V = TypeVar("_V")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(header,))
-def verb(cls: type[_V]) -> type[_V]:
+def command(cls: type[_V]) -> type[_V]:
     """Make `cls` a frozen record of the fields that it declares with `header`."""
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
@@ -200,7 +200,7 @@ def verb(cls: type[_V]) -> type[_V]:
 _known_places: dict[type, tuple[_Place, ...]] = {}
 
 
-def _places(kind: type[Verb]) -> tuple[_Place, ...]:
+def _places(kind: type[Command]) -> tuple[_Place, ...]:
     known = _known_places.get(kind)
     if known is None:
         known = _known_places[kind] = tuple(
@@ -210,12 +210,12 @@ def _places(kind: type[Verb]) -> tuple[_Place, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
-    """One verb with what it says."""
+class Command:
+    """One command with its headers."""
 
     COMMAND: ClassVar[str]
     MARK: ClassVar[tuple[str, str | None] | None] = None
-    """The header, with its value or any, that tells it from other verbs of the same command."""
+    """The header, with its value or any, that tells it from other classes of the same command."""
 
     def write(self, receipt: str | None = None) -> Frame:
         """Return its frame; `receipt`: the broker answers with RECEIPT, or ERROR, that names it."""
@@ -232,7 +232,7 @@ class Verb:
 
     @classmethod
     def from_headers(cls, frame: Frame) -> Self:
-        """Return the verb that `frame`, a frame of its command, says. Raises `ProfileError`."""
+        """Return the command that `frame`, a frame of its command, says. Raises `ProfileError`."""
         values = {}
         headers = frame.headers
         for place in _places(cls):
@@ -281,8 +281,8 @@ def _read_units(text: str) -> tuple[StageName, ...]:
 UNITS = form(_write_units, _read_units, 'units as JSON, [["sink",epoch,partition,"attempt"],…]')
 
 
-@verb
-class OpenReaderGroup(Verb):
+@command
+class OpenReaderGroup(Command):
     """`ReaderGroups.open`, `ProviderConnection.reader_groups`; the RECEIPT has the group and its fence (`GroupOpened`)."""
 
     COMMAND: ClassVar[str] = "GROUP"
@@ -292,8 +292,8 @@ class OpenReaderGroup(Verb):
     selector: str | None = header("selector", TEXT, default=None)
 
 
-@verb
-class ReserveMessages(Verb):
+@command
+class ReserveMessages(Command):
     """`ReaderGroups.reserve`; the RECEIPT has the highest number (`Reserved`)."""
 
     COMMAND: ClassVar[str] = "RESERVE"
@@ -306,8 +306,8 @@ class ReserveMessages(Verb):
     wait_ms: int = header("wait", WHOLE, default=0)
 
 
-@verb
-class ReadGroup(Verb):
+@command
+class ReadGroup(Command):
     """`ReaderGroups.read`: a page of MESSAGE frames with `subscription` = `id`, and then the RECEIPT (`Page`).
 
     `packed`: the reader takes several messages in one frame, too (`pyjms_provider.protocols.stomp.packed`).
@@ -322,8 +322,8 @@ class ReadGroup(Verb):
     packed: bool = header("packed", FLAG, default=False)
 
 
-@verb
-class AcknowledgeGroup(Verb):
+@command
+class AcknowledgeGroup(Command):
     """`ReaderGroups.acknowledge`."""
 
     COMMAND: ClassVar[str] = "SETTLE"
@@ -333,23 +333,23 @@ class AcknowledgeGroup(Verb):
     upto: int = header("upto", LONG)
 
 
-@verb
-class ReleaseGroup(Verb):
+@command
+class ReleaseGroup(Command):
     """`ReaderGroups.release`; the RECEIPT has how many messages went back (`Counted`)."""
 
     COMMAND: ClassVar[str] = "RELEASE"
     group: str = header("group", TEXT)
 
 
-@verb
-class ListGroups(Verb):
+@command
+class ListGroups(Command):
     """`ReaderGroups.groups`; the RECEIPT has them (`GroupsListed`)."""
 
     COMMAND: ClassVar[str] = "GROUPS"
 
 
-@verb
-class StageTransaction(Verb):
+@command
+class StageTransaction(Command):
     """`ProviderSession.stage`; the RECEIPT has how many messages that were (`Counted`)."""
 
     COMMAND: ClassVar[str] = "STAGE"
@@ -361,8 +361,8 @@ class StageTransaction(Verb):
     keep_s: int = header("keep", WHOLE)
 
 
-@verb
-class PromoteEpoch(Verb):
+@command
+class PromoteEpoch(Command):
     """`Stages.promote`, `ProviderConnection.stages`; the RECEIPT says whether it was done now (`Promoted`)."""
 
     COMMAND: ClassVar[str] = "PROMOTE"
@@ -371,31 +371,31 @@ class PromoteEpoch(Verb):
     units: Sequence[StageName] = header("units", UNITS, default=())
 
 
-@verb
-class DiscardUnits(Verb):
+@command
+class DiscardUnits(Command):
     """`Stages.discard`."""
 
     COMMAND: ClassVar[str] = "DISCARD"
     units: Sequence[StageName] = header("units", UNITS, default=())
 
 
-@verb
-class ReadMarker(Verb):
+@command
+class ReadMarker(Command):
     """`Stages.marker`; the RECEIPT has it (`MarkerRead`)."""
 
     COMMAND: ClassVar[str] = "MARKER"
     sink: str = header("sink", TEXT)
 
 
-@verb
-class ListUnits(Verb):
+@command
+class ListUnits(Command):
     """`Stages.units`; the RECEIPT has them (`UnitsListed`)."""
 
     COMMAND: ClassVar[str] = "UNITS"
     sink: str | None = header("sink", TEXT, default=None)
 
 
-PIPELINE_VERBS: tuple[type[Verb], ...] = (
+PIPELINE_VERBS: tuple[type[Command], ...] = (
     OpenReaderGroup, ReserveMessages, ReadGroup, AcknowledgeGroup, ReleaseGroup, ListGroups,
     StageTransaction, PromoteEpoch, DiscardUnits, ReadMarker, ListUnits,
 )  # fmt: skip
@@ -419,38 +419,38 @@ def limits_of(*, is_packed: bool) -> Limits:
 # The connection
 
 
-@verb
-class Identify(Verb):
+@command
+class Identify(Command):
     """`ProviderConnection.set_client_id`."""
 
     COMMAND: ClassVar[str] = "IDENTIFY"
     client_id: str = header("client-id", TEXT)
 
 
-@verb
-class Start(Verb):
+@command
+class Start(Command):
     """`ProviderConnection.start`."""
 
     COMMAND: ClassVar[str] = "START"
 
 
-@verb
-class Stop(Verb):
+@command
+class Stop(Command):
     """`ProviderConnection.stop`: after its RECEIPT comes no message until START."""
 
     COMMAND: ClassVar[str] = "STOP"
 
 
-@verb
-class CreateTemporary(Verb):
+@command
+class CreateTemporary(Command):
     """`ProviderConnection.create_temporary`; the RECEIPT has the destination (`answers.Created`)."""
 
     COMMAND: ClassVar[str] = "CREATE"
     kind: AddressKind = header("kind", KIND)
 
 
-@verb
-class DeleteTemporary(Verb):
+@command
+class DeleteTemporary(Command):
     """`ProviderConnection.delete_temporary`."""
 
     COMMAND: ClassVar[str] = "DELETE"
@@ -460,8 +460,8 @@ class DeleteTemporary(Verb):
 # Sessions
 
 
-@verb
-class OpenSession(Verb):
+@command
+class OpenSession(Command):
     """`ProviderConnection.open_session`; the client chooses the name."""
 
     COMMAND: ClassVar[str] = "SESSION"
@@ -469,32 +469,32 @@ class OpenSession(Verb):
     transacted: bool = header("transacted", FLAG, default=False)
 
 
-@verb
-class CloseSession(Verb):
+@command
+class CloseSession(Command):
     """`ProviderSession.close`."""
 
     COMMAND: ClassVar[str] = "ENDSESSION"
     session: str = header("session", TEXT)
 
 
-@verb
-class Interrupt(Verb):
+@command
+class Interrupt(Command):
     """`ProviderSession.end_waits`: heeded as soon as it is read, before frames of the session that wait."""
 
     COMMAND: ClassVar[str] = "INTERRUPT"
     session: str = header("session", TEXT)
 
 
-@verb
-class CommitTransaction(Verb):
+@command
+class CommitTransaction(Command):
     """`ProviderSession.commit`."""
 
     COMMAND: ClassVar[str] = "COMMIT"
     session: str = header("session", TEXT)
 
 
-@verb
-class AbortTransaction(Verb):
+@command
+class AbortTransaction(Command):
     """`ProviderSession.rollback`."""
 
     COMMAND: ClassVar[str] = "ABORT"
@@ -504,8 +504,8 @@ class AbortTransaction(Verb):
 # Consumers
 
 
-@verb
-class Subscribe(Verb):
+@command
+class Subscribe(Command):
     """`ProviderSession.subscribe`. The consumer has no credit yet."""
 
     COMMAND: ClassVar[str] = "SUBSCRIBE"
@@ -518,8 +518,8 @@ class Subscribe(Verb):
     priority: int = header("consumer-priority", NUMBER, default=0)
 
 
-@verb
-class Browse(Verb):
+@command
+class Browse(Command):
     """`ProviderSession.browse`: a consumer that looks, and is told with `browser:end` that it has seen all."""
 
     COMMAND: ClassVar[str] = "SUBSCRIBE"
@@ -530,8 +530,8 @@ class Browse(Verb):
     selector: str | None = header("selector", TEXT, default=None)
 
 
-@verb
-class Find(Verb):
+@command
+class Find(Command):
     """`ProviderSession.has_destination`; the RECEIPT says it (`answers.Found`). Only a broker whose CONNECTED says `find:true` knows it."""
 
     COMMAND: ClassVar[str] = "FIND"
@@ -539,8 +539,8 @@ class Find(Verb):
     address: Address = header("destination", ADDRESS)
 
 
-@verb
-class Credit(Verb):
+@command
+class Credit(Command):
     """`ProviderConsumer.poll`, `ProviderConsumer.catch_up` and `set_interested`: how many messages more the broker may push."""
 
     COMMAND: ClassVar[str] = "CREDIT"
@@ -553,16 +553,16 @@ class Credit(Verb):
     """As `drain`, but push nothing more."""
 
 
-@verb
-class Unsubscribe(Verb):
+@command
+class Unsubscribe(Command):
     """`ProviderConsumer.close`, also of a browser."""
 
     COMMAND: ClassVar[str] = "UNSUBSCRIBE"
     id: str = header("id", TEXT)
 
 
-@verb
-class DeleteSubscription(Verb):
+@command
+class DeleteSubscription(Command):
     """`ProviderSession.unsubscribe`: delete a durable subscription that nobody consumes from."""
 
     COMMAND: ClassVar[str] = "UNSUBSCRIBE"
@@ -574,8 +574,8 @@ class DeleteSubscription(Verb):
 # Deliveries
 
 
-@verb
-class Acknowledge(Verb):
+@command
+class Acknowledge(Command):
     """`ProviderSession.acknowledge`."""
 
     COMMAND: ClassVar[str] = "ACK"
@@ -583,8 +583,8 @@ class Acknowledge(Verb):
     ids: DeliveryIds = header("ids", IDS)
 
 
-@verb
-class GiveBack(Verb):
+@command
+class GiveBack(Command):
     """`ProviderSession.recover`: to their old places, marked redelivered. Or `ProviderSession.give_back_unseen`."""
 
     COMMAND: ClassVar[str] = "RETURN"
@@ -594,8 +594,8 @@ class GiveBack(Verb):
     """The application never saw them: they are not marked, and this delivery does not count."""
 
 
-@verb
-class Retry(Verb):
+@command
+class Retry(Command):
     """`ProviderSession.retry`."""
 
     COMMAND: ClassVar[str] = "RETRY"
@@ -604,8 +604,8 @@ class Retry(Verb):
     reason: str = header("reason", TEXT, default="")
 
 
-@verb
-class Reject(Verb):
+@command
+class Reject(Command):
     """`ProviderSession.reject`."""
 
     COMMAND: ClassVar[str] = "REJECT"
@@ -614,8 +614,8 @@ class Reject(Verb):
     reason: str = header("reason", TEXT, default="")
 
 
-@verb
-class Adopt(Verb):
+@command
+class Adopt(Command):
     """`ProviderSession.adopt`: `session` takes over what other sessions of the connection received."""
 
     COMMAND: ClassVar[str] = "ADOPT"
@@ -645,8 +645,8 @@ class EndMode(Enum):
 _BRANCH = ("xid", None)
 
 
-@verb
-class BeginBranch(Verb):
+@command
+class BeginBranch(Command):
     """`ProviderSession.xa_start`; `timeout_s` is what `xa_set_timeout` was told, 0: the broker's own."""
 
     COMMAND: ClassVar[str] = "BEGIN"
@@ -656,8 +656,8 @@ class BeginBranch(Verb):
     timeout_s: int = header("timeout", WHOLE, default=0)
 
 
-@verb
-class EndBranch(Verb):
+@command
+class EndBranch(Command):
     """`ProviderSession.xa_end`."""
 
     COMMAND: ClassVar[str] = "END"
@@ -666,8 +666,8 @@ class EndBranch(Verb):
     mode: EndMode = header("mode", choice(EndMode), default=EndMode.SUCCESS)
 
 
-@verb
-class PrepareBranch(Verb):
+@command
+class PrepareBranch(Command):
     """`ProviderSession.xa_prepare`; the RECEIPT says whether a commit is needed (`answers.Prepared`)."""
 
     COMMAND: ClassVar[str] = "PREPARE"
@@ -675,8 +675,8 @@ class PrepareBranch(Verb):
     xid: Xid = header("xid", XID)
 
 
-@verb
-class CommitBranch(Verb):
+@command
+class CommitBranch(Command):
     """`ProviderSession.xa_commit`."""
 
     COMMAND: ClassVar[str] = "COMMIT"
@@ -686,8 +686,8 @@ class CommitBranch(Verb):
     one_phase: bool = header("one-phase", FLAG, default=False)
 
 
-@verb
-class RollbackBranch(Verb):
+@command
+class RollbackBranch(Command):
     """`ProviderSession.xa_rollback`."""
 
     COMMAND: ClassVar[str] = "ABORT"
@@ -696,16 +696,16 @@ class RollbackBranch(Verb):
     xid: Xid = header("xid", XID)
 
 
-@verb
-class RecoverBranches(Verb):
+@command
+class RecoverBranches(Command):
     """`ProviderSession.xa_recover`; the RECEIPT has the branches (`answers.Recovered`)."""
 
     COMMAND: ClassVar[str] = "RECOVER"
     session: str = header("session", TEXT)
 
 
-@verb
-class ForgetBranch(Verb):
+@command
+class ForgetBranch(Command):
     """`ProviderSession.xa_forget`."""
 
     COMMAND: ClassVar[str] = "FORGET"
@@ -713,7 +713,7 @@ class ForgetBranch(Verb):
     xid: Xid = header("xid", XID)
 
 
-VERBS: tuple[type[Verb], ...] = (
+COMMANDS: tuple[type[Command], ...] = (
     Identify, Start, Stop, CreateTemporary, DeleteTemporary,
     OpenSession, CloseSession, Interrupt, CommitTransaction, AbortTransaction,
     Subscribe, Browse, Find, Credit, Unsubscribe, DeleteSubscription,
@@ -724,27 +724,27 @@ VERBS: tuple[type[Verb], ...] = (
 """All of them."""
 
 
-def _by_command() -> Mapping[str, tuple[type[Verb], ...]]:
-    """Return the verbs of each command, those that a mark tells apart first."""
-    found: dict[str, list[type[Verb]]] = {}
-    for kind in sorted(VERBS, key=lambda kind: kind.MARK is None):
+def _by_command() -> Mapping[str, tuple[type[Command], ...]]:
+    """Return the classes of each command, those that a mark tells apart first."""
+    found: dict[str, list[type[Command]]] = {}
+    for kind in sorted(COMMANDS, key=lambda kind: kind.MARK is None):
         found.setdefault(kind.COMMAND, []).append(kind)
-    return {command: tuple(verbs) for command, verbs in found.items()}
+    return {name: tuple(kinds) for name, kinds in found.items()}
 
 
 _BY_COMMAND = _by_command()
 
 
-def read_verb(frame: Frame) -> Verb:
-    """Return what `frame` says. Raises `ProfileError`: no verb of the profile, or a header is missing or wrong."""
+def read_command(frame: Frame) -> Command:
+    """Return what `frame` says. Raises `ProfileError`: no command of the profile, or a header is missing or wrong."""
     kinds = _BY_COMMAND.get(frame.command)
     if kinds is None:
-        raise ProfileError(f"{frame.command} is no verb of the pyjms profile", receipt=frame.headers.get("receipt"))
+        raise ProfileError(f"{frame.command} is no command of the pyjms profile", receipt=frame.headers.get("receipt"))
     kind = kinds[0] if len(kinds) == 1 else next(kind for kind in kinds if _is_meant(kind, frame.headers))
     return kind.from_headers(frame)
 
 
-def _is_meant(kind: type[Verb], headers: Mapping[str, str]) -> bool:
+def _is_meant(kind: type[Command], headers: Mapping[str, str]) -> bool:
     """Say whether a frame with these headers, and the command of `kind`, is one of `kind`."""
     if kind.MARK is None:
         return True

@@ -1,0 +1,1 @@
+"""The driver for other brokers that speak STOMP: their dialects, and what JMS asks that they lack."""
