@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test collected distribution test-without check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-whole soak-kills soak-closings soak-backlog soak-network soak-work soak-conformance java postgresql brokers browser unshare stomp-clients maven needs history-soak soak-spark clean
+.PHONY: help demo test collected distribution test-without test-slow-paths check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-whole soak-kills soak-closings soak-backlog soak-network soak-work soak-conformance java postgresql brokers browser unshare stomp-clients maven needs history-soak soak-spark clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -92,6 +92,11 @@ test-without: $(VENV)/.dev ## the tests that need more than Python, on a PATH wi
 # A worker that finds the tests compiled has collected them in a third of the time, and there are four.
 collected: $(VENV)/.dev ## collects the tests, and leaves them compiled
 	@$(PYTEST) --collect-only -q | tail -n 20
+# The longer ways beside the short ones (docs/how-to/work-on-pyjms.md). What is about a short way itself is left out.
+test-slow-paths: $(VENV)/.dev ## the tests most concerned, with the short ways of hot paths turned off
+	@PYJMS_FAST_PATHS=off $(PYTEST) -n 4 -q tests/provider/core --ignore tests/provider/core/test_handing_over.py \
+		tests/provider/protocols/stomp/server/test_sending.py tests/provider/protocols/stomp/server/test_native.py \
+		tests/provider/protocols/stomp/server/test_fetching.py tests/provider/clients/stomp/native/test_sending.py
 
 check: lint types imports stubs docs ## everything that can be judged without running the tests
 

@@ -23,6 +23,7 @@ from msgspec import Meta, MsgspecError, ValidationError
 from msgspec.msgpack import Decoder, Encoder, Ext
 
 from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, ObjectBody
+from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 from pyjms_provider.stores.errors import CodecError
 
@@ -191,8 +192,8 @@ def encode(envelope: Envelope) -> bytes:
 
 
 def encode_plain(envelope: Envelope) -> bytes:
-    """Return `envelope` as the array alone, for who brings it elsewhere at once. Raises `CodecError`."""
-    if type(envelope) is PackedEnvelope and (known := _kept(envelope)) is not None:
+    """Return `envelope` as the array alone, for a reader that brings it elsewhere at once. Raises `CodecError`."""
+    if FAST_PATHS and type(envelope) is PackedEnvelope and (known := _kept(envelope)) is not None:
         return known[HEAD_SIZE:]
     return _encode_array(envelope)
 

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 from pyjms.spi.clock import Clock
+from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms_provider.protocols.engine import BatchJob, Peer, ProtocolEngine
 from pyjms_provider.transport.layers import HELD_FOR_STRANGERS, Bytes, Layer, LayerError
 from pyjms_provider.transport.reports import RareReports, Report
@@ -269,7 +270,7 @@ class Connection(asyncio.BufferedProtocol):
         self._home.workers.submit(job, finished, brief=brief, batch=batch, patient=patient)
 
     def do_brief(self, job: Callable[[], None]) -> bool:
-        return self._home.workers.do_alone(self, job)
+        return FAST_PATHS and self._home.workers.do_alone(self, job)
 
     @property
     def is_free(self) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ResourceError
+from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms_provider.core.channel import Channel, ChannelClosedError, Pusher, UnreliableChannelError
 from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
@@ -184,7 +185,11 @@ class Queue(Channel):
                     self.rules.accept(entry, self.store.retrieve, claim)
                 woken = self.place(entry)
                 due_ms = self.state.delays.next_ms
-            elif self.consumers.interested_count and (handed := self._direct_deliver(reference)) is not None:
+            elif (
+                FAST_PATHS
+                and self.consumers.interested_count
+                and (handed := self._direct_deliver(reference)) is not None
+            ):
                 entry = handed[1].tag  # type: ignore[assignment]  # as `entry_of` in `clients`, without a call
             else:
                 entry = self.state.add(self, reference)
@@ -700,7 +705,7 @@ class Queue(Channel):
         """Work out what is asked on the way of each message."""
         self.consumers.set_always_searches(self.rules is not None and self.rules.needs_search)
         if isinstance(self.ordering, PriorityQueueEntryList):
-            self.ordering.may_compact = self.rules is None
+            self.ordering.may_compact = FAST_PATHS and self.rules is None
         may_refuse = self.policy.is_limited and self.policy.overflow in {Overflow.REJECT, Overflow.BLOCK}
         self.needs_admission = self.policy.changes_messages or may_refuse
 

@@ -37,17 +37,30 @@ class MessageSource(Protocol):
     """What a held message sees of the subscription that it came by."""
 
     @property
-    def is_open(self) -> bool: ...
+    def is_open(self) -> bool:
+        """Whether the client has not closed it."""
+        ...
+
     @property
-    def identity(self) -> str: ...
-    def settled(self, messages: Iterable[HeldMessage]) -> None: ...
-    def give_back(self, messages: Iterable[HeldMessage]) -> None: ...
+    def identity(self) -> str:
+        """Whose copies of messages it gets: a queue's, or a durable subscription's."""
+        ...
+
+    def settled(self, messages: Iterable[HeldMessage]) -> None:
+        """Hear that these messages are settled."""
+        ...
+
+    def give_back(self, messages: Iterable[HeldMessage]) -> None:
+        """Take messages back, or give them back to the broker."""
+        ...
 
 
 class MessageHolder(Protocol):
     """What a held message sees of the session that has it."""
 
-    def let_go_of(self, held: HeldMessage) -> None: ...
+    def let_go_of(self, held: HeldMessage) -> None:
+        """Hear that another session has taken it over."""
+        ...
 
 
 class HeldMessage:

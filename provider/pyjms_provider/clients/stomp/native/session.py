@@ -19,6 +19,7 @@ from pyjms.spi.errors import (
     RolledBackError,
     TooLateError,
 )
+from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.close_once import CloseOnce
@@ -67,6 +68,14 @@ class PreparedSend(Frame):
         line = "" if receipt is None else f"receipt:{receipt}\n"
         head = f"SENDS\nsession:{self._session}\n{line}content-length:{size + LENGTH.size}\n\n"
         return b"".join((head.encode(), LENGTH.pack(size), message, b"\0"))
+
+
+def _send_of(session: str, message: bytes) -> Frame:
+    """Return the SENDS of one packed message."""
+    if FAST_PATHS:
+        return PreparedSend(session, message)
+    headers = {"session": session, "content-length": str(LENGTH.size + len(message))}
+    return Frame("SENDS", headers, LENGTH.pack(len(message)) + message)
 
 
 # What a session asks of the pyjms broker about branches of distributed transactions, each once however often it is called (decision 0603).
@@ -230,7 +239,7 @@ class NativeSession(ProviderSession):
         """Send a message, and wait until the broker has it. Raises why it has not, and `ConnectionLostInCallError`."""
         connection = self.connection
         if physical.is_packed:  # and packed now: a temporary destination is the physical connection's
-            physical.request(PreparedSend(self.name, connection.pack(envelope)), may_last=True)
+            physical.request(_send_of(self.name, connection.pack(envelope)), may_last=True)
         else:
             physical.request(connection.frame_of(envelope, self.name), may_last=True)
         address = envelope.destination

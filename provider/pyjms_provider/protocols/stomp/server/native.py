@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, Envelope, MessageId
 from pyjms.spi.errors import BranchError, ClosedError, ProviderError, ResourceError
+from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.replay import StageName
 from pyjms.spi.selector import selector_or_none
@@ -77,7 +78,9 @@ class NativeHandler(ProtocolHandler):
             self._new_executor()
         )  # a reservation waits for messages, and must hold up nothing else
         self._sessions: dict[str, ServedSession] = {}
-        self.fast_frames = NativeFastFrames(self, self._sessions, self._sends) if self.is_packed else None
+        self.fast_frames = (
+            NativeFastFrames(self, self._sessions, self._sends) if FAST_PATHS and self.is_packed else None
+        )
         self._consumers: dict[str, CreditConsumer] = {}
         self._temporaries: set[Address] = set()
         self.delivery_numbers = count(1)
