@@ -92,6 +92,7 @@ test-without: $(VENV)/.dev ## the tests that need more than Python, on a PATH wi
 # A worker that finds the tests compiled has collected them in a third of the time, and there are four.
 collected: $(VENV)/.dev ## collects the tests, and leaves them compiled
 	@$(PYTEST) --collect-only -q | tail -n 20
+
 # The longer ways beside the short ones (docs/how-to/work-on-pyjms.md). What is about a short way itself is left out.
 test-slow-paths: $(VENV)/.dev ## the tests most concerned, with the short ways of hot paths turned off
 	@PYJMS_FAST_PATHS=off $(PYTEST) -n 4 -q tests/provider/core --ignore tests/provider/core/test_handing_over.py \

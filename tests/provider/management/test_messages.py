@@ -15,10 +15,8 @@ from pyjms import ConnectionFactory, JMSException, Session
 from pyjms.api.connection import Connection
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.security.access import parse_rules, rules_to_data
 from pyjms_provider.clients.vm import VmConnection, VmConsumer, VmSession
-from pyjms_provider.security.rules import parse_rules, rules_to_data
+from pyjms_provider.security.access import parse_rules, rules_to_data
 from pyjms_provider.security.user_file import UserFile
 from pyjms_provider.serving import management_queues as messages_module
 from pyjms_provider.serving.management_queues import WANTED, MessageService

@@ -185,11 +185,7 @@ class Queue(Channel):
                     self.rules.accept(entry, self.store.retrieve, claim)
                 woken = self.place(entry)
                 due_ms = self.state.delays.next_ms
-            elif (
-                FAST_PATHS
-                and self.consumers.interested_count
-                and (handed := self._direct_deliver(reference)) is not None
-            ):
+            elif self.consumers.interested_count and (handed := self._direct_deliver(reference)) is not None:
                 entry = handed[1].tag  # type: ignore[assignment]  # as `entry_of` in `clients`, without a call
             else:
                 entry = self.state.add(self, reference)

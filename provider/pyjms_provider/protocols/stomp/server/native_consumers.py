@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms_provider.core.queue.pager import LARGE, without_content
 from pyjms_provider.protocols.stomp.answers import Drained
 from pyjms_provider.protocols.stomp.codec import encode_head, escape, shown_id
@@ -190,7 +191,12 @@ class ServedConsumer(CreditConsumer):
         """
         if self._direct_deliveries.thread != get_ident() or self.is_queued or self._drains or self._fetching.is_busy:
             return False
-        if not self._credit or not self._handler.engine.is_free or not self._lock.acquire(blocking=False):
+        if (
+            not FAST_PATHS
+            or not self._credit
+            or not self._handler.engine.is_free
+            or not self._lock.acquire(blocking=False)
+        ):
             return False
         try:
             if not self._credit:  # it was closed at this moment, on another thread
