@@ -7,31 +7,30 @@ import os as _os
 import typing as _typing
 from importlib import import_module as _import_module
 
-from pyjms.api.browser import QueueBrowser
+from pyjms.api.base import Enumeration, NoSuchElementException
 from pyjms.api.connection import (
     Connection,
+    ConnectionConsumer,
     ConnectionMetaData,
     ExceptionListener,
     ExceptionListenerLike,
-)
-from pyjms.api.consumer import MessageConsumer, MessageListener, MessageListenerLike
-from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from pyjms.api.domains import (
     QueueConnection,
-    QueueReceiver,
-    QueueSender,
-    QueueSession,
+    ServerSession,
+    ServerSessionPool,
     TopicConnection,
-    TopicPublisher,
-    TopicSession,
+)
+from pyjms.api.consumer import (
+    MessageConsumer,
+    MessageListener,
+    MessageListenerLike,
+    QueueBrowser,
+    QueueReceiver,
     TopicSubscriber,
 )
-from pyjms.api.enumeration import Enumeration, NoSuchElementException
+from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from pyjms.api.naming_errors import NameNotFoundException, NamingException
-from pyjms.api.producer import DeliveryMode, MessageProducer
-from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerSessionPool
-from pyjms.api.session import AcknowledgeMode, Runnable, Session
+from pyjms.api.producer import DeliveryMode, MessageProducer, QueueSender, TopicPublisher
+from pyjms.api.session import AcknowledgeMode, QueueSession, Runnable, Session, TopicSession
 from pyjms.api.xa import (
     XAConnection,
     XAException,
@@ -56,6 +55,8 @@ from pyjms.errors import (
     MessageFormatException,
     MessageNotReadableException,
     MessageNotWriteableException,
+    NameNotFoundException,
+    NamingException,
     NullPointerException,
     NumberFormatException,
     ResourceAllocationException,

@@ -17,10 +17,9 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-from pyjms.api.closing import Closeable
+from pyjms.api.base import Closeable
 from pyjms.api.destination import Destination
-from pyjms.api.naming_errors import NameNotFoundException, NamingException
-from pyjms.errors import JMSException
+from pyjms.errors import JMSException, NameNotFoundException, NamingException
 from pyjms.messages.destinations import JmsQueue, JmsTopic
 from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
 from pyjms.runtime.xa import XAConnectionFactory, XAQueueConnectionFactory, XATopicConnectionFactory

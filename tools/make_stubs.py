@@ -22,18 +22,13 @@ sys.path.insert(0, str(ROOT))
 from pyjms.api.names import java_name  # noqa: E402 - the path comes first
 
 SOURCES = (
-    "pyjms/api/browser.py",
-    "pyjms/api/closing.py",
+    "pyjms/api/base.py",
     "pyjms/api/connection.py",
     "pyjms/api/consumer.py",
     "pyjms/api/destination.py",
-    "pyjms/api/domains.py",
-    "pyjms/api/enumeration.py",
     "pyjms/api/message.py",
     "pyjms/api/producer.py",
-    "pyjms/api/server_sessions.py",
     "pyjms/api/session.py",
-    "pyjms/api/throwable.py",
     "pyjms/api/xa.py",
     "pyjms/errors.py",
 )

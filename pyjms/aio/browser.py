@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from pyjms.aio.calls import SessionThread
 from pyjms.aio.contexts import Closing
-from pyjms.api.browser import QueueBrowser as Browser
+from pyjms.api.consumer import QueueBrowser as Browser
 from pyjms.api.destination import Queue
 from pyjms.api.message import Message
 

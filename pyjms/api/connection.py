@@ -1,17 +1,15 @@
-"""Connections to a provider and the factories that make them (JMS 1.1 §4.2, §4.3)."""
+"""Connections and their factories (JMS 1.1 §4.2, §4.3), those of one domain (§5, §6), and connection consumers (§8.2)."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias, overload
 
-from pyjms.api.closing import Closeable
-from pyjms.api.destination import Destination, Topic
-from pyjms.api.enumeration import Enumeration
+from pyjms.api.base import Closeable, Enumeration
+from pyjms.api.destination import Destination, Queue, Topic
 from pyjms.api.names import Interface
-from pyjms.api.server_sessions import ConnectionConsumer, ServerSessionPool
-from pyjms.api.session import AcknowledgeMode, Session
+from pyjms.api.session import AcknowledgeMode, QueueSession, Session, TopicSession
 from pyjms.errors import JMSException
 
 
@@ -183,3 +181,122 @@ class ConnectionFactory(Interface, declares=True):
         Raises `JMSSecurityException` when the credentials are refused, `InvalidClientIDException` for the factory's
         client identifier, `JMSException` when there is nothing to connect to.
         """
+
+
+class ServerSession(Interface, declares=True):
+    """A session together with the thread that the application server runs it on (§8.2.2)."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def session(self) -> Session:
+        """The session that messages are loaded into."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Have the session's `Session.run` called on this server session's thread; returns without waiting for it."""
+
+
+class ServerSessionPool(Interface, declares=True):
+    """Where a connection consumer gets its server sessions from; the application server implements it (§8.2.3)."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get_server_session(self) -> ServerSession:
+        """Take a server session out of the pool; may wait until one is free. Raises `JMSException` if there is none."""
+
+
+class ConnectionConsumer(Closeable, declares=True):
+    """A consumer that loads its messages into the sessions of a pool (§8.2.4)."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def server_session_pool(self) -> ServerSessionPool:
+        """The pool that it takes sessions from."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End consuming and give back what the consumer holds. Closing twice does nothing."""
+
+
+class QueueConnection(Connection, declares=True):
+    """A connection of the point-to-point domain (§5.6).
+
+    `create_durable_connection_consumer` raises `IllegalStateException`.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def create_queue_session(
+        self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
+    ) -> QueueSession:
+        """Return a new session, as `Connection.create_session`."""
+
+    @overload
+    @abstractmethod
+    def create_connection_consumer(
+        self, queue: Queue, message_selector: str | None, session_pool: ServerSessionPool, max_messages: int
+    ) -> ConnectionConsumer: ...
+
+    @overload
+    @abstractmethod
+    def create_connection_consumer(
+        self, destination: Destination, message_selector: str | None, session_pool: ServerSessionPool, max_messages: int
+    ) -> ConnectionConsumer: ...
+
+    @abstractmethod
+    def create_connection_consumer(self, *arguments: Any, **named: Any) -> ConnectionConsumer:
+        """Return a consumer of a queue for a pool of sessions, as `Connection.create_connection_consumer` (§8.2.4)."""
+
+
+class QueueConnectionFactory(ConnectionFactory, declares=True):
+    """Makes connections of the point-to-point domain (§5.5)."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def create_queue_connection(self, user_name: str | None = None, password: str | None = None) -> QueueConnection:
+        """Return a new, stopped connection, as `ConnectionFactory.create_connection` (§4.3.1)."""
+
+
+class TopicConnection(Connection, declares=True):
+    """A connection of the publish/subscribe domain (§6.8)."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def create_topic_session(
+        self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
+    ) -> TopicSession:
+        """Return a new session, as `Connection.create_session`."""
+
+    @overload
+    @abstractmethod
+    def create_connection_consumer(
+        self, topic: Topic, message_selector: str | None, session_pool: ServerSessionPool, max_messages: int
+    ) -> ConnectionConsumer: ...
+
+    @overload
+    @abstractmethod
+    def create_connection_consumer(
+        self, destination: Destination, message_selector: str | None, session_pool: ServerSessionPool, max_messages: int
+    ) -> ConnectionConsumer: ...
+
+    @abstractmethod
+    def create_connection_consumer(self, *arguments: Any, **named: Any) -> ConnectionConsumer:
+        """Return a consumer of a topic for a pool of sessions, as `Connection.create_connection_consumer` (§8.2.4)."""
+
+
+class TopicConnectionFactory(ConnectionFactory, declares=True):
+    """Makes connections of the publish/subscribe domain (§6.7)."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def create_topic_connection(self, user_name: str | None = None, password: str | None = None) -> TopicConnection:
+        """Return a new, stopped connection, as `ConnectionFactory.create_connection` (§4.3.1)."""

@@ -1,12 +1,13 @@
-"""Receiving messages (JMS 1.1 §4.5)."""
+"""Receiving messages (JMS 1.1 §4.5), and browsing a queue (§5.9)."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from pyjms.api.closing import Closeable
+from pyjms.api.base import Closeable, Enumeration
+from pyjms.api.destination import Queue, Topic
 from pyjms.api.message import Message
 from pyjms.api.names import Interface
 
@@ -74,3 +75,61 @@ class MessageConsumer(Closeable, declares=True):
 
         Messages received from this consumer can still be acknowledged. Closing twice does nothing.
         """
+
+
+class QueueBrowser(Closeable, declares=True):
+    """Shows the messages of a queue; they stay where they are. Iterating over the browser starts at the front."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def queue(self) -> Queue:
+        """The queue that is browsed."""
+
+    @property
+    @abstractmethod
+    def message_selector(self) -> str | None:
+        """The selector that chooses the messages shown, or None: all of them (§3.8)."""
+
+    @property
+    @abstractmethod
+    def enumeration(self) -> Enumeration[Message]:
+        """A new enumeration of the messages in the order in which they would be received.
+
+        Messages that come or go meanwhile may or may not be shown.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End browsing. Closing twice does nothing."""
+
+    def __iter__(self) -> Iterator[Message]:
+        return self.enumeration
+
+
+class QueueReceiver(MessageConsumer, declares=True):
+    """A consumer of a queue (§5.8)."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def queue(self) -> Queue:
+        """The queue whose messages it receives."""
+
+
+class TopicSubscriber(MessageConsumer, declares=True):
+    """A consumer of a topic (§6.11)."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def topic(self) -> Topic:
+        """The topic it subscribes to."""
+
+    @property
+    @abstractmethod
+    def no_local(self) -> bool:
+        """Whether it leaves out what its own connection published."""

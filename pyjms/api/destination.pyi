@@ -3,8 +3,6 @@
 # fmt: off
 from pyjms.api.names import Interface
 
-__all__ = ['Destination', 'Queue', 'TemporaryQueue', 'TemporaryTopic', 'Topic']
-
 class Destination(Interface):
     ...
 

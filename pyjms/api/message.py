@@ -10,8 +10,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, Final
 
+from pyjms.api.base import Enumeration
 from pyjms.api.destination import Destination
-from pyjms.api.enumeration import Enumeration
 from pyjms.api.names import Interface
 from pyjms.types import Boxed, Byte, Char, Double, Float, Int, Long, Short
 

@@ -2,12 +2,10 @@
 # ruff: noqa: I001, Q000, RUF100
 # fmt: off
 from typing import Any, Final
+from pyjms.api.base import Enumeration
 from pyjms.api.destination import Destination
-from pyjms.api.enumeration import Enumeration
 from pyjms.api.names import Interface
 from pyjms.types import Boxed, Byte, Char, Double, Float, Int, Long, Short
-
-__all__ = ['BytesMessage', 'MapMessage', 'Message', 'ObjectMessage', 'StreamMessage', 'TextMessage']
 
 class Message(Interface):
     DEFAULT_DELIVERY_MODE: Final = 2

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from enum import IntEnum
 from typing import Any, overload
 
-from pyjms.api.closing import Closeable
-from pyjms.api.destination import Destination
+from pyjms.api.base import Closeable
+from pyjms.api.destination import Destination, Queue, Topic
 from pyjms.api.message import Message
 
 
@@ -115,3 +115,86 @@ class MessageProducer(Closeable, declares=True):
         although it has none; `InvalidDestinationException`; `MessageFormatException`; `JMSException` when the
         provider cannot take the message.
         """
+
+
+class QueueSender(MessageProducer, declares=True):
+    """A producer for queues (§5.7)."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def queue(self) -> Queue | None:
+        """The queue it sends to; None if each call names its queue."""
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        destination: Destination,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        queue: Queue,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+    ) -> None: ...
+
+    @abstractmethod
+    def send(self, *arguments: Any, **named: Any) -> None:
+        """Send a message, as `MessageProducer.send`; the destination may be called `queue`."""
+
+
+class TopicPublisher(MessageProducer, declares=True):
+    """A producer for topics (§6.10)."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def topic(self) -> Topic | None:
+        """The topic it publishes to; None if each call names its topic."""
+
+    @overload
+    @abstractmethod
+    def publish(
+        self,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def publish(
+        self,
+        topic: Topic,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+    ) -> None: ...
+
+    @abstractmethod
+    def publish(self, *arguments: Any, **named: Any) -> None:
+        """Send a message, as `MessageProducer.send`; the destination is called `topic`."""

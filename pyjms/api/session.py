@@ -1,21 +1,17 @@
-"""Sessions: the unit of work of one thread (JMS 1.1 §4.4)."""
+"""Sessions: the unit of work of one thread (JMS 1.1 §4.4), and those of one domain (§5.7, §6.9)."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from pyjms.api.browser import QueueBrowser
-from pyjms.api.closing import Closeable
-from pyjms.api.consumer import MessageConsumer, MessageListenerLike
+from pyjms.api.base import Closeable
+from pyjms.api.consumer import MessageConsumer, MessageListenerLike, QueueBrowser, QueueReceiver, TopicSubscriber
 from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from pyjms.api.names import Interface
-from pyjms.api.producer import MessageProducer
-
-if TYPE_CHECKING:
-    from pyjms.api.domains import TopicSubscriber
+from pyjms.api.producer import MessageProducer, QueueSender, TopicPublisher
 
 
 class AcknowledgeMode(IntEnum):
@@ -216,3 +212,45 @@ class Session(Runnable, Closeable, declares=True):
 
         Raises `IllegalStateException` in the queue domain.
         """
+
+
+class QueueSession(Session, declares=True):
+    """A session of the point-to-point domain (§5.7).
+
+    `create_durable_subscriber`, `create_temporary_topic`, `create_topic`, `unsubscribe` raise `IllegalStateException`.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def create_receiver(self, queue: Queue, message_selector: str | None = None) -> QueueReceiver:
+        """Return a receiver of the messages of `queue` that `message_selector` chooses; None or "": all (§5.8).
+
+        Raises `InvalidDestinationException`, `InvalidSelectorException`.
+        """
+
+    @abstractmethod
+    def create_sender(self, queue: Queue | None = None) -> QueueSender:
+        """Return a sender to `queue`; None: each `send` will name its own. Raises `InvalidDestinationException`."""
+
+
+class TopicSession(Session, declares=True):
+    """A session of the publish/subscribe domain (§6.9).
+
+    `create_browser`, `create_queue` and `create_temporary_queue` raise `IllegalStateException`.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def create_subscriber(
+        self, topic: Topic, message_selector: str | None = None, no_local: bool = False
+    ) -> TopicSubscriber:
+        """Return a subscriber that gets what is published while it is open, as `Session.create_consumer` (§6.11).
+
+        Raises `InvalidDestinationException`, `InvalidSelectorException`.
+        """
+
+    @abstractmethod
+    def create_publisher(self, topic: Topic | None = None) -> TopicPublisher:
+        """Return a publisher to `topic`; None: each `publish` names its own. Raises `InvalidDestinationException`."""

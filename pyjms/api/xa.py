@@ -10,18 +10,16 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
-from pyjms.api.connection import Connection
-from pyjms.api.domains import (
+from pyjms.api.connection import (
+    Connection,
     QueueConnection,
     QueueConnectionFactory,
-    QueueSession,
     TopicConnection,
     TopicConnectionFactory,
-    TopicSession,
 )
 from pyjms.api.names import Interface
-from pyjms.api.session import Session
-from pyjms.api.throwable import CheckedThrowable, application_text
+from pyjms.api.session import QueueSession, Session, TopicSession
+from pyjms.errors import CheckedThrowable, application_text
 
 
 class XAException(CheckedThrowable, Exception, declares=True):

@@ -3,13 +3,10 @@
 # fmt: off
 from collections.abc import Sequence
 from typing import Final
-from pyjms.api.connection import Connection
-from pyjms.api.domains import QueueConnection, QueueConnectionFactory, QueueSession, TopicConnection, TopicConnectionFactory, TopicSession
+from pyjms.api.connection import Connection, QueueConnection, QueueConnectionFactory, TopicConnection, TopicConnectionFactory
 from pyjms.api.names import Interface
-from pyjms.api.session import Session
-from pyjms.api.throwable import CheckedThrowable
-
-__all__ = ['XAConnection', 'XAConnectionFactory', 'XAException', 'XAQueueConnection', 'XAQueueConnectionFactory', 'XAQueueSession', 'XAResource', 'XASession', 'XATopicConnection', 'XATopicConnectionFactory', 'XATopicSession', 'Xid']
+from pyjms.api.session import QueueSession, Session, TopicSession
+from pyjms.errors import CheckedThrowable
 
 class XAException(CheckedThrowable, Exception):
     XA_RBBASE: Final = 100

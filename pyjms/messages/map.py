@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms.api.enumeration import Enumeration
+from pyjms.api.base import Enumeration
 from pyjms.api.message import MapMessage
 from pyjms.errors import IllegalArgumentException
 from pyjms.messages.base import JmsMessage

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pyjms.api.enumeration import Enumeration
+from pyjms.api.base import Enumeration
 from pyjms.errors import IllegalArgumentException, MessageFormatException, MessageNotWriteableException
 from pyjms.messages.conversion import BOOLEAN, BYTE, DOUBLE, FLOAT, INT, LONG, SHORT, STRING, written_type
 from pyjms.messages.headers import HeaderFields

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from pyjms.api.closing import Closeable
+from pyjms.api.base import Closeable
 from pyjms.api.producer import DeliveryMode
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalArgumentException, JMSException

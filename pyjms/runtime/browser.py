@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyjms.api.browser import QueueBrowser
+from pyjms.api.base import Enumeration
+from pyjms.api.consumer import QueueBrowser
 from pyjms.api.destination import Destination, Queue
-from pyjms.api.enumeration import Enumeration
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.messages.context import TrustedClasses

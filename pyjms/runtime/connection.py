@@ -11,10 +11,15 @@ from itertools import chain, count
 from threading import RLock
 from typing import Any, TypeAlias, TypeVar
 
-from pyjms.api.connection import Connection, ConnectionMetaData, ExceptionListenerLike
+from pyjms.api.base import Enumeration
+from pyjms.api.connection import (
+    Connection,
+    ConnectionConsumer,
+    ConnectionMetaData,
+    ExceptionListenerLike,
+    ServerSessionPool,
+)
 from pyjms.api.destination import Destination, Topic
-from pyjms.api.enumeration import Enumeration
-from pyjms.api.server_sessions import ConnectionConsumer, ServerSessionPool
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidClientIDException, JMSException
 from pyjms.messages.destinations import JmsQueue, JmsTopic

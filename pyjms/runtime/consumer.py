@@ -8,9 +8,8 @@ from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from pyjms.api.consumer import MessageConsumer, MessageListenerLike
+from pyjms.api.consumer import MessageConsumer, MessageListenerLike, QueueReceiver, TopicSubscriber
 from pyjms.api.destination import Destination, Queue, Topic
-from pyjms.api.domains import QueueReceiver, TopicSubscriber
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.error_mapping import mapped_errors

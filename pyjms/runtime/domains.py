@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from pyjms.api.connection import ConnectionConsumer, QueueConnection, ServerSessionPool, TopicConnection
 from pyjms.api.destination import Queue, Topic
-from pyjms.api.domains import QueueConnection, QueueSession, TopicConnection, TopicSession
-from pyjms.api.server_sessions import ConnectionConsumer, ServerSessionPool
-from pyjms.api.session import AcknowledgeMode
+from pyjms.api.session import AcknowledgeMode, QueueSession, TopicSession
 from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.consumer import JmsQueueReceiver, JmsTopicSubscriber

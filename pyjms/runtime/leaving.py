@@ -16,7 +16,7 @@ from functools import cache
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from pyjms.api.closing import Closeable
+from pyjms.api.base import Closeable
 from pyjms.api.destination import TemporaryQueue, TemporaryTopic
 from pyjms.errors import JMSException
 

@@ -6,9 +6,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyjms.api.destination import Destination, Queue, Topic
-from pyjms.api.domains import QueueSender, TopicPublisher
 from pyjms.api.message import Message
-from pyjms.api.producer import DeliveryMode, MessageProducer
+from pyjms.api.producer import DeliveryMode, MessageProducer, QueueSender, TopicPublisher
 from pyjms.errors import (
     IllegalStateException,
     InvalidDestinationException,

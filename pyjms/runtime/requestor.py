@@ -7,12 +7,11 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Generic, TypeVar
 
-from pyjms.api.closing import Closeable
+from pyjms.api.base import Closeable
 from pyjms.api.consumer import MessageConsumer
 from pyjms.api.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
-from pyjms.api.domains import QueueSession, TopicSession
 from pyjms.api.message import Message
-from pyjms.api.session import Session
+from pyjms.api.session import QueueSession, Session, TopicSession
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.messages.destinations import address_of
 from pyjms.runtime.listeners import check_implementation

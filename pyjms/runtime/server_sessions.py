@@ -6,7 +6,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerSessionPool
+from pyjms.api.connection import ConnectionConsumer, ServerSession, ServerSessionPool
 from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.error_mapping import mapped_errors, to_jms

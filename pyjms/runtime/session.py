@@ -11,8 +11,7 @@ from itertools import count
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from pyjms.api.browser import QueueBrowser
-from pyjms.api.consumer import MessageListenerLike
+from pyjms.api.consumer import MessageListenerLike, QueueBrowser
 from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from pyjms.api.session import AcknowledgeMode

@@ -13,7 +13,7 @@ from itertools import count
 from threading import Lock
 from typing import Literal
 
-from pyjms.api.closing import Closeable
+from pyjms.api.base import Closeable
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery, Elsewhere

@@ -5,9 +5,17 @@ from __future__ import annotations
 import builtins
 from typing import Any, NoReturn
 
-from pyjms.api.enumeration import NoSuchElementException
-from pyjms.api.throwable import CheckedThrowable, RuntimeThrowable, Throwable
-from pyjms.errors import IllegalArgumentException, IndexOutOfBoundsException, NullPointerException
+from pyjms.api.base import NoSuchElementException
+from pyjms.errors import (
+    CheckedThrowable,
+    IllegalArgumentException,
+    IndexOutOfBoundsException,
+    NameNotFoundException,
+    NamingException,
+    NullPointerException,
+    RuntimeThrowable,
+    Throwable,
+)
 
 __all__ = [
     "RUNTIME_EXCEPTIONS",
@@ -288,11 +296,12 @@ RUNTIME_EXCEPTIONS = (
 
 _PACKAGES = {
     "pyjms.errors": "javax.jms",
-    "pyjms.api.naming_errors": "javax.naming",
-    "pyjms.api.enumeration": "java.util",
+    "pyjms.api.base": "java.util",
     "pyjms.porting.java.errors": "java.lang",
 }
 _ELSEWHERE = {
+    NamingException: "javax.naming.NamingException",
+    NameNotFoundException: "javax.naming.NameNotFoundException",
     IOException: "java.io.IOException",
     TimeoutException: "java.util.concurrent.TimeoutException",
     EmptyStackException: "java.util.EmptyStackException",

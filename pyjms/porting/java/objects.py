@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Mutable
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 from uuid import UUID
 
-from pyjms.api.enumeration import NoSuchElementException
+from pyjms.api.base import NoSuchElementException
 from pyjms.errors import IllegalArgumentException, IndexOutOfBoundsException, NullPointerException
 from pyjms.porting.java.errors import (
     ArithmeticException,

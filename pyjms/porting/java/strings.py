@@ -91,7 +91,7 @@ def text(value: object) -> str:
 
 
 def _is_ours(method: object) -> bool:
-    return getattr(method, "__module__", "").startswith("pyjms.api.")
+    return getattr(method, "__module__", "").startswith(("pyjms.api.", "pyjms.errors"))
 
 
 def _text_of_collection(value: object) -> str:

@@ -15,15 +15,18 @@ from typing import Any, TypeVar
 
 import pyjms
 from pyjms import aio
-from pyjms.api.browser import QueueBrowser
-from pyjms.api.connection import Connection, ConnectionMetaData, ExceptionListenerLike
-from pyjms.api.consumer import MessageConsumer, MessageListenerLike
+from pyjms.api.base import Enumeration
+from pyjms.api.connection import (
+    Connection,
+    ConnectionConsumer,
+    ConnectionMetaData,
+    ExceptionListenerLike,
+    ServerSessionPool,
+)
+from pyjms.api.consumer import MessageConsumer, MessageListenerLike, QueueBrowser, TopicSubscriber
 from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from pyjms.api.domains import TopicSubscriber
-from pyjms.api.enumeration import Enumeration
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from pyjms.api.producer import MessageProducer
-from pyjms.api.server_sessions import ConnectionConsumer, ServerSessionPool
 from pyjms.api.session import AcknowledgeMode, Session
 from pyjms.api.xa import XAConnection, XAResource, XASession, Xid
 from pyjms.runtime.listeners import exception_callback, message_callback

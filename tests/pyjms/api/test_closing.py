@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import pyjms
-from pyjms.api.closing import Closeable
+from pyjms.api.base import Closeable
 
 CLOSEABLE = ("Connection", "Session", "MessageProducer", "MessageConsumer", "QueueBrowser", "ConnectionConsumer")
 

@@ -1,12 +1,16 @@
-# Written by tools/make_stubs.py from pyjms/api/enumeration.py: change that file, then run the script.
+# Written by tools/make_stubs.py from pyjms/api/base.py: change that file, then run the script.
 # ruff: noqa: I001, Q000, RUF100
 # fmt: off
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
-from pyjms.api.names import JavaNames
-from pyjms.api.throwable import RuntimeThrowable
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+from pyjms.api.names import Interface, JavaNames
+from pyjms.errors import RuntimeThrowable
 
-__all__ = ['Enumeration', 'NoSuchElementException']
+class Closeable(Interface):
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 T = TypeVar('T')
 

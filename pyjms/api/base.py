@@ -1,12 +1,33 @@
-"""`Enumeration`: a Python iterator that also answers to the methods of ``java.util.Enumeration``."""
+"""What several interfaces of the API share: `Closeable`, whose ``with`` block ends in a close, and `Enumeration`."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from types import TracebackType
+from typing import Generic, Self, TypeVar
 
-from pyjms.api.names import JavaNames
-from pyjms.api.throwable import RuntimeThrowable
+from pyjms.api.names import Interface, JavaNames
+from pyjms.errors import RuntimeThrowable
+
+
+class Closeable(Interface, declares=True):
+    """Something to close when it is no longer needed."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what this object holds. Closing twice does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
 
 T = TypeVar("T")
 
