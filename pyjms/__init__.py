@@ -7,7 +7,7 @@ import os as _os
 import typing as _typing
 from importlib import import_module as _import_module
 
-from pyjms.api.base import Enumeration, NoSuchElementException
+from pyjms.api.base import Enumeration, NameNotFoundException, NamingException, NoSuchElementException
 from pyjms.api.connection import (
     Connection,
     ConnectionConsumer,
@@ -55,8 +55,6 @@ from pyjms.errors import (
     MessageFormatException,
     MessageNotReadableException,
     MessageNotWriteableException,
-    NameNotFoundException,
-    NamingException,
     NullPointerException,
     NumberFormatException,
     ResourceAllocationException,

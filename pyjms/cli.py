@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.commands import COMMANDS, epilog_of
 from pyjms.spi.registry import entry_points
-from pyjms.spi.version import DISTRIBUTION, installed_version
+from pyjms.spi.words import DISTRIBUTION, installed_version
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -197,14 +197,3 @@ class UnsupportedOperationException(RuntimeThrowable, NotImplementedError):
 
 class IndexOutOfBoundsException(RuntimeThrowable, IndexError):
     """java.lang.IndexOutOfBoundsException: a length outside the buffer."""
-
-
-class NamingException(CheckedThrowable, Exception):
-    """javax.naming.NamingException: the environment cannot be read, or does not say what it should.
-
-    As in Java it is not a `JMSException`: it comes before there is any provider to speak of.
-    """
-
-
-class NameNotFoundException(NamingException, LookupError):
-    """javax.naming.NameNotFoundException: nothing has the name that was looked up."""

@@ -89,9 +89,3 @@ class UnsupportedOperationException(RuntimeThrowable, NotImplementedError):
 
 class IndexOutOfBoundsException(RuntimeThrowable, IndexError):
     ...
-
-class NamingException(CheckedThrowable, Exception):
-    ...
-
-class NameNotFoundException(NamingException, LookupError):
-    ...

@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-from pyjms.api.base import Closeable
+from pyjms.api.base import Closeable, NameNotFoundException, NamingException
 from pyjms.api.destination import Destination
-from pyjms.errors import JMSException, NameNotFoundException, NamingException
+from pyjms.errors import JMSException
 from pyjms.messages.destinations import JmsQueue, JmsTopic
 from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
 from pyjms.runtime.xa import XAConnectionFactory, XAQueueConnectionFactory, XATopicConnectionFactory

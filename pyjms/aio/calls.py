@@ -2,25 +2,30 @@
 
 A task that is cancelled waits no longer, as asyncio has it. What it had called and had not begun is not done; what had begun goes on, and
 what came of it is undone, such as a consumer that nobody has.
+
+A listener that is a coroutine is called by the session's own thread, which serves it until it is done. JMS 1.1 §4.4.6: that thread has the
+session while a listener runs. So it makes the calls of the session that the listener awaits, be it a commit or a send; those of other tasks
+do not get in between.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
-from queue import SimpleQueue
+from inspect import isawaitable
+from queue import Empty, SimpleQueue
 from threading import Lock, current_thread
-from typing import Final, Generic, TypeAlias, TypeVar
+from types import TracebackType
+from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar
 from weakref import finalize
 
-from pyjms.aio.serving import current_work
-from pyjms.errors import IllegalStateException
+from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.error_mapping import mapped_errors
-from pyjms.runtime.threads import start_thread
+from pyjms.runtime.waiting import start_thread
 
 _log = logging.getLogger("pyjms.runtime")
 
@@ -183,3 +188,139 @@ def _do_all(work: SimpleQueue[_Work | None]) -> None:
             with suppress(Exception):  # the application's logging
                 _log.exception("an unexpected error on %s", current_thread().name)
         del piece  # which knows its session: while it is kept, nobody has left that
+
+
+_LOOK_S: Final = 1.0
+"""So often a thread that waits for a coroutine looks whether the event loop is there still."""
+
+
+class _Served:
+    """One call of a listener."""
+
+    __slots__ = ("is_cancelled", "is_over", "owner", "work")
+
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+        self.work: SimpleQueue[_Work | None] = SimpleQueue()
+        self.is_cancelled = False
+        """Whether the coroutine was cancelled with all tasks, as the event loop ends."""
+        self.is_over = False
+        """Set on the event loop, where it is also read: a task that outlives the listener asks the session's thread."""
+
+
+_served: ContextVar[_Served | None] = ContextVar("pyjms_aio_served", default=None)
+
+
+def current_work(owner: object) -> SimpleQueue[_Work | None] | None:
+    """Return where the present task is to ask for work of `owner`: of the thread that serves it; None if it is in none of its listeners."""
+    served = _served.get()
+    if served is None or served.owner is not owner or served.is_over:
+        return None
+    return served.work
+
+
+class Listening:
+    """Calls a listener on the event loop from another thread, and waits for its end."""
+
+    __slots__ = ("_if_ended", "_listener", "_loop", "_owner")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listener: Callable[[Any], Awaitable[object] | object],
+        owner: object,
+        if_ended: Callable[[], object],
+    ) -> None:
+        """`owner`: whose calls are made by the thread that waits; see `current_work`. `if_ended` is called when the event loop has ended."""
+        self._loop = loop
+        self._listener = listener
+        self._owner = owner
+        self._if_ended = if_ended
+
+    def __call__(self, argument: object) -> None:
+        """Return when the listener is done. Raises what it raises; JMSException when the event loop has ended."""
+        served = _Served(self._owner)
+        coroutine = self._run(served, argument)
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:
+            coroutine.close()
+            raise self._ended() from None
+        future.add_done_callback(lambda _: served.work.put(None))
+        while (work := self._next(served.work)) is not None:
+            work()
+        if served.is_cancelled:
+            raise self._ended()
+        future.result()
+
+    async def _run(self, served: _Served, argument: object) -> None:
+        _served.set(served)  # of this task, and of those that it begins
+        try:
+            result = self._listener(argument)
+            if isawaitable(result):
+                await result
+        finally:
+            task = asyncio.current_task()
+            served.is_cancelled = task is not None and task.cancelling() > 0
+            served.is_over = True
+
+    def _next(self, work: SimpleQueue[_Work | None]) -> _Work | None:
+        while True:
+            try:
+                return work.get(timeout=_LOOK_S)
+            except Empty:
+                if self._loop.is_closed():
+                    raise self._ended() from None
+
+    def _ended(self) -> JMSException:
+        self._if_ended()
+        return JMSException("the event loop of the listener has ended: close the connection before that")
+
+
+class Closing:
+    """The end of an ``async with`` closes it."""
+
+    __slots__ = ()
+
+    async def close(self) -> None:
+        """Give back what this object holds. Closing twice does nothing."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class _Closes(Protocol):
+    async def close(self) -> None: ...
+
+
+_Made = TypeVar("_Made", bound=_Closes)
+
+
+class Opening(Generic[_Made]):
+    """What the `create_…` methods return: ``await`` makes it; so does ``async with``, which also closes what was made."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Awaitable[_Made]]) -> None:
+        """`make` is called by each ``await``, and makes one thing."""
+        self._make = make
+        self._made: _Made | None = None
+
+    def __await__(self) -> Generator[Any, None, _Made]:
+        return self._make().__await__()
+
+    async def __aenter__(self) -> _Made:
+        self._made = made = await self._make()
+        return made
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._made is not None:
+            await self._made.close()

@@ -1,39 +1,40 @@
-"""A connection for asyncio (JMS 1.1 §4.3)."""
+"""Connections for asyncio (JMS 1.1 §4.3), their factories, and XA connections with their sessions (§8)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from threading import Lock
-from typing import TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 from weakref import WeakSet
 
-from pyjms.aio.calls import SessionThread, call_on_thread
-from pyjms.aio.contexts import Closing, Opening
-from pyjms.aio.serving import Listening
+from pyjms.aio.calls import Closing, Listening, Opening, SessionThread, call_on_thread
 from pyjms.aio.session import Session
-from pyjms.aio.sessions import AwaitedSession
+from pyjms.aio.sessions import AwaitedSession, AwaitedXASession
+from pyjms.api import xa
 from pyjms.api.connection import ConnectionMetaData
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, JMSException
+from pyjms.runtime import factory
+from pyjms.runtime.checks import exception_callback
 from pyjms.runtime.connection import JmsConnection
-from pyjms.runtime.listeners import exception_callback
 from pyjms.runtime.session import JmsSession
+from pyjms.runtime.xa import XAConnectionFactory as SyncXAConnectionFactory
 
 ExceptionListenerLike: TypeAlias = Callable[[JMSException], Awaitable[object] | object]
 """A function or coroutine function of one exception, or an object with such an `on_exception`."""
 
 _Session = TypeVar("_Session", bound=Session)
-_Beneath = TypeVar("_Beneath", bound=JmsSession)
+_SyncSession = TypeVar("_SyncSession", bound=JmsSession)
 
 
 class Connection(Closing):
     """An open connection to a provider, stopped until `start`. Belongs to the event loop in which it was made."""
 
-    def __init__(self, beneath: JmsConnection, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, sync: JmsConnection, loop: asyncio.AbstractEventLoop) -> None:
         """Made by a factory."""
-        self._beneath = beneath
+        self._sync = sync
         self._loop = loop
         self._exception_listener: ExceptionListenerLike | None = None
         self._threads: WeakSet[SessionThread] = WeakSet()
@@ -51,14 +52,14 @@ class Connection(Closing):
 
     async def _open(
         self,
-        kind: Callable[[_Beneath, SessionThread, asyncio.AbstractEventLoop], _Session],
-        beneath: type[_Beneath],
+        kind: Callable[[_SyncSession, SessionThread, asyncio.AbstractEventLoop], _Session],
+        sync: type[_SyncSession],
         transacted: bool,
         mode: int,
     ) -> _Session:
         self._check_loop()
         made = await call_on_thread(
-            "pyjms-aio-open", lambda: self._beneath.open_session(beneath, transacted, mode), JmsSession.close
+            "pyjms-aio-open", lambda: self._sync.open_session(sync, transacted, mode), JmsSession.close
         )
         try:
             thread = SessionThread(f"pyjms-aio-session-{made.next_message_id()[3:]}", self._loop)
@@ -74,36 +75,36 @@ class Connection(Closing):
     @property
     def client_id(self) -> str | None:
         """The identifier that the client's durable subscriptions belong to, or None (§4.3.2)."""
-        return self._beneath.client_id
+        return self._sync.client_id
 
     async def set_client_id(self, client_id: str) -> None:
         """Set it: at most once, before anything else is done with the connection, and not when the factory has set it.
 
         Raises IllegalStateException if it is too late; InvalidClientIDException when it is none, or in use by another client.
         """
-        await self._call("set-client-id", lambda: setattr(self._beneath, "client_id", client_id))
+        await self._call("set-client-id", lambda: setattr(self._sync, "client_id", client_id))
 
     @property
     def meta_data(self) -> ConnectionMetaData:
         """What this connection knows of its provider."""
-        return self._beneath.meta_data
+        return self._sync.meta_data
 
     @property
     def state(self) -> str:
         """Where the connection is: ``connected``, ``reconnecting``, ``lost`` or ``closed``. For health checks."""
-        return self._beneath.state
+        return self._sync.state
 
     @property
     def exception_listener(self) -> ExceptionListenerLike | None:
         """What is told of the connection's problems, one call at a time, on the event loop (§4.3.8): a function or coroutine function."""
-        return None if self._beneath.exception_listener is None else self._exception_listener
+        return None if self._sync.exception_listener is None else self._exception_listener
 
     @exception_listener.setter
     def exception_listener(self, listener: ExceptionListenerLike | None) -> None:
         if listener is None:
-            self._beneath.exception_listener = None
+            self._sync.exception_listener = None
         else:
-            self._beneath.exception_listener = Listening(
+            self._sync.exception_listener = Listening(
                 self._loop, exception_callback(listener, awaits=True), None, _nothing
             )
         self._exception_listener = listener
@@ -112,7 +113,7 @@ class Connection(Closing):
 
     async def start(self) -> None:
         """Begin, or go on, to deliver messages (§4.3.3)."""
-        await self._call("start", self._beneath.start)
+        await self._call("start", self._sync.start)
 
     async def stop(self) -> None:
         """Pause delivery; returns when running listeners have returned. Sending goes on (§4.3.4).
@@ -120,7 +121,7 @@ class Connection(Closing):
         Raises IllegalStateException when a listener of the connection awaits it.
         """
         self._refuse_in_listener("stop")
-        await self._call("stop", self._beneath.stop)
+        await self._call("stop", self._sync.stop)
 
     async def close(self) -> None:
         """End the connection with all that was made from it; a `receive` that waits returns None (§4.3.5).
@@ -133,7 +134,7 @@ class Connection(Closing):
 
     def _close(self) -> None:
         try:
-            self._beneath.close()
+            self._sync.close()
         finally:
             for thread in self._all_threads():
                 thread.end()
@@ -157,3 +158,126 @@ class Connection(Closing):
 
 def _nothing() -> None:
     """Nobody is left to be told."""
+
+
+class XAResource:
+    """Carries a transaction manager's calls to the session's provider. Its methods raise what `pyjms.XAResource` raises."""
+
+    TMNOFLAGS: ClassVar = xa.XAResource.TMNOFLAGS
+    TMJOIN: ClassVar = xa.XAResource.TMJOIN
+    TMENDRSCAN: ClassVar = xa.XAResource.TMENDRSCAN
+    TMSTARTRSCAN: ClassVar = xa.XAResource.TMSTARTRSCAN
+    TMSUSPEND: ClassVar = xa.XAResource.TMSUSPEND
+    TMSUCCESS: ClassVar = xa.XAResource.TMSUCCESS
+    TMRESUME: ClassVar = xa.XAResource.TMRESUME
+    TMFAIL: ClassVar = xa.XAResource.TMFAIL
+    TMONEPHASE: ClassVar = xa.XAResource.TMONEPHASE
+    XA_OK: ClassVar = xa.XAResource.XA_OK
+    XA_RDONLY: ClassVar = xa.XAResource.XA_RDONLY
+
+    def __init__(self, sync: xa.XAResource, thread: SessionThread) -> None:
+        """Made by a session."""
+        self._sync = sync
+        self._thread = thread
+
+    async def start(self, xid: xa.Xid, flags: int) -> None:
+        """Begin the session's work in a branch, join it, or resume it."""
+        await self._thread.call(partial(self._sync.start, xid, flags))
+
+    async def end(self, xid: xa.Xid, flags: int) -> None:
+        """End, suspend or fail the session's work in a branch."""
+        await self._thread.call(partial(self._sync.end, xid, flags))
+
+    async def prepare(self, xid: xa.Xid) -> int:
+        """Promise that the branch can be committed: XA_OK; XA_RDONLY if there is nothing to commit."""
+        return await self._thread.call(partial(self._sync.prepare, xid))
+
+    async def commit(self, xid: xa.Xid, one_phase: bool) -> None:
+        """Commit a prepared branch, or with `one_phase` one that was not prepared."""
+        await self._thread.call(partial(self._sync.commit, xid, one_phase))
+
+    async def rollback(self, xid: xa.Xid) -> None:
+        """Undo a branch."""
+        await self._thread.call(partial(self._sync.rollback, xid))
+
+    async def recover(self, flag: int) -> Sequence[xa.Xid]:
+        """Return the branches that were prepared, or settled by the operator."""
+        return await self._thread.call(partial(self._sync.recover, flag))
+
+    async def forget(self, xid: xa.Xid) -> None:
+        """Forget a branch that the operator has settled."""
+        await self._thread.call(partial(self._sync.forget, xid))
+
+    async def get_transaction_timeout(self) -> int:
+        """Return after how many seconds without an end a branch is rolled back."""
+        return await self._thread.call(self._sync.get_transaction_timeout)
+
+    async def set_transaction_timeout(self, seconds: int) -> bool:
+        """Set that, for branches that begin from now on; 0: as at first. Return whether it could be set."""
+        return await self._thread.call(partial(self._sync.set_transaction_timeout, seconds))
+
+    def is_same_rm(self, xa_resource: XAResource) -> bool:
+        """Return whether both work for the same message system, so that they can share a branch."""
+        return isinstance(xa_resource, XAResource) and self._sync.is_same_rm(xa_resource._sync)
+
+
+class XASession(Session):
+    """A session whose transactions are ended through its `xa_resource` only: `commit` raises TransactionInProgressException."""
+
+    def __init__(self, sync: AwaitedXASession, thread: SessionThread, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(sync, thread, loop)
+        self._resource = XAResource(sync.xa_resource, thread)
+
+    @property
+    def xa_resource(self) -> XAResource:
+        """What a transaction manager calls."""
+        return self._resource
+
+
+class XAConnection(Connection):
+    """A connection whose XA sessions a transaction manager controls (§8.6.1)."""
+
+    def create_xa_session(self) -> Opening[XASession]:
+        """Make a session that a transaction manager controls."""
+        return Opening(partial(self._open, XASession, AwaitedXASession, True, Session.SESSION_TRANSACTED))
+
+
+_Made = TypeVar("_Made", bound=Connection)
+_SyncConnection = TypeVar("_SyncConnection", bound=JmsConnection)
+
+
+class ConnectionFactory:
+    """Makes connections to the message system behind a URL. Takes what `pyjms.ConnectionFactory` takes (JMS 1.1 §4.2).
+
+    Raises the same for a malformed URL or option. May be shared by tasks, threads and event loops.
+    """
+
+    def __init__(self, url: str | None = None, **options: Any) -> None:
+        self._factory = factory.ConnectionFactory(url, **options)
+
+    def __repr__(self) -> str:
+        return f"pyjms.aio.{self._factory!r}"
+
+    def create_connection(self, user_name: str | None = None, password: str | None = None) -> Opening[Connection]:
+        """Make a connection, which is stopped, of the event loop that runs. Raises what `pyjms.ConnectionFactory` raises."""
+        return Opening(partial(_connect, Connection, partial(self._factory.create_connection, user_name, password)))
+
+
+class XAConnectionFactory(ConnectionFactory):
+    """Makes XA connections, too (§8.6). Each call raises JMSException when the provider lacks `Capability.XA`."""
+
+    def __init__(self, url: str | None = None, **options: Any) -> None:
+        super().__init__(url, **options)
+        self._factory = self._xa_factory = SyncXAConnectionFactory(url, **options)
+
+    def create_xa_connection(self, user_name: str | None = None, password: str | None = None) -> Opening[XAConnection]:
+        """Make a connection whose sessions a transaction manager controls."""
+        connect = partial(self._xa_factory.create_xa_connection, user_name, password)
+        return Opening(partial(_connect, XAConnection, connect))
+
+
+async def _connect(
+    kind: Callable[[_SyncConnection, asyncio.AbstractEventLoop], _Made], connect: Callable[[], _SyncConnection]
+) -> _Made:
+    sync = await call_on_thread("pyjms-aio-connect", connect, JmsConnection.close)
+    return kind(sync, asyncio.get_running_loop())

@@ -1,4 +1,4 @@
-"""A consumer for asyncio: any number of them wait, and no thread does (JMS 1.1 §4.5)."""
+"""Consumers and browsers for asyncio: any number of tasks wait for messages, and no thread does (JMS 1.1 §4.5, §5.9)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeAlias
 
-from pyjms.aio.calls import SessionThread
-from pyjms.aio.contexts import Closing
-from pyjms.aio.receiving import Receive, keep
-from pyjms.aio.serving import Listening
-from pyjms.aio.sessions import AwaitedSession, Wakeup
+from pyjms.aio.calls import Closing, Listening, SessionThread
+from pyjms.aio.sessions import AwaitedSession, Receive, Wakeup, keep
+from pyjms.api.consumer import QueueBrowser as Browser
+from pyjms.api.destination import Queue
 from pyjms.api.message import Message
 from pyjms.errors import JMSException
+from pyjms.runtime.checks import message_callback
 from pyjms.runtime.consumer import JmsMessageConsumer
-from pyjms.runtime.listeners import message_callback
 
 MessageListenerLike: TypeAlias = Callable[[Message], Awaitable[object] | object]
 """A coroutine function, or a function, of one message, or an object with such an `on_message`."""
@@ -25,30 +24,30 @@ class MessageConsumer(Closing):
 
     def __init__(
         self,
-        beneath: JmsMessageConsumer,
+        sync: JmsMessageConsumer,
         session: AwaitedSession,
         thread: SessionThread,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         """Made by a session."""
-        self._beneath = beneath
+        self._sync = sync
         self._session = session
         self._thread = thread
         self._loop = loop
         self._listener: MessageListenerLike | None = None
         self._waiting: Receive | None = None
-        assert isinstance(beneath.inbox, Wakeup)
-        beneath.inbox.answer = self._look
+        assert isinstance(sync.inbox, Wakeup)
+        sync.inbox.answer = self._look
 
     @property
     def message_selector(self) -> str | None:
         """The selector's text, or None."""
-        return self._beneath.message_selector
+        return self._sync.message_selector
 
     @property
     def message_listener(self) -> MessageListenerLike | None:
         """The listener, as it was set, or None."""
-        return None if self._beneath.message_listener is None else self._listener
+        return None if self._sync.message_listener is None else self._listener
 
     async def set_message_listener(self, listener: MessageListenerLike | None) -> None:
         """Have `listener` called on the event loop with each message, one at a time in each session (§4.5.2); None: nobody.
@@ -60,7 +59,7 @@ class MessageConsumer(Closing):
         called = None if listener is None else self._called(listener)
         if called is not None:
             self._session.check_receives_nothing()  # nor has a message on its way to a task, which the listener would get, too
-        await self._thread.call(lambda: setattr(self._beneath, "message_listener", called))
+        await self._thread.call(lambda: setattr(self._sync, "message_listener", called))
         self._listener = listener
 
     async def receive(self, timeout: int = 0) -> Message | None:  # noqa: ASYNC109 - as JMS has it
@@ -77,7 +76,7 @@ class MessageConsumer(Closing):
             return await self.receive_no_wait()
         self._thread.check_loop()
         with self._session.receiving():
-            self._waiting = Receive(self._beneath, self._session, self._thread, self._loop, timeout)
+            self._waiting = Receive(self._sync, self._session, self._thread, self._loop, timeout)
             try:
                 return await self._waiting.result()
             finally:
@@ -87,19 +86,17 @@ class MessageConsumer(Closing):
         """Return the next message if there is one now. Raises IllegalStateException while a receive of the session waits."""
         self._thread.check_loop()
         with self._session.receiving():
-            return await self._thread.call(
-                self._beneath.receive_no_wait, undo=lambda _: keep(self._session, self._beneath)
-            )
+            return await self._thread.call(self._sync.receive_no_wait, undo=lambda _: keep(self._session, self._sync))
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         message = await self.receive()
         while message is not None:
             yield message
-            message = None if self._beneath.is_ending else await self.receive()
+            message = None if self._sync.is_ending else await self.receive()
 
     async def close(self) -> None:
         """Close; a receive that waits returns None, and a listener of this consumer that runs is waited for. May be repeated."""
-        await self._thread.call(self._beneath.close)
+        await self._thread.call(self._sync.close)
 
     def _called(self, listener: MessageListenerLike) -> Listening:
         return Listening(
@@ -111,3 +108,31 @@ class MessageConsumer(Closing):
         waiting = self._waiting
         if waiting is not None:
             self._thread.post(waiting.look)
+
+
+class QueueBrowser(Closing):
+    """Each ``async for`` walks the queue anew, from its head, and takes nothing."""
+
+    def __init__(self, sync: Browser, thread: SessionThread) -> None:
+        """Made by a session."""
+        self._sync = sync
+        self._thread = thread
+
+    @property
+    def queue(self) -> Queue:
+        """The queue."""
+        return self._sync.queue
+
+    @property
+    def message_selector(self) -> str | None:
+        """The selector's text, or None."""
+        return self._sync.message_selector
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        messages = self._sync.enumeration
+        while (message := await self._thread.call(lambda: next(messages, None))) is not None:
+            yield message
+
+    async def close(self) -> None:
+        """End it. Closing twice does nothing."""
+        self._sync.close()

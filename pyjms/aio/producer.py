@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, overload
 
-from pyjms.aio.calls import SessionThread
-from pyjms.aio.contexts import Closing
+from pyjms.aio.calls import Closing, SessionThread
 from pyjms.api.destination import Destination
 from pyjms.api.message import Message
 from pyjms.runtime.producer import JmsMessageProducer
@@ -15,60 +14,60 @@ from pyjms.runtime.producer import JmsMessageProducer
 class MessageProducer(Closing):
     """Sends messages to one destination, or to any when it was made without one."""
 
-    def __init__(self, beneath: JmsMessageProducer, thread: SessionThread) -> None:
+    def __init__(self, sync: JmsMessageProducer, thread: SessionThread) -> None:
         """Made by a session."""
-        self._beneath = beneath
+        self._sync = sync
         self._thread = thread
 
     @property
     def disable_message_id(self) -> bool:
         """A hint that nobody needs message identifiers; False at first (§3.4.3)."""
-        return self._beneath.disable_message_id
+        return self._sync.disable_message_id
 
     @disable_message_id.setter
     def disable_message_id(self, value: bool) -> None:
-        self._beneath.disable_message_id = value
+        self._sync.disable_message_id = value
 
     @property
     def disable_message_timestamp(self) -> bool:
         """A hint that nobody needs time stamps; False at first (§3.4.4)."""
-        return self._beneath.disable_message_timestamp
+        return self._sync.disable_message_timestamp
 
     @disable_message_timestamp.setter
     def disable_message_timestamp(self, value: bool) -> None:
-        self._beneath.disable_message_timestamp = value
+        self._sync.disable_message_timestamp = value
 
     @property
     def delivery_mode(self) -> int:
         """The `DeliveryMode` of messages sent without one; PERSISTENT at first. Another value: JMSException."""
-        return self._beneath.delivery_mode
+        return self._sync.delivery_mode
 
     @delivery_mode.setter
     def delivery_mode(self, delivery_mode: int) -> None:
-        self._beneath.delivery_mode = delivery_mode
+        self._sync.delivery_mode = delivery_mode
 
     @property
     def priority(self) -> int:
         """The priority of messages sent without one, 0 (lowest) to 9; 4 at first. Another value: JMSException."""
-        return self._beneath.priority
+        return self._sync.priority
 
     @priority.setter
     def priority(self, default_priority: int) -> None:
-        self._beneath.priority = default_priority
+        self._sync.priority = default_priority
 
     @property
     def time_to_live(self) -> int:
         """How long messages sent without an own time live, in milliseconds from sending; 0, as at first: for ever."""
-        return self._beneath.time_to_live
+        return self._sync.time_to_live
 
     @time_to_live.setter
     def time_to_live(self, time_to_live: int) -> None:
-        self._beneath.time_to_live = time_to_live
+        self._sync.time_to_live = time_to_live
 
     @property
     def destination(self) -> Destination | None:
         """Where this producer sends to; None if each call names its destination."""
-        return self._beneath.destination
+        return self._sync.destination
 
     @overload
     async def send(
@@ -95,8 +94,8 @@ class MessageProducer(Closing):
         Takes and raises what `pyjms.MessageProducer.send` does. Leave the message alone meanwhile. If the task is cancelled, the
         message may be sent.
         """
-        await self._thread.call(partial(self._beneath.send, *arguments, **named))
+        await self._thread.call(partial(self._sync.send, *arguments, **named))
 
     async def close(self) -> None:
         """Give back what the producer holds. Closing twice does nothing."""
-        self._beneath.close()
+        self._sync.close()

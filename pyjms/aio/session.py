@@ -7,10 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from pyjms.aio.browser import QueueBrowser
-from pyjms.aio.calls import SessionThread, call_on_thread
-from pyjms.aio.consumer import MessageConsumer
-from pyjms.aio.contexts import Closing, Opening
+from pyjms.aio.calls import Closing, Opening, SessionThread, call_on_thread
+from pyjms.aio.consumer import MessageConsumer, QueueBrowser
 from pyjms.aio.producer import MessageProducer
 from pyjms.aio.sessions import AwaitedSession
 from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -32,9 +30,9 @@ class Session(Closing):
     DUPS_OK_ACKNOWLEDGE: ClassVar = AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
     SESSION_TRANSACTED: ClassVar = AcknowledgeMode.SESSION_TRANSACTED
 
-    def __init__(self, beneath: AwaitedSession, thread: SessionThread, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, sync: AwaitedSession, thread: SessionThread, loop: asyncio.AbstractEventLoop) -> None:
         """Made by a connection."""
-        self._beneath = beneath
+        self._sync = sync
         self._thread = thread
         self._loop = loop
 
@@ -42,43 +40,43 @@ class Session(Closing):
 
     def create_bytes_message(self) -> BytesMessage:
         """Return a new, empty, write-only `BytesMessage`."""
-        return self._beneath.create_bytes_message()
+        return self._sync.create_bytes_message()
 
     def create_map_message(self) -> MapMessage:
         """Return a new, empty `MapMessage`."""
-        return self._beneath.create_map_message()
+        return self._sync.create_map_message()
 
     def create_message(self) -> Message:
         """Return a new message without a body."""
-        return self._beneath.create_message()
+        return self._sync.create_message()
 
     def create_object_message(self, object: Any = None) -> ObjectMessage:
         """Return a new `ObjectMessage` with a copy of `object`. Raises `MessageFormatException` if it has no copy."""
-        return self._beneath.create_object_message(object)
+        return self._sync.create_object_message(object)
 
     def create_stream_message(self) -> StreamMessage:
         """Return a new, empty, write-only `StreamMessage`."""
-        return self._beneath.create_stream_message()
+        return self._sync.create_stream_message()
 
     def create_text_message(self, text: str | None = None) -> TextMessage:
         """Return a new `TextMessage` with `text`."""
-        return self._beneath.create_text_message(text)
+        return self._sync.create_text_message(text)
 
     def create_queue(self, queue_name: str) -> Queue:
         """Return the queue that the provider calls `queue_name` (§4.4.4)."""
-        return self._beneath.create_queue(queue_name)
+        return self._sync.create_queue(queue_name)
 
     def create_topic(self, topic_name: str) -> Topic:
         """Return the topic that the provider calls `topic_name` (§4.4.4)."""
-        return self._beneath.create_topic(topic_name)
+        return self._sync.create_topic(topic_name)
 
     async def create_temporary_queue(self) -> TemporaryQueue:
         """Return a new queue that lives as long as the connection, or until deleted (§4.4.3)."""
-        return await self._thread.call(self._beneath.create_temporary_queue, undo=TemporaryQueue.delete)
+        return await self._thread.call(self._sync.create_temporary_queue, undo=TemporaryQueue.delete)
 
     async def create_temporary_topic(self) -> TemporaryTopic:
         """Return a new topic that lives as long as the connection, or until deleted (§4.4.3)."""
-        return await self._thread.call(self._beneath.create_temporary_topic, undo=TemporaryTopic.delete)
+        return await self._thread.call(self._sync.create_temporary_topic, undo=TemporaryTopic.delete)
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
         """Delete it now, in place of its own `delete`, which would keep the event loop waiting.
@@ -96,10 +94,8 @@ class Session(Closing):
         return Opening(partial(self._make_producer, destination))
 
     async def _make_producer(self, destination: Destination | None) -> MessageProducer:
-        beneath = await self._thread.call(
-            lambda: self._beneath.create_producer(destination), undo=lambda made: made.close()
-        )
-        return MessageProducer(beneath, self._thread)
+        sync = await self._thread.call(lambda: self._sync.create_producer(destination), undo=lambda made: made.close())
+        return MessageProducer(sync, self._thread)
 
     def create_consumer(
         self, destination: Destination, message_selector: str | None = None, no_local: bool = False
@@ -109,7 +105,7 @@ class Session(Closing):
         With `no_local`, a topic's consumer gets nothing that its own connection published; queues ignore it.
         Raises InvalidDestinationException, InvalidSelectorException.
         """
-        return self._consumer(lambda: self._beneath.create_consumer(destination, message_selector, no_local))
+        return self._consumer(lambda: self._sync.create_consumer(destination, message_selector, no_local))
 
     def create_durable_subscriber(
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
@@ -118,15 +114,15 @@ class Session(Closing):
 
         Raises what `pyjms.Session.create_durable_subscriber` raises.
         """
-        beneath = self._beneath
-        return self._consumer(lambda: beneath.create_durable_subscriber(topic, name, message_selector, no_local))
+        sync = self._sync
+        return self._consumer(lambda: sync.create_durable_subscriber(topic, name, message_selector, no_local))
 
     def _consumer(self, make: Callable[[], JmsMessageConsumer]) -> Opening[MessageConsumer]:
         return Opening(partial(self._make_consumer, make))
 
     async def _make_consumer(self, make: Callable[[], JmsMessageConsumer]) -> MessageConsumer:
-        beneath = await self._thread.call(make, undo=JmsMessageConsumer.close)
-        return MessageConsumer(beneath, self._beneath, self._thread, self._loop)
+        sync = await self._thread.call(make, undo=JmsMessageConsumer.close)
+        return MessageConsumer(sync, self._sync, self._thread, self._loop)
 
     def create_browser(self, queue: Queue, message_selector: str | None = None) -> Opening[QueueBrowser]:
         """Make a browser of the messages of `queue` that `message_selector` chooses; None or "": all (§5.9).
@@ -136,26 +132,26 @@ class Session(Closing):
         return Opening(partial(self._make_browser, queue, message_selector))
 
     async def _make_browser(self, queue: Queue, message_selector: str | None) -> QueueBrowser:
-        beneath = await self._thread.call(
-            lambda: self._beneath.create_browser(queue, message_selector), undo=lambda made: made.close()
+        sync = await self._thread.call(
+            lambda: self._sync.create_browser(queue, message_selector), undo=lambda made: made.close()
         )
-        return QueueBrowser(beneath, self._thread)
+        return QueueBrowser(sync, self._thread)
 
     async def unsubscribe(self, name: str) -> None:
         """End the durable subscription `name` and forget its messages (§6.3). Raises what `pyjms.Session.unsubscribe` raises."""
-        await self._thread.call(lambda: self._beneath.unsubscribe(name))
+        await self._thread.call(lambda: self._sync.unsubscribe(name))
 
     # Transactions and acknowledgement
 
     @property
     def transacted(self) -> bool:
         """Whether sends and receives of this session take effect only with `commit`."""
-        return self._beneath.transacted
+        return self._sync.transacted
 
     @property
     def acknowledge_mode(self) -> AcknowledgeMode:
         """The mode; SESSION_TRANSACTED for a transacted session, whatever was asked for."""
-        return self._beneath.acknowledge_mode
+        return self._sync.acknowledge_mode
 
     async def acknowledge(self, message: Message) -> None:
         """Acknowledge all that the session has delivered so far, of which `message` is one (§4.4.11).
@@ -171,18 +167,18 @@ class Session(Closing):
         Raises what `pyjms.Session.commit` raises. If the task is cancelled, the commit may be made: the session goes on with the
         next transaction in any case.
         """
-        self._beneath.check_receives_nothing()
-        await self._thread.call(self._beneath.commit)
+        self._sync.check_receives_nothing()
+        await self._thread.call(self._sync.commit)
 
     async def rollback(self) -> None:
         """Undo the transaction: nothing was sent, and what was received comes again; then begin the next one (§4.4.7)."""
-        self._beneath.check_receives_nothing()
-        await self._thread.call(self._beneath.rollback)
+        self._sync.check_receives_nothing()
+        await self._thread.call(self._sync.rollback)
 
     async def recover(self) -> None:
         """Deliver again, from the first one on and marked as such, the messages not yet acknowledged (§4.4.11)."""
-        self._beneath.check_receives_nothing()
-        await self._thread.call(self._beneath.recover)
+        self._sync.check_receives_nothing()
+        await self._thread.call(self._sync.recover)
 
     async def close(self) -> None:
         """End the session, its producers and its consumers; a transaction in progress is rolled back (§4.4.1).
@@ -192,12 +188,12 @@ class Session(Closing):
         event loop: the connection's may have ended.
         """
         if self._thread.serves_here:
-            await self._thread.call(self._beneath.close)  # which refuses
+            await self._thread.call(self._sync.close)  # which refuses
         else:
             await call_on_thread("pyjms-aio-close", self._close)
 
     def _close(self) -> None:
         try:
-            self._beneath.close()
+            self._sync.close()
         finally:
             self._thread.end()

@@ -1,17 +1,24 @@
-"""Sessions of the runtime whose receives wait on an event loop, not on a thread."""
+"""Sessions of the runtime whose receives wait on an event loop, while the session's thread is free for other calls."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from functools import partial
+from typing import Protocol
 
+from pyjms.aio.calls import SessionThread
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException
+from pyjms.runtime.consumer import JmsMessageConsumer
+from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.session import JmsSession
-from pyjms.runtime.waiting import Inbox
+from pyjms.runtime.waiting import Inbox, start_thread
 from pyjms.runtime.xa import JmsXASession
-from pyjms.spi.clock import Clock
+from pyjms.spi.clock import Clock, Signal, SystemClock
+from pyjms.spi.errors import ProviderError
 
 
 class Wakeup(Inbox):
@@ -75,3 +82,158 @@ def _runs_loop_here() -> bool:
 
 class AwaitedXASession(AwaitedSession, JmsXASession):
     """A session that a transaction manager controls."""
+
+
+class Receive:
+    """One call of `receive`, from its first look to its end."""
+
+    __slots__ = (
+        "_consumer",
+        "_context",
+        "_has_looked",
+        "_has_taken",
+        "_is_over",
+        "_loop",
+        "_session",
+        "_thread",
+        "_timeout_ms",
+        "future",
+    )
+
+    def __init__(
+        self,
+        consumer: JmsMessageConsumer,
+        session: JmsSession,
+        thread: SessionThread,
+        loop: asyncio.AbstractEventLoop,
+        timeout_ms: int,
+    ) -> None:
+        """`timeout_ms`: 0 for never."""
+        self._consumer = consumer
+        self._context = copy_context()
+        self._session = session
+        self._thread = thread
+        self._loop = loop
+        self._timeout_ms = timeout_ms
+        self._has_looked = False
+        self._has_taken = False
+        self._is_over = False
+        self.future: asyncio.Future[Message | None] = loop.create_future()
+
+    async def result(self) -> Message | None:
+        """Return the message; None: the time is over, or the consumer was closed. Raises what the look for one raised."""
+        timer = None
+        if self._timeout_ms:
+            timer = _timer(self._session.clock, self._loop, self._timeout_ms, self._expire_soon)
+        try:
+            if not self._thread.post(self.look):
+                self.look()  # of a closed session, which refuses it at once
+            message = await self.future
+        except asyncio.CancelledError:
+            self._thread.post(self._abandon)  # here, so that it is done before whatever the task calls next
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        return message
+
+    def look(self) -> None:
+        """Look for a message: at first, and when the consumer was woken. On the session's thread."""
+        if self._is_over or self.future.cancelled():
+            return
+        message = None
+        try:
+            if self._has_looked and self._consumer.is_ending:
+                self._end(None)
+                return
+            self._has_looked = True
+            message = self._context.run(self._consumer.receive_or_enlist)
+        except Exception as error:  # whatever it is, who awaits the receive is told
+            self._fail(error)
+            return
+        if message is not None:
+            self._end(message)
+
+    def _expire_soon(self) -> None:
+        self._thread.post(self._expire)
+
+    def _expire(self) -> None:
+        if not self._is_over:
+            self._end(None)
+
+    def _abandon(self) -> None:
+        if self._has_taken:
+            keep(self._session, self._consumer)
+        else:
+            self._expire()
+
+    def _end(self, message: Message | None) -> None:
+        self._is_over = True
+        self._has_taken = message is not None
+        self._tell(partial(self._succeed, message), message)
+        if message is None:
+            self._wait_no_more()
+
+    def _fail(self, error: Exception) -> None:
+        self._is_over = True
+        self._tell(partial(self._raise, error), None)
+        self._wait_no_more()
+
+    def _wait_no_more(self) -> None:
+        with suppress(ProviderError):  # who waits no more does not mind being woken
+            self._consumer.wait_no_more()
+
+    def _tell(self, end: Callable[[], None], message: Message | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(end)
+        except RuntimeError:  # the event loop was closed
+            if message is not None:
+                keep(self._session, self._consumer)
+
+    # On the event loop
+
+    def _succeed(self, message: Message | None) -> None:
+        if not self.future.done():
+            self.future.set_result(message)
+
+    def _raise(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+def keep(session: JmsSession, consumer: JmsMessageConsumer) -> None:
+    """Leave a message that was taken, and that no task gets, to the consumer's next receive, or its listener. On the session's thread."""
+    session.keep(consumer)
+
+
+class _Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+def _timer(clock: Clock, loop: asyncio.AbstractEventLoop, timeout_ms: int, ring: Callable[[], None]) -> _Timer:
+    """Have `ring` called when so much time has passed by the clock."""
+    if isinstance(clock, SystemClock) and clock.is_real:
+        return loop.call_later(timeout_ms / 1000, ring)
+    return _ClockTimer(clock, timeout_ms, ring)
+
+
+class _ClockTimer:
+    """A timer by a clock that is frozen, or moves when told to, of which the event loop knows nothing."""
+
+    __slots__ = ("_clock", "_ring", "_signal", "_until_ms")
+
+    def __init__(self, clock: Clock, timeout_ms: int, ring: Callable[[], None]) -> None:
+        self._clock = clock
+        self._ring = ring
+        self._signal = Signal()
+        self._until_ms = clock.monotonic_ms() + timeout_ms
+        with mapped_errors:
+            start_thread("pyjms-aio-timer", self._wait)
+
+    def _wait(self) -> None:
+        if not self._clock.wait(self._signal, self._until_ms):
+            self._ring()
+
+    def cancel(self) -> None:
+        """Ring no more."""
+        self._signal.set()

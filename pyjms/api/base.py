@@ -1,4 +1,4 @@
-"""What several interfaces of the API share: `Closeable`, whose ``with`` block ends in a close, and `Enumeration`."""
+"""What several interfaces of the API share: `Closeable`, whose ``with`` block ends in a close, `Enumeration`, and the exceptions of look-ups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from pyjms.api.names import Interface, JavaNames
-from pyjms.errors import RuntimeThrowable
+from pyjms.errors import CheckedThrowable, RuntimeThrowable
 
 
 class Closeable(Interface, declares=True):
@@ -72,3 +72,14 @@ class Enumeration(JavaNames, Iterator[T], Generic[T], declares=True):
         if not self.has_more_elements():
             raise StopIteration
         return self.next_element()
+
+
+class NamingException(CheckedThrowable, Exception):
+    """javax.naming.NamingException: the environment cannot be read, or does not say what it should.
+
+    As in Java it is not a `JMSException`: it comes before there is any provider to speak of.
+    """
+
+
+class NameNotFoundException(NamingException, LookupError):
+    """javax.naming.NameNotFoundException: nothing has the name that was looked up."""

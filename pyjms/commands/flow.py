@@ -32,7 +32,7 @@ from pyjms.flows.instance import Instance, Status
 from pyjms.flows.picture import draw
 from pyjms.flows.server import FlowClient
 from pyjms.flows.store import FlowStore, open_store
-from pyjms.spi.passwords import read_password
+from pyjms.spi.arguments import read_password
 from pyjms.spi.terminal import FAILED, escaped, listing, note, put_json
 from pyjms.spi.words import counted
 

@@ -27,10 +27,10 @@ from pyjms.messages.text import JmsTextMessage
 from pyjms.routing.compiled import CompiledRules, RuleExplained, explain
 from pyjms.routing.reading import Problem, RulesError, load_document, read_rules
 from pyjms.routing.rules import RuleSet
+from pyjms.spi.arguments import read_password
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
 from pyjms.spi.errors import ProviderError
-from pyjms.spi.passwords import read_password
 from pyjms.spi.routes import RouteRequest, find_runner
 from pyjms.spi.terminal import FAILED, escaped, note, put_json
 from pyjms.spi.words import counted

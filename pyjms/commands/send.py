@@ -27,7 +27,6 @@ from pyjms.commands.connecting import (
 )
 from pyjms.messages.properties import DELIVER_AT, DUPLICATE_ID
 from pyjms.spi.clock import SystemClock
-from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import escaped, note, put_json
 from pyjms.spi.words import counted
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pyjms.spi.signals import ENDING, signals_as_bytes
+from pyjms.spi.interrupts import ENDING, signals_as_bytes
 
 _POKE: Final = getattr(signal, "SIGURG", 0)
 """What interrupts a wait, and would be ignored by itself."""

@@ -19,8 +19,8 @@ from pyjms.commands.connecting import AsJson, CommandError, PasswordFile, UserNa
 from pyjms.history.reading import read
 from pyjms.history.story import describe
 from pyjms.history.story import story as story_of
+from pyjms.spi.arguments import read_password
 from pyjms.spi.errors import ProviderError
-from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import FAILED, escaped, listing, note, put_json
 from pyjms.spi.trust import TrustError, explained, trusting
 from pyjms.spi.words import counted, said_by_system

@@ -7,7 +7,7 @@ from pyjms.forwarding.runner import RouteThread
 from pyjms.forwarding.settings import Guarantee, RouteSettings, Site, Target
 from pyjms.forwarding.transfer import Transfer
 from pyjms.forwarding.unit import OutgoingMessage, Plan, UndeliverableError, to_all
-from pyjms.spi.back_off import BackOff
+from pyjms.spi.clock import BackOff
 
 __all__ = [
     "BackOff",

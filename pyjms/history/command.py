@@ -23,8 +23,8 @@ from pyjms.history.findings import Finding, Report
 from pyjms.history.reading import read
 from pyjms.history.rules import RULES, Verdict
 from pyjms.history.story import describe, story
+from pyjms.spi.arguments import span_ms
 from pyjms.spi.errors import ProviderError
-from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import CANNOT_BE_USED, complain, escaped, listing
 from pyjms.spi.words import counted, rounded
 

@@ -23,8 +23,7 @@ from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, MessageId
 from pyjms.spi.errors import CapabilityError, ClosedError, ConnectionLostError, ProviderError, UrlError
-from pyjms.spi.interrupts import deferred, defers_signals
-from pyjms.spi.poisoning import REASON, close_later
+from pyjms.spi.interrupts import REASON, close_later, deferred, defers_signals
 from pyjms.spi.provider import (
     ConnectRequest,
     ProviderConnection,

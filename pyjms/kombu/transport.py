@@ -40,7 +40,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.selector import Selector, compile_selector
 from pyjms.spi.url import ProviderUrl
-from pyjms.spi.version import installed_version
+from pyjms.spi.words import installed_version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,25 +1,27 @@
 """Decodes pickles of unknown origin: plain values and instances of trusted classes are built, and nothing else is done.
 
-Plain values are those of Python's own types, and those of the standard library that `pyjms.messages.plain_values` makes, whose
-classes are not called with what the pickle says. What the pickle is made of decides how long that takes and how much memory it needs, not what it claims: no length is
-believed, and keys are hashed within a budget (`pyjms.messages.hash_budget`). What a trusted class does with what it is
-given is its own.
+What the pickle is made of decides how long that takes and how much memory it needs, not what it claims: no length is
+believed, and keys are hashed within a budget (`HashBudget`). What a trusted class does with what it is given is its own.
+
+Plain values are those of Python's own types, and some of the standard library. A pickle says with which arguments a class is to be called.
+Classes of the standard library are never called so: each has a function here that takes what the class itself pickles, checks type and range
+of each argument, and makes the value. Nothing is iterated over, no size is believed, and what making a value costs beyond the usual is
+paid out of the budget, as the same long argument may be named again and again.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from io import BytesIO
 from struct import unpack
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Final, NoReturn, TypeAlias
 
 from pyjms.errors import MessageFormatException
-from pyjms.messages.context import TrustedClasses
-from pyjms.messages.hash_budget import NESTING, HashBudget
+from pyjms.messages.base import TrustedClasses
 from pyjms.messages.java_text import shorten
-from pyjms.messages.plain_values import Build, make_uuid, plain_class, set_uuid
 
 _CLASS_NAME_MAX = 200
 """So much of a class's name an error shows: it is there to be copied into ``trusted=``."""
@@ -246,3 +248,328 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
     dispatch[pickle.FROZENSET[0]] = load_frozenset
     for _makes in _MAKES:
         dispatch[_makes[0]] = _weighing(dispatch[_makes[0]])
+
+
+BITS_MAX: Final = 4_096
+"""The parts of fractions and ranges are no larger: what is done with two of them takes time by the square of that."""
+
+DIGITS_MAX: Final = 4_300
+"""The text of a Decimal is no longer; Python has the same limit for the text of a whole number."""
+
+EXPONENT_MAX: Final = 999_999
+"""The exponent of a Decimal is no larger, as in Python's default context: its receiver may want the whole number."""
+
+PATH_MAX: Final = 32_767
+"""A path is no longer; no system takes a longer one."""
+
+_IN_PYTHON: Final = 10
+"""What hashing and comparing costs that is written in Python."""
+
+_FRACTION = re.compile(r"-?[0-9]+(?:/[0-9]+)?", re.ASCII)
+_FRACTION_MAX: Final = 2 * (BITS_MAX // 3)
+
+Build: TypeAlias = Callable[[Any, tuple[Any, ...], "HashBudget"], Any]
+"""Makes a value of a class out of the arguments in a pickle, or raises."""
+
+
+def _refuse(kind: type) -> NoReturn:
+    raise MessageFormatException(
+        f"the object holds a {kind.__name__} that is made of something else than {kind.__name__} pickles, or of too much"
+    )
+
+
+def _are(args: tuple[Any, ...], *kinds: type) -> bool:
+    """Tell whether `args` are of exactly these classes: an instance of a class below could have methods of its own."""
+    return len(args) == len(kinds) and all(type(arg) is kind for arg, kind in zip(args, kinds, strict=True))
+
+
+def _bits(*numbers: int) -> int:
+    return sum(number.bit_length() for number in numbers)
+
+
+def _date(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
+    if not _are(args, bytes) or len(args[0]) != 4:
+        _refuse(kind)
+    year, year_low, month, day = args[0]
+    return kind(year << 8 | year_low, month, day)  # which checks all of them, as unpickling does not
+
+
+def _time(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
+    packed, tzinfo = _packed(kind, args, 6)
+    hour, minute, second, *micros = packed
+    return kind(hour & 0x7F, minute, second, int.from_bytes(micros), tzinfo, fold=hour >> 7)
+
+
+def _datetime(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
+    packed, tzinfo = _packed(kind, args, 10)
+    year, year_low, month, day, hour, minute, second, *micros = packed
+    return kind(
+        *(year << 8 | year_low, month & 0x7F, day, hour, minute, second, int.from_bytes(micros), tzinfo),
+        fold=month >> 7,
+    )
+
+
+def _packed(kind: Any, args: tuple[Any, ...], size: int) -> tuple[bytes, Any]:
+    """Return the packed fields and the time zone, which the class checks: a `timezone`, or of a class that is trusted."""
+    if not 1 <= len(args) <= 2 or type(args[0]) is not bytes or len(args[0]) != size:
+        _refuse(kind)
+    return args[0], args[1] if len(args) == 2 else None
+
+
+def _timedelta(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
+    if not _are(args, int, int, int) or _bits(*args) > 3 * 64:
+        _refuse(kind)
+    return kind(*args)
+
+
+def _timezone(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
+    timedelta = import_module("datetime").timedelta
+    if not (_are(args, timedelta) or _are(args, timedelta, str)):
+        _refuse(kind)
+    return kind(*args)
+
+
+def _decimal(kind: Any, args: tuple[Any, ...], budget: HashBudget) -> Any:
+    if not _are(args, str) or len(args[0]) > DIGITS_MAX:
+        _refuse(kind)
+    budget.see_decimal()
+    value = _made(kind, args, budget, price=len(args[0]) >> 3, weight=len(args[0]) >> 1)
+    if value.is_finite() and abs(value.adjusted()) > EXPONENT_MAX:
+        _refuse(kind)
+    return value
+
+
+def _fraction(kind: Any, args: tuple[Any, ...], budget: HashBudget) -> Any:
+    """Make a Fraction of two numbers, as Python 3.12 pickles it, or of a text without an exponent, as 3.11 does."""
+    if _are(args, str) and len(args[0]) <= _FRACTION_MAX and _FRACTION.fullmatch(args[0]):
+        budget.spend(len(args[0]) >> 2)
+        args = tuple(map(int, args[0].split("/")))
+    if not (_are(args, int) or _are(args, int, int)) or any(part.bit_length() > BITS_MAX for part in args):
+        _refuse(kind)
+    bits = _bits(*args)
+    return _made(kind, args, budget, price=bits >> 4, weight=(bits >> 6) + _IN_PYTHON)
+
+
+def _range(kind: Any, args: tuple[Any, ...], budget: HashBudget) -> Any:
+    if not _are(args, int, int, int) or any(part.bit_length() > BITS_MAX for part in args):
+        _refuse(kind)
+    bits = _bits(*args)
+    return _made(kind, args, budget, price=bits >> 4, weight=bits >> 6)
+
+
+def _complex(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
+    if not _are(args, float, float):
+        _refuse(kind)
+    return kind(*args)
+
+
+def _ordered_dict(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
+    """Make an empty one: what it holds is added as to any other dictionary."""
+    if args:
+        _refuse(kind)
+    return kind()
+
+
+def _deque(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
+    """Make an empty one: what it holds is added as to a list."""
+    if not args:
+        return kind()
+    if not _are(args, tuple, int) or args[0] != ():
+        _refuse(kind)
+    return kind((), args[1])
+
+
+def _path(kind: Any, args: tuple[Any, ...], budget: HashBudget) -> Any:
+    if not _are(args, *[str] * len(args)) or len(args) + sum(map(len, args)) > PATH_MAX:
+        _refuse(kind)
+    length = sum(map(len, args))
+    return _made(kind, args, budget, price=2 * length + 20 * len(args), weight=length + _IN_PYTHON)
+
+
+def make_uuid(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
+    """Make one without its number, which `set_uuid` gives to it: as pickled, it comes later."""
+    if args:
+        _refuse(kind)
+    return kind.__new__(kind)
+
+
+def set_uuid(value: Any, state: Any, budget: HashBudget) -> None:
+    """Give its number to a UUID that was made without one."""
+    kind = type(value)
+    if type(state) is not dict or not {"int"} <= state.keys() <= {"int", "is_safe"}:
+        _refuse(kind)
+    number, is_safe = state["int"], state.get("is_safe", 0)
+    if type(number) is not int or not 0 <= number < 1 << 128 or type(is_safe) is not int or is_safe not in (0, -1):
+        _refuse(kind)
+    value.__setstate__(state)
+    budget.know(value, _IN_PYTHON)
+
+
+def _made(kind: Any, args: tuple[Any, ...], budget: HashBudget, *, price: int, weight: int) -> Any:
+    """Make a value for `price`; hashing it, or comparing it with another one, will cost `weight`."""
+    budget.spend(price)
+    value = kind(*args)
+    budget.know(value, weight)
+    return value
+
+
+PLAIN_CLASSES: Final[Mapping[tuple[str, str], Build]] = {
+    ("builtins", "complex"): _complex,
+    ("builtins", "range"): _range,
+    ("collections", "OrderedDict"): _ordered_dict,
+    ("collections", "deque"): _deque,
+    ("datetime", "date"): _date,
+    ("datetime", "datetime"): _datetime,
+    ("datetime", "time"): _time,
+    ("datetime", "timedelta"): _timedelta,
+    ("datetime", "timezone"): _timezone,
+    ("decimal", "Decimal"): _decimal,
+    ("fractions", "Fraction"): _fraction,
+    ("pathlib", "PurePosixPath"): _path,
+    ("pathlib", "PureWindowsPath"): _path,
+    ("uuid", "UUID"): make_uuid,
+}
+"""How each class is made, by its module and name."""
+
+
+def plain_class(module: str, name: str) -> tuple[type, Build] | None:
+    """Return the class and what makes its values; None for a class that needs trust."""
+    if module == "pathlib._local":  # where Python 3.13 has what others find in pathlib
+        module = "pathlib"
+    build = PLAIN_CLASSES.get((module, name))
+    return None if build is None else (getattr(import_module(module), name), build)
+
+
+DEPTH_MAX = 1_000
+"""So deep tuples may hold each other: hashing them takes some 80 bytes of stack a level, of whichever thread does it.
+Pickling them recurses too, and ends there by default in Python 3.11."""
+
+_COST_MIN = 4_000_000
+_COST_A_BYTE = 10
+"""The budget: what an object without shared parts costs is less than one for each byte of its pickle."""
+
+_WHOLE_MAX = 16_384
+"""A whole number of more bits is no key beside a Decimal, which makes a Decimal of it to compare the two: in time by their square."""
+
+_FLAT_MAX = 16
+"""A tuple without others in it, and not longer than this, is weighed again where it occurs: most are such."""
+
+_OWN_HASH = 2**60
+"""Whole numbers below it differ in their hashes; so do, for a sender, texts and bytes, whose hashes are salted."""
+
+NESTING = (tuple, frozenset)
+"""What can be a key and hold other keys."""
+
+_Whole: TypeAlias = tuple[Any, ...] | frozenset[Any]
+
+
+class HashBudget:
+    """Knows what each tuple and frozenset of one pickle costs, and how much is left. One thread."""
+
+    __slots__ = ("_alike", "_has_decimal", "_has_large", "_known", "_left", "_most")
+
+    def __init__(self, size: int) -> None:
+        """`size`: of the pickle, in bytes."""
+        self._most = self._left = _COST_MIN + _COST_A_BYTE * size
+        self._has_decimal = self._has_large = False
+        # Both keep what they tell of: another object could get its id.
+        self._known: dict[int, tuple[object, int, int]] = {}
+        self._alike: dict[int, tuple[object, dict[int, tuple[int, int]]]] = {}
+
+    def weigh(self, whole: _Whole) -> tuple[int, int]:
+        """Return how deep `whole` goes, and what it costs: its parts, counted wherever they occur.
+
+        Raises `MessageFormatException` for one that whoever hashes it would not survive, or wait for too long.
+        """
+        depth, cost = 1, 1
+        for part in whole:
+            if isinstance(part, NESTING):
+                part_depth, part_cost = self._weight(part)
+                depth = max(depth, part_depth + 1)
+                cost += part_cost
+            else:
+                cost += self._cost_of(part)
+        if depth > DEPTH_MAX:
+            raise MessageFormatException(f"the object holds tuples in tuples, more than {DEPTH_MAX} deep")
+        if cost > self._most:
+            raise MessageFormatException(_TOO_MUCH)
+        if depth > 1 or len(whole) > _FLAT_MAX:
+            self._known[id(whole)] = whole, depth, cost
+        return depth, cost
+
+    def pay(self, holder: object, keys: Iterable[Any]) -> None:
+        """Pay for `keys`, which `holder` gets: for the hash of each, and for comparing it with those that hash alike.
+
+        Raises `MessageFormatException` when nothing is left, and `TypeError` for a key without a hash.
+        """
+        for key in keys:
+            kind = type(key)
+            if kind is str or kind is bytes:
+                self.spend(_cost(key))
+            elif kind is int and -_OWN_HASH < key < _OWN_HASH:
+                self.spend(1)
+                if id(holder) in self._alike:  # others may have been chosen to hash like it
+                    self.spend(self._comparing(holder, hash(key), 1))
+            else:
+                cost = self._weight(key)[1] if isinstance(key, NESTING) else self._cost_of(key)
+                self.spend(cost)
+                self.spend(self._comparing(holder, hash(key), cost))
+
+    def _weight(self, whole: _Whole) -> tuple[int, int]:
+        known = self._known.get(id(whole))
+        return self.weigh(whole) if known is None else known[1:]
+
+    def know(self, value: object, weight: int) -> None:
+        """Have `value`, no tuple, cost `weight` wherever it is hashed or compared."""
+        if weight > 1:
+            self._known[id(value)] = value, 1, weight
+
+    def spend(self, cost: int) -> None:
+        """Take `cost` off what is left. Raises `MessageFormatException` when nothing is left."""
+        self._left -= cost
+        if self._left < 0:
+            raise MessageFormatException(_TOO_MUCH)
+
+    def _cost_of(self, value: object) -> int:
+        known = self._known.get(id(value))
+        if known is not None:
+            return known[2]
+        if type(value) is int and value.bit_length() > _WHOLE_MAX:
+            self._has_large = True
+            self._check_decimals()
+        return _cost(value)
+
+    def see_decimal(self) -> None:
+        """Note that the object holds a Decimal. Raises `MessageFormatException` if it also has a very large number among its keys."""
+        self._has_decimal = True
+        self._check_decimals()
+
+    def _check_decimals(self) -> None:
+        if self._has_large and self._has_decimal:
+            raise MessageFormatException(
+                f"the object holds a Decimal, and a number of more than {_WHOLE_MAX} bits as a key or in a tuple: comparing the two "
+                "could take too long"
+            )
+
+    def _comparing(self, holder: object, hashed: int, cost: int) -> int:
+        """Return what it costs to compare a key of this cost with those of the same hash that `holder` was given before."""
+        held = self._alike.get(id(holder))
+        if held is None:
+            held = self._alike[id(holder)] = holder, {}
+        alike = held[1]
+        number, costs = alike.get(hashed, (0, 0))
+        alike[hashed] = number + 1, costs + cost
+        return number * cost + costs
+
+
+_TOO_MUCH = "the object's keys, its tuples or its values hold the same parts too often: hashing or making them would take too long"
+
+
+def _cost(value: object) -> int:
+    """Return what hashing `value` and comparing it once costs; 1 is about what that takes for a small one."""
+    if type(value) is int:
+        size = value.bit_length() >> 10
+        return 1 + size + min(size, _WHOLE_MAX >> 10) ** 2  # to compare it, a Decimal makes one of it
+    if type(value) is str or type(value) is bytes:
+        return 1 + (len(value) >> 8)
+    return 1

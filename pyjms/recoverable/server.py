@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyjms.api.consumer import MessageConsumer
     from pyjms.api.message import Message
     from pyjms.api.session import Session
-    from pyjms.messages.context import MessageContext
+    from pyjms.messages.base import MessageContext
     from pyjms.runtime.factory import ConnectionFactory
     from pyjms.runtime.session import JmsSession
 

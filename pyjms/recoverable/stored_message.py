@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pyjms.messages.base import JmsMessage
-from pyjms.messages.foreign import convert
-from pyjms.messages.freeze import freeze, thaw
+from pyjms.messages.freeze import convert, freeze, thaw
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.spi.typed_values import read_map, read_stream, write_map, write_stream
@@ -18,7 +17,7 @@ from pyjms.types import Stored
 
 if TYPE_CHECKING:
     from pyjms.api.message import Message
-    from pyjms.messages.context import MessageContext
+    from pyjms.messages.base import MessageContext
 
 _NOWHERE = Address(AddressKind.QUEUE, "nowhere")
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
+import sys
 from collections import OrderedDict
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import chain, count
 from threading import RLock
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 from pyjms.api.base import Enumeration
 from pyjms.api.connection import (
@@ -23,22 +27,18 @@ from pyjms.api.destination import Destination, Topic
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidClientIDException, JMSException
 from pyjms.messages.destinations import JmsQueue, JmsTopic
-from pyjms.runtime.error_mapping import ErrorCollector, mapped_errors, to_jms
-from pyjms.runtime.leaving import close_made, note_start
-from pyjms.runtime.lifecycle import Event, State, next_state
-from pyjms.runtime.listeners import check_implementation, exception_callback
+from pyjms.runtime.checks import check_durable, check_implementation, exception_callback, subscribe_request
+from pyjms.runtime.error_mapping import ErrorCollector, close_made, mapped_errors, to_jms
+from pyjms.runtime.machines import Event, State, next_state
 from pyjms.runtime.server_sessions import JmsConnectionConsumer
 from pyjms.runtime.session import JmsSession
-from pyjms.runtime.subscribing import check_durable, subscribe_request
 from pyjms.runtime.temporaries import Temporaries
-from pyjms.runtime.threads import EventThread
-from pyjms.runtime.waiting import CloseOnce
+from pyjms.runtime.waiting import CloseOnce, EventThread
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import CapabilityError, ConnectionLostError, ProgramEndsError, ProviderError
-from pyjms.spi.interrupts import defers_signals
-from pyjms.spi.poisoning import REASON, Poisoned, close_later
+from pyjms.spi.interrupts import REASON, Poisoned, close_later, defers_signals
 from pyjms.spi.provider import ConnectRequest, Provider, ProviderConnection, ProviderInfo
 
 
@@ -530,3 +530,44 @@ def _mode(transacted: bool, acknowledge_mode: int) -> AcknowledgeMode:
 
 def _described(given: object) -> str:
     return f"the class {given.__name__}: give an object of it" if isinstance(given, type) else type(given).__name__
+
+
+class Listening(Protocol):
+    """What may be listening: a connection."""
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether it is started, open, and has listeners. Takes no lock: at the end of a program others may hold any."""
+
+
+_started: WeakValueDictionary[tuple[int, int], Listening] = WeakValueDictionary()
+
+"""Connections that were started, by process and identity. Its references are listed in one step, whatever other threads do."""
+
+
+def note_start(connection: Listening) -> None:
+    """Look at `connection` when the program ends. Any thread; once or several times."""
+    _started[os.getpid(), id(connection)] = connection
+    _be_called()
+
+
+@cache
+def _be_called() -> None:
+    atexit.register(_warn)  # later than an embedded broker, and so called earlier: that one's end is the connection's
+
+
+def _warn() -> None:
+    process = os.getpid()
+    listening = [
+        connection
+        for reference in _started.valuerefs()
+        if reference.key[0] == process and (connection := reference()) is not None and connection.is_listening
+    ]
+    _started.clear()  # two threads that both start the first connection may have registered this twice
+    if listening and getattr(sys, "last_value", None) is None and not hasattr(sys, "ps1"):
+        _log.warning(
+            "PYJMS-ENDED the program ends while %d connection(s) with listeners are open: threads of pyjms keep no program alive. To go on "
+            "listening, have the main thread wait, as by threading.Event().wait(); otherwise close connections before the end, so that "
+            "listeners finish what they do",
+            len(listening),
+        )

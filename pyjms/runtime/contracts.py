@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pyjms.api.destination import Destination
 from pyjms.api.message import Message
-from pyjms.runtime.acknowledgements import AcknowledgementLedger
+from pyjms.runtime.machines import AcknowledgementLedger
 from pyjms.runtime.temporaries import Temporaries
 from pyjms.runtime.waiting import DeliveryGate, Inbox
 from pyjms.spi.capability import Capability

@@ -23,8 +23,7 @@ from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException
 from pyjms.messages.freeze import thaw
 from pyjms.runtime.error_mapping import mapped_errors
-from pyjms.runtime.threads import WorkThread
-from pyjms.runtime.waiting import Rest
+from pyjms.runtime.waiting import Rest, WorkThread
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ConnectionLostError, GoneError, ProviderError, TooLateError

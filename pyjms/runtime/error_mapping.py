@@ -1,8 +1,12 @@
-"""SPI error → JMS exception: the one edge where the one becomes the other."""
+"""The one edge where SPI errors become JMS exceptions; and closing what a call has made and its program does not get."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from pyjms import errors
+from pyjms.api.base import Closeable
+from pyjms.api.destination import TemporaryQueue, TemporaryTopic
 from pyjms.errors import JMSException
 from pyjms.spi.errors import ProviderError
 
@@ -51,3 +55,15 @@ class ErrorCollector:
         """Raise the first error that was collected, if any."""
         if self._first is not None:
             raise self._first
+
+
+def close_made(made: Closeable) -> None:
+    """Close a connection, session, consumer, producer or browser that the program does not get."""
+    with suppress(JMSException):  # the interrupt is what the program hears of
+        made.close()
+
+
+def delete_made(made: TemporaryQueue | TemporaryTopic) -> None:
+    """Delete a temporary destination that the program does not get."""
+    with suppress(JMSException):  # as above; it ends with its connection
+        made.delete()

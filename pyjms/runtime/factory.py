@@ -21,8 +21,7 @@ from pyjms.api.connection import (
 from pyjms.errors import IllegalArgumentException
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.domains import JmsQueueConnection, JmsTopicConnection
-from pyjms.runtime.error_mapping import mapped_errors
-from pyjms.runtime.leaving import close_made
+from pyjms.runtime.error_mapping import close_made, mapped_errors
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.provider import ConnectRequest, Provider

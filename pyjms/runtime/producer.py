@@ -16,14 +16,9 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.messages.base import JmsMessage
-from pyjms.messages.bytes import JmsBytesMessage
+from pyjms.messages.bodies import JmsBytesMessage, JmsMapMessage, JmsObjectMessage, JmsStreamMessage, JmsTextMessage
 from pyjms.messages.destinations import address_of
-from pyjms.messages.foreign import convert
-from pyjms.messages.freeze import freeze
-from pyjms.messages.map import JmsMapMessage
-from pyjms.messages.object import JmsObjectMessage
-from pyjms.messages.stream import JmsStreamMessage
-from pyjms.messages.text import JmsTextMessage
+from pyjms.messages.freeze import convert, freeze
 from pyjms.runtime.error_mapping import to_jms
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError

@@ -14,7 +14,7 @@ from pyjms.api.message import Message
 from pyjms.api.session import QueueSession, Session, TopicSession
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.messages.destinations import address_of
-from pyjms.runtime.listeners import check_implementation
+from pyjms.runtime.checks import check_implementation
 from pyjms.runtime.producer import check_message
 from pyjms.spi.interrupts import defers_signals
 

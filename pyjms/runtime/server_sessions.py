@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from pyjms.api.connection import ConnectionConsumer, ServerSession, ServerSessionPool
 from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, JMSException
+from pyjms.runtime.checks import check_implementation
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
-from pyjms.runtime.listeners import check_implementation
 from pyjms.runtime.session import JmsSession
-from pyjms.runtime.threads import WorkThread
-from pyjms.runtime.waiting import CloseOnce, Rest
+from pyjms.runtime.waiting import CloseOnce, Rest, WorkThread
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError
 from pyjms.spi.provider import ProviderConsumer, ProviderSession, SubscribeRequest

@@ -17,29 +17,23 @@ from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, 
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.messages.base import JmsMessage
-from pyjms.messages.bytes import JmsBytesMessage
+from pyjms.messages.bodies import JmsBytesMessage, JmsMapMessage, JmsObjectMessage, JmsStreamMessage, JmsTextMessage
 from pyjms.messages.destinations import JmsQueue, JmsTopic, address_of
 from pyjms.messages.freeze import thaw
-from pyjms.messages.map import JmsMapMessage
-from pyjms.messages.object import JmsObjectMessage
-from pyjms.messages.stream import JmsStreamMessage
-from pyjms.messages.text import JmsTextMessage
-from pyjms.runtime.browser import JmsQueueBrowser
-from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
-from pyjms.runtime.dispatch import Dispatcher
-from pyjms.runtime.error_mapping import mapped_errors, to_jms
-from pyjms.runtime.leaving import close_made, delete_made
-from pyjms.runtime.lifecycle import Event, State, next_state
-from pyjms.runtime.listeners import message_callback
-from pyjms.runtime.producer import JmsMessageProducer, producer_class
-from pyjms.runtime.settling import SettlingSession
-from pyjms.runtime.subscribing import (
+from pyjms.runtime.checks import (
     check_client_id,
     check_durable,
     check_subscription_name,
+    message_callback,
     selector_of,
     subscribe_request,
 )
+from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueBrowser, JmsQueueReceiver, JmsTopicSubscriber
+from pyjms.runtime.dispatch import Dispatcher
+from pyjms.runtime.error_mapping import close_made, delete_made, mapped_errors, to_jms
+from pyjms.runtime.machines import Event, State, next_state
+from pyjms.runtime.producer import JmsMessageProducer, producer_class
+from pyjms.runtime.settling import SettlingSession
 from pyjms.runtime.tracing import current_tracer
 from pyjms.runtime.waiting import CloseOnce, Inbox
 from pyjms.spi.capability import Capability
@@ -153,7 +147,7 @@ class JmsSession(SettlingSession):
     def _add_producer(self, kind: type[_Producer], destination: Destination | None) -> _Producer:
         """Make a producer of the class `kind`, or of the one that does the same and is traced."""
         if current_tracer() is not None:
-            from pyjms.runtime.traced import traced_producer_class
+            from pyjms.runtime.tracing import traced_producer_class
 
             kind = traced_producer_class(kind)
         producer = kind(self, destination)
@@ -510,6 +504,6 @@ class JmsSession(SettlingSession):
 def _consumer_class(kind: AddressKind) -> type[JmsMessageConsumer]:
     if current_tracer() is None:
         return JmsQueueReceiver if kind is AddressKind.QUEUE else JmsTopicSubscriber
-    from pyjms.runtime.traced import consumer_class
+    from pyjms.runtime.tracing import consumer_class
 
     return consumer_class(kind)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NoReturn
 from pyjms.api.message import Message
 from pyjms.api.session import AcknowledgeMode, Session
 from pyjms.errors import IllegalStateException
-from pyjms.runtime.acknowledgements import AcknowledgementLedger
 from pyjms.runtime.dispatch import Dispatcher, give_back_failed
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
+from pyjms.runtime.machines import AcknowledgementLedger
 from pyjms.runtime.waiting import DeliveryGate
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
@@ -42,7 +42,7 @@ _UNKNOWN = (InDoubtError, ConnectionLostError, ClosedError)
 class SettlingSession(Session):
     """The part of a session that ends deliveries and transactions; `JmsSession` has what begins them.
 
-    `gate` orders deliveries against stop and close; `provider_session` is the session of the SPI beneath.
+    `gate` orders deliveries against stop and close; `provider_session` is the provider's session.
     """
 
     failure: str | None = None

@@ -8,8 +8,8 @@ from typing import Any, TypeVar, cast
 from pyjms.api.consumer import MessageListenerLike
 from pyjms.api.destination import Destination
 from pyjms.api.message import Message
-from pyjms.messages.carrying import carrying
 from pyjms.messages.destinations import address_of
+from pyjms.messages.freeze import carrying
 from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
 from pyjms.runtime.producer import JmsMessageProducer, JmsQueueSender, JmsTopicPublisher
 from pyjms.runtime.tracing import current_tracer

@@ -1,15 +1,25 @@
-"""How mistakes in the arguments of a command are told, and what help says of commands. It needs the extra `cli`."""
+"""Arguments of commands: how mistakes in them are told, spans of time, and passwords. It needs the extra `cli`.
+
+Spans are ``500ms``, ``30s``, ``5m``, ``2h``, ``1d``. Passwords come from a file, from the environment, or as typed; never from the command
+line, which other users of the machine can see. The commands of pyjms and those of the bundled broker use it.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+from pathlib import Path
 from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
 
+from pyjms.spi.errors import ProviderError
 from pyjms.spi.words import plain_words
 
-__all__ = ["PlainlyTold"]
+__all__ = ["VARIABLE", "NoPasswordError", "PlainlyTold", "read_password", "span_ms", "span_s"]
+
 
 _LONGEST = 1_000
 """So many characters of a sentence are shown: all."""
@@ -88,3 +98,62 @@ def _own_spelling(name: str, options: dict[str, Any]) -> str:
     if today in options:
         raise typer.BadParameter(f"{name} is not what it was called before: {advice}")
     return name
+
+
+VARIABLE: Final = "PYJMS_PASSWORD"
+
+
+class NoPasswordError(ProviderError):
+    """There is no password, and nobody to be asked for it."""
+
+    code = "PYJMS-PASSWORD"
+
+
+def read_password(user: str, file: Path | None, *, is_new: bool = False) -> str:
+    """Return a user's password: from a file's first line, from the environment, or as it is typed; a new one is typed twice.
+
+    Raises `NoPasswordError`, and what reading the file raises.
+    """
+    if file is not None:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        if not lines or not lines[0]:
+            raise NoPasswordError(f"{file} is empty; write the password in its first line")
+        return lines[0]
+    found = os.environ.get(VARIABLE)
+    if found:
+        return found
+    if not sys.stdin.isatty():
+        raise NoPasswordError(f"no password for {user}: set {VARIABLE}, or name a --password-file")
+    return str(typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=is_new, err=True))
+
+
+_UNITS: Final = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60000),
+    **dict.fromkeys(("h", "hour", "hours"), 3600000),
+    **dict.fromkeys(("d", "day", "days"), 86400000),
+}
+_SPAN: Final = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)\s*([a-z]*)")
+
+
+def span_ms(value: str | int) -> int:
+    """Return a span in milliseconds, which a default is already. Raises `typer.BadParameter`.
+
+    A number alone is refused, but for 0: it would be seconds to some people and milliseconds to others.
+    """
+    if isinstance(value, int):
+        return value
+    text = value.strip()
+    match = _SPAN.fullmatch(text.lower())
+    if match is not None and not match[2] and float(match[1]) != 0:
+        raise typer.BadParameter(f"{text} has no unit; write {text}s for seconds, or {text}ms for milliseconds")
+    unit = None if match is None else _UNITS.get(match[2] or "ms")
+    if match is None or unit is None:
+        raise typer.BadParameter(f"{text!r} is no span of time; write 500ms, 30s, 5m, 2h or 1d")
+    return round(float(match[1]) * unit)
+
+
+def span_s(value: str | float) -> float:
+    """Return a span in seconds, which a default is already. Raises `typer.BadParameter` as `span_ms`."""
+    return span_ms(value) / 1000 if isinstance(value, str) else value

@@ -2,18 +2,22 @@
 
 Expiry, time stamps and timeouts ask the injected `Clock`. The default, `SystemClock`, reads the `time` module at each
 call, so that freezegun's frozen time is obeyed; `pyjms.testing.VirtualClock` moves only when told to.
+
+`Delays` says how long to wait before the next attempt of what failed. It is pure: chance comes in as a function.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from types import BuiltinFunctionType
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Clock", "Signal", "SteppedClock", "SystemClock"]
+__all__ = ["BackOff", "Clock", "Delays", "Signal", "SteppedClock", "SystemClock"]
+
 
 _FROZEN_SLICE_S = 0.01
 _LONGEST_WAIT_S = 1e6  # the platform's limit may be lower than the longest timeout of JMS, 292 million years
@@ -136,3 +140,39 @@ def _from_below(now: Callable[[], float], frames: int = _FRAMES) -> float:
     without this, one session's thread would see the frozen time and another the real one.
     """
     return _from_below(now, frames - 1) if frames else now()
+
+
+_MOST_STEPS = 64
+"""A wait has long reached its limit then, and a float has limits, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackOff:
+    """How long to wait for a site that is away: growing, and never the same for all who wait."""
+
+    first_ms: int = 100
+    most_ms: int = 30_000
+    factor: float = 2.0
+    jitter: float = 0.25
+    """The part of each wait that chance takes away, 0 to 1."""
+
+
+class Delays:
+    """The waits of one series of failures; a success begins anew."""
+
+    def __init__(self, settings: BackOff, chance: Callable[[], float]) -> None:
+        """`chance` returns a number from 0 up to 1, such as `random.random`."""
+        self._settings = settings
+        self._chance = chance
+        self.failures = 0
+
+    def next_ms(self) -> float:
+        """Return how long to wait now, in milliseconds, and count one failure more."""
+        settings = self._settings
+        full = min(settings.first_ms * settings.factor ** min(self.failures, _MOST_STEPS), settings.most_ms)
+        self.failures += 1
+        return full * (1 - settings.jitter * self._chance())
+
+    def reset(self) -> None:
+        """Forget the failures: it worked."""
+        self.failures = 0

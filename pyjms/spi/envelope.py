@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, NewType, TypeAlias, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Final, NewType, TypeAlias, TypeVar, dataclass_transform
 
 from pyjms.types import Stored
 
 __all__ = [
+    "SET_BY_PROVIDERS",
     "Address",
     "AddressKind",
     "Body",
@@ -21,6 +22,7 @@ __all__ = [
     "content_size",
     "fact",
 ]
+
 
 MessageId = NewType("MessageId", str)
 
@@ -135,3 +137,17 @@ def content_size(envelope: Envelope) -> int:
         values = body if isinstance(body, tuple) else body.values()
         size += sum(_VALUE + (len(value) if isinstance(value, str | bytes) else 0) for value in values)
     return size
+
+
+SET_BY_PROVIDERS: Final = frozenset(
+    {
+        "JMSXUserID",
+        "JMSXAppID",
+        "JMSXDeliveryCount",
+        "JMSXProducerTXID",
+        "JMSXConsumerTXID",
+        "JMSXRcvTimestamp",
+        "JMSXState",
+    }
+)
+"""A broker does not take them from a client: the value would be the client's word, and others believe that the provider said it."""

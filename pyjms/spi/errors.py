@@ -1,4 +1,4 @@
-"""What may go wrong beneath the SPI: one class for each failure that a caller can tell apart.
+"""what a provider may report: one class for each failure that a caller can tell apart.
 
 Each class names the JMS exception that the runtime raises in its place (`pyjms.runtime.error_mapping` is the one edge
 where that happens); the original becomes the linked exception.

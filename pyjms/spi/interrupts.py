@@ -6,36 +6,52 @@ call that waits is woken. Then, at the boundary of the outermost call, the handl
 
 A second signal, `STUCK_AFTER_S` or more after the first, finds a call that does not end: on a disk, or a database, that does not
 answer. Its handler runs at once, in the midst of the call. If it raises, the connection whose call it was is poisoned: its owner gives
-it up as after a lost connection, since nobody knows how far the call had come.
+it up as after a lost connection, since nobody knows how far the call had come. `Poisoned` stands in its place then.
+
+Commands that end in order take their signals as bytes of a socket (`signals_as_bytes`). A handler that sets an event, or ends what goes on, is
+not safe there: it runs when the main thread gets to it, which may be about to wait for this very event, or hold a lock that the handler
+takes. Python's own handler, in C, runs at once, and only writes the signal's number into the socket. The reader of it may wait and lock.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 from _signal import getsignal  # type: ignore[import-not-found]  # `signal` makes an enum member of each answer
-from collections.abc import Callable, Iterator
+from _thread import start_new_thread
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from types import FrameType
-from typing import Any, Final, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, NoReturn, ParamSpec, Protocol, TypeVar, runtime_checkable
 
+from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Signal
+from pyjms.spi.errors import ConnectionLostError, ProviderError
+from pyjms.spi.provider import ProviderConnection
 
 __all__ = [
     "DEFAULT_SIGNALS",
+    "ENDING",
+    "REASON",
     "STUCK_AFTER_S",
     "DeferredSignals",
     "Poisonable",
+    "Poisoned",
+    "close_later",
     "defer_signals",
     "deferred",
     "defers_signals",
     "getsignal",
+    "signals_as_bytes",
     "signals_deferred",
 ]
+
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -316,3 +332,96 @@ def _poisoning(frame: FrameType | None) -> Iterator[None]:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=deferred.forget)
+
+
+_log = logging.getLogger("pyjms.spi")
+
+REASON: Final = (
+    "a second signal interrupted a call that did not answer, so this connection was given up: what that call did is not known, "
+    "unacknowledged messages come again, and the program has to make another connection"
+)
+
+
+class Poisoned:
+    """Raises `ConnectionLostError` for each call of the SPI but those that end something: there is nothing left to end.
+
+    One object stands for the connection, its sessions and its consumers alike.
+    """
+
+    def __init__(self, error: ConnectionLostError, connection: ProviderConnection) -> None:
+        self._error = error
+        self.connection_id = connection.connection_id
+        self.capabilities = connection.capabilities
+        self.info = connection.info
+        self.resource_manager = connection.resource_manager
+        self.state = "lost"
+
+    def advice(self, _: Capability) -> str:
+        """Advise nothing."""
+        return ""
+
+    def close(self) -> None:
+        """Do nothing: `close_later` does it."""
+
+    def end_waits(self) -> None:
+        """Do nothing: the close ends them."""
+
+    def set_interested(self, _: bool) -> None:
+        """Do nothing: nothing comes."""
+
+    def take_unreturned(self) -> None:
+        """Return nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._refuse
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise ConnectionLostError(self._error.reason) from self._error
+
+
+def close_later(connection: ProviderConnection, before: Callable[[], object]) -> None:
+    """Call `before` and close the provider's connection, in another thread: that waits for as long as the interrupted call would have.
+
+    For the handler of a signal: `Thread.start` takes locks that its own thread may hold.
+    """
+    start_new_thread(_close, (connection, before))
+
+
+def _close(connection: ProviderConnection, before: Callable[[], object]) -> None:
+    before()
+    try:
+        connection.close()
+    except ProviderError as error:
+        _log.warning(
+            "%s a connection whose call a signal had interrupted could not be closed: %s", error.code, error.reason
+        )
+
+
+ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+"""What asks a command to end: Ctrl-C, and a supervisor."""
+
+
+@contextmanager
+def signals_as_bytes(numbers: Iterable[int], to: socket.socket, *, put_back: bool) -> Iterator[None]:
+    """Have each signal's number come through `to` as a byte, and `numbers` do nothing else. The main thread's to call.
+
+    Signals that are not among `numbers` come as bytes, too, and still do what they did. `to` is the caller's, to close afterwards:
+    then who reads at its other end comes to an end. `put_back`: in the end the former handlers are set again; without it `numbers`
+    go on doing nothing, also while what they have ended is being closed.
+    """
+    to.setblocking(False)
+    handlers = {number: signal.signal(number, _nothing) for number in numbers}
+    before = signal.set_wakeup_fd(to.fileno(), warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        if put_back:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+def _nothing(*_: object) -> None:
+    """Handle a signal: that it is handled at all has Python write its number."""

@@ -1,4 +1,4 @@
-"""Words of texts for people, which all parts of pyjms write alike."""
+"""Words of texts for people, which all parts of pyjms write alike, and the version that they call themselves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ import math
 import re
 from typing import Final
 
-__all__ = ["REASON_MAX", "counted", "on_one_line", "plain_words", "reason_of", "rounded", "said_by_system", "span_text"]
+__all__ = [
+    "DISTRIBUTION",
+    "REASON_MAX",
+    "counted",
+    "installed_version",
+    "on_one_line",
+    "plain_words",
+    "reason_of",
+    "rounded",
+    "said_by_system",
+    "span_text",
+]
+
 
 _NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
 
@@ -97,3 +109,17 @@ def reason_of(error: BaseException) -> str:
         return name[:REASON_MAX]
     reason = f"{name}: {text[:REASON_MAX]}"[:REASON_MAX] if text else name[:REASON_MAX]
     return reason.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+
+
+DISTRIBUTION: Final = "pyjms-messaging"
+"""The name by which pip knows pyjms: the package index has another project of the name ``pyjms``."""
+
+
+def installed_version() -> str:
+    """Return the version of pyjms that is installed; "0" when it runs from a source tree that is not. Looks on the disk."""
+    from importlib import metadata  # takes long to import
+
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "0"

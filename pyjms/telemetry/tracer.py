@@ -20,7 +20,7 @@ from pyjms.errors import JMSException
 from pyjms.messages.destinations import address_of
 from pyjms.runtime.tracing import MessageTracer, current_tracer
 from pyjms.spi.envelope import Address
-from pyjms.spi.version import installed_version
+from pyjms.spi.words import installed_version
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider

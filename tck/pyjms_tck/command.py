@@ -15,8 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from pyjms.spi.arguments import PlainlyTold
-from pyjms.spi.spans import span_ms
+from pyjms.spi.arguments import PlainlyTold, span_ms
 from pyjms.spi.terminal import INTERRUPTED, printable
 from pyjms_tck.catalogue import Catalogue, SelectionError, load_catalogue, select
 from pyjms_tck.report.html import to_html

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
-from pyjms.spi.version import installed_version
+from pyjms.spi.words import installed_version
 from pyjms_tck.catalogue import Catalogue, Chapter, Level, Requirement, load_catalogue, select
 from pyjms_tck.results import Report, TestResult, judge
 from pyjms_tck.runner.messages import Test, statement_of

@@ -37,7 +37,7 @@ async def _connected() -> AsyncIterator[tuple[Callable[[], Awaitable[object]], C
         queue = session.create_queue("q")
         producer, consumer = await session.create_producer(queue), await session.create_consumer(queue)
         producer.delivery_mode = DeliveryMode.NON_PERSISTENT
-        beneath = session._beneath
+        beneath = session._sync
         yield lambda: producer.send(make_message(beneath)), consumer.receive
 
 

@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from measure import REPEATS, compare, report
 
 from pyjms import ConnectionFactory, DeliveryMode, Session
+from pyjms.messages.bodies import JmsTextMessage
 from pyjms.messages.freeze import freeze
-from pyjms.messages.text import JmsTextMessage
 from pyjms.spi import Address, AddressKind, Envelope, MessageId
 from pyjms.spi.selector import compile_selector
 

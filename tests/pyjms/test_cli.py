@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.spi.version import installed_version
+from pyjms.spi.words import installed_version
 from tests.pyjms.demo.command_line import runner
 
 

@@ -49,8 +49,8 @@ BANS = (
     Ban(
         title="unpickling",
         names=("pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.load", "marshal.loads", "shelve.open"),
-        instead="pyjms.messages.object, which decodes trusted classes only",
-        allowed={"pyjms/messages/object.py": "the one place that decodes objects, by the rules of trust"},
+        instead="pyjms.messages.bodies, which decodes trusted classes only",
+        allowed={"pyjms/messages/bodies.py": "the one place that decodes objects, by the rules of trust"},
         example="import pickle as p\np.loads(b'')",
     ),
     Ban(
@@ -155,8 +155,8 @@ BROAD_HANDLERS = {
     "pyjms/runtime/dispatch.py::_process": "a session's thread, or an application server's: the next message must not wait",
     "pyjms/runtime/dispatch.py::_read": "the same: what cannot be read is counted, and set aside in the end",
     "pyjms/runtime/dispatch.py::_call": "a message listener: what it raised decides about redelivery",
-    "pyjms/runtime/threads.py::_run": "the top of the threads that run listeners and callbacks",
-    "pyjms/runtime/threads.py::_tell": "the same: who cannot be told of an error must not end the thread",
+    "pyjms/runtime/waiting.py::_run": "the top of the threads that run listeners and callbacks",
+    "pyjms/runtime/waiting.py::_tell": "the same: who cannot be told of an error must not end the thread",
     "provider/pyjms_provider/clients/stomp/failover.py::on_ended": "who cannot be told of a loss must not keep it from being healed",
     "provider/pyjms_provider/clients/stomp/failover.py::_heal": "the top of a thread, which says that it could not heal",
     "provider/pyjms_provider/clients/stomp/transport.py::_read_until": "what a reader finds wrong is raised by the I/O thread",

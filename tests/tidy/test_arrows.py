@@ -18,8 +18,8 @@ COMMANDS = (
     "pyjms/demo/",
     "pyjms/history/command.py",
     "pyjms/spi/arguments.py",
-    "pyjms/spi/passwords.py",  # of commands, and for those of the provider, too
-    "pyjms/spi/spans.py",
+    "pyjms/spi/arguments.py",  # of commands, and for those of the provider, too
+    "pyjms/spi/arguments.py",
     "pyjms/spi/terminal.py",
     SPARK_COMMANDS,
     BROKER_COMMANDS,

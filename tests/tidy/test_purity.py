@@ -10,9 +10,9 @@ from tests.tidy.names import Names
 from tests.tidy.source import name_of, parse, python_files
 
 PURE = (
-    "pyjms/runtime/lifecycle.py",
-    "pyjms/runtime/acknowledgements.py",
-    "pyjms/spi/back_off.py",
+    "pyjms/runtime/machines.py",
+    "pyjms/runtime/machines.py",
+    "pyjms/spi/clock.py",
     "pyjms/spi/selector/",
     *(f"pyjms/flows/{name}.py" for name in ("codec", "instance", "picture")),
     *(f"pyjms/recoverable/{name}.py" for name in ("client_log", "stored_message")),

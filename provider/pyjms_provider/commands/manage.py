@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from pyjms.spi.passwords import read_password
+from pyjms.spi.arguments import read_password
 from pyjms.spi.terminal import FAILED, escaped, listing, note, printable, put_json, results
 from pyjms.spi.words import rounded
 from pyjms_provider.commands.rest_client import CategoryDescription, NoAnswerError, RefusedError, RestClient

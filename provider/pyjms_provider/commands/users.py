@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from pyjms.spi.passwords import read_password
+from pyjms.spi.arguments import read_password
 from pyjms.spi.terminal import escaped, listing, put_json
 from pyjms_provider.commands.telling import AsJson, PasswordFile, errors_told, show
 

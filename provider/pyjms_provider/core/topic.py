@@ -1,7 +1,7 @@
 """Topics and their subscriptions: a topic passes each message to its subscriptions and stores nothing (§2; JMS 1.1 §6).
 
 A subscription is the queue between a topic and one subscriber. Where many selectors ask for values of the same identifiers, as ``account = '17'`` does,
-only those are evaluated that ask for the message's own values (`pyjms.spi.selector.equalities`).
+only those are evaluated that ask for the message's own values (`pyjms.spi.selector.headers`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.selector import is_same_text
-from pyjms.spi.selector.equalities import UNKNOWN_KEY, key_of_literals, key_of_message
+from pyjms.spi.selector.headers import UNKNOWN_KEY, key_of_literals, key_of_message
 from pyjms_provider.core.channel import (
     Channel,
     ChannelClosedError,

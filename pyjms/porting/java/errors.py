@@ -5,13 +5,11 @@ from __future__ import annotations
 import builtins
 from typing import Any, NoReturn
 
-from pyjms.api.base import NoSuchElementException
+from pyjms.api.base import NameNotFoundException, NamingException, NoSuchElementException
 from pyjms.errors import (
     CheckedThrowable,
     IllegalArgumentException,
     IndexOutOfBoundsException,
-    NameNotFoundException,
-    NamingException,
     NullPointerException,
     RuntimeThrowable,
     Throwable,

@@ -36,7 +36,7 @@ from pyjms.spark.commands.running import (
 from pyjms.spark.jobs import check_broker
 from pyjms.spark.options import check_folder
 from pyjms.spark.session import LOCAL, make_session
-from pyjms.spi.spans import span_ms
+from pyjms.spi.arguments import span_ms
 from pyjms.spi.terminal import note
 from pyjms.spi.words import counted
 

@@ -12,7 +12,7 @@ __all__ = ["Explanation", "Selector", "compile_selector", "is_same_text", "quote
 
 if TYPE_CHECKING:
     from pyjms.spi.selector.explain import Explanation
-    from pyjms.spi.selector.literals import quote
+    from pyjms.spi.selector.lexical import quote
 else:
 
     def __getattr__(name: str) -> object:
@@ -23,7 +23,7 @@ else:
 
                 return Explanation
             case "quote":
-                from pyjms.spi.selector.literals import quote
+                from pyjms.spi.selector.lexical import quote
 
                 return quote
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

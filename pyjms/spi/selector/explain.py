@@ -1,18 +1,25 @@
-"""Why a message matches a selector, or why not: the value of each clause, and the values that it read."""
+"""Why a message matches a selector, or why not: the value of each clause, and the values that it read.
+
+The truth tables are those of SQL's three-valued logic (JMS 1.1 §3.8.1.2). None is unknown.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import reduce
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyjms.spi.selector.compile import compile_condition
 from pyjms.spi.selector.headers import read
 from pyjms.spi.selector.nodes import And, Node, Not, Or, names_in
-from pyjms.spi.selector.three_valued import NOT, Truth, conjunction, disjunction
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from pyjms.spi.envelope import Envelope
     from pyjms.types import Stored
+
 
 _WORDS: dict[Truth, str] = {True: "true", False: "false", None: "unknown"}
 
@@ -88,3 +95,50 @@ def _evaluate(node: Node, envelope: Envelope) -> Truth:
     if matches(envelope):
         return True
     return False if fails(envelope) else None
+
+
+Truth: TypeAlias = bool | None
+
+_TRUE: Final = True
+_FALSE: Final = False
+_UNKNOWN: Final = None
+
+AND: Final[Mapping[tuple[Truth, Truth], Truth]] = MappingProxyType(
+    {
+        (_TRUE, _TRUE): _TRUE,
+        (_TRUE, _FALSE): _FALSE,
+        (_TRUE, _UNKNOWN): _UNKNOWN,
+        (_FALSE, _TRUE): _FALSE,
+        (_FALSE, _FALSE): _FALSE,
+        (_FALSE, _UNKNOWN): _FALSE,
+        (_UNKNOWN, _TRUE): _UNKNOWN,
+        (_UNKNOWN, _FALSE): _FALSE,
+        (_UNKNOWN, _UNKNOWN): _UNKNOWN,
+    }
+)
+
+OR: Final[Mapping[tuple[Truth, Truth], Truth]] = MappingProxyType(
+    {
+        (_TRUE, _TRUE): _TRUE,
+        (_TRUE, _FALSE): _TRUE,
+        (_TRUE, _UNKNOWN): _TRUE,
+        (_FALSE, _TRUE): _TRUE,
+        (_FALSE, _FALSE): _FALSE,
+        (_FALSE, _UNKNOWN): _UNKNOWN,
+        (_UNKNOWN, _TRUE): _TRUE,
+        (_UNKNOWN, _FALSE): _UNKNOWN,
+        (_UNKNOWN, _UNKNOWN): _UNKNOWN,
+    }
+)
+
+NOT: Final[Mapping[Truth, Truth]] = MappingProxyType({_TRUE: _FALSE, _FALSE: _TRUE, _UNKNOWN: _UNKNOWN})
+
+
+def conjunction(values: Iterable[Truth]) -> Truth:
+    """Return the value of ``a AND b AND …``."""
+    return reduce(lambda left, right: AND[left, right], values)
+
+
+def disjunction(values: Iterable[Truth]) -> Truth:
+    """Return the value of ``a OR b OR …``."""
+    return reduce(lambda left, right: OR[left, right], values)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjms.spi.envelope import Envelope
-    from pyjms.spi.selector.equalities import Equalities
     from pyjms.spi.selector.explain import Explanation
+    from pyjms.spi.selector.headers import Equalities
     from pyjms.spi.selector.nodes import Node
 
 _CACHE_SIZE = 1024
@@ -87,7 +87,7 @@ def _compile(text: str) -> Selector:
     # The parser library takes a tenth of a second to import, and the syntax tree a fifth of that: only selectors pay for it.
     from pyjms.spi.selector.check import check
     from pyjms.spi.selector.compile import compile_condition
-    from pyjms.spi.selector.equalities import equalities_in
+    from pyjms.spi.selector.headers import equalities_in
     from pyjms.spi.selector.nodes import Boolean, names_in
     from pyjms.spi.selector.parse import parse
 

@@ -10,8 +10,7 @@ from threading import Event, Thread
 import pytest
 
 from pyjms import ConnectionFactory, Message, Session
-from pyjms.messages.base import JmsMessage
-from pyjms.messages.context import MessageContext
+from pyjms.messages.base import JmsMessage, MessageContext
 from pyjms.messages.freeze import thaw
 from pyjms.spi.delivery import Delivery
 from tests.provider.closing.crowd import PATIENCE_S, text_of

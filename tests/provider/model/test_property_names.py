@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms.errors import IllegalArgumentException, JMSException
-from pyjms.messages.properties import check_property_name
+from pyjms.messages.base import check_property_name
 from pyjms_provider.model.errors import InvalidArgumentsError
 from pyjms_provider.model.managed import ManagedObject
 from pyjms_provider.model.messages import why_not_settable

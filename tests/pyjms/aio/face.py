@@ -29,7 +29,7 @@ from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, 
 from pyjms.api.producer import MessageProducer
 from pyjms.api.session import AcknowledgeMode, Session
 from pyjms.api.xa import XAConnection, XAResource, XASession, Xid
-from pyjms.runtime.listeners import exception_callback, message_callback
+from pyjms.runtime.checks import exception_callback, message_callback
 from pyjms.spi.capability import Capability
 
 __all__ = ["Factory", "XAFactory"]
@@ -98,7 +98,7 @@ class FaceConnection(Connection):
     @property
     def capabilities(self) -> Capability:
         """What the provider can do, for the suite."""
-        return self._aio._beneath.capabilities
+        return self._aio._sync.capabilities
 
     def create_session(
         self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
@@ -142,7 +142,7 @@ class FaceConnection(Connection):
         session_pool: ServerSessionPool,
         max_messages: int,
     ) -> ConnectionConsumer:
-        return self._aio._beneath.create_connection_consumer(destination, message_selector, session_pool, max_messages)
+        return self._aio._sync.create_connection_consumer(destination, message_selector, session_pool, max_messages)
 
     def create_durable_connection_consumer(
         self,
@@ -152,7 +152,7 @@ class FaceConnection(Connection):
         session_pool: ServerSessionPool,
         max_messages: int,
     ) -> ConnectionConsumer:
-        return self._aio._beneath.create_durable_connection_consumer(
+        return self._aio._sync.create_durable_connection_consumer(
             topic, subscription_name, message_selector, session_pool, max_messages
         )
 
@@ -214,14 +214,14 @@ class FaceSession(Session):
 
     @property
     def message_listener(self) -> MessageListenerLike | None:
-        return self._aio._beneath.message_listener
+        return self._aio._sync.message_listener
 
     @message_listener.setter
     def message_listener(self, listener: MessageListenerLike | None) -> None:
-        self._aio._beneath.message_listener = listener
+        self._aio._sync.message_listener = listener
 
     def run(self) -> None:
-        self._aio._beneath.run()
+        self._aio._sync.run()
 
     def create_producer(self, destination: Destination | None = None) -> FaceProducer:
         return FaceProducer(_wait(self._aio.create_producer(destination)))
@@ -403,12 +403,12 @@ class FaceSubscriber(FaceConsumer, TopicSubscriber):
 
     @property
     def topic(self) -> Topic:
-        topic: Topic = self._aio._beneath.topic  # type: ignore[attr-defined]
+        topic: Topic = self._aio._sync.topic  # type: ignore[attr-defined]
         return topic
 
     @property
     def no_local(self) -> bool:
-        return bool(self._aio._beneath.no_local)  # type: ignore[attr-defined]
+        return bool(self._aio._sync.no_local)  # type: ignore[attr-defined]
 
 
 class FaceBrowser(QueueBrowser):

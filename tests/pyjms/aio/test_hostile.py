@@ -54,14 +54,14 @@ async def test_what_nobody_got_is_not_settled_by_the_next_call(
             await (session.commit() if transacted else session.acknowledge(first))
             await consumer.close()
 
-        is_in, may_go, take = Event(), Event(), session._beneath.take
+        is_in, may_go, take = Event(), Event(), session._sync.take
 
         def slow_take(*arguments: Any, **named: Any) -> Any:
             is_in.set()
             assert may_go.wait(SOON_MS / 1000)
             return take(*arguments, **named)
 
-        monkeypatch.setattr(session._beneath, "take", slow_take)
+        monkeypatch.setattr(session._sync, "take", slow_take)
         giving_up = asyncio.create_task(give_up())
         await asyncio.to_thread(is_in.wait)
         giving_up.cancel()
@@ -87,7 +87,7 @@ async def test_a_consumer_that_closes_leaves_the_message_to_the_task_that_gets_i
         consumer, producer = await session.create_consumer(queue), await other.create_producer(queue)
         receive = asyncio.create_task(consumer.receive())
         await turn()
-        other._thread.post(lambda: producer._beneath.send(other.create_text_message("only")))
+        other._thread.post(lambda: producer._sync.send(other.create_text_message("only")))
         taken(other)
         taken(session)
         closing = asyncio.create_task(consumer.close())
@@ -116,7 +116,7 @@ async def test_what_a_task_gets_away_from_after_the_consumer_was_closed_comes_ag
         receive = asyncio.create_task(consumer.receive())
         await turn()
         taken(session)
-        session._thread.post(consumer._beneath.close)
+        session._thread.post(consumer._sync.close)
         taken(session)
         receive.cancel()
         with pytest.raises(asyncio.CancelledError):

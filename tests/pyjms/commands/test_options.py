@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from pyjms.cli import _add_asked
-from pyjms.spi.spans import span_ms
+from pyjms.spi.arguments import span_ms
 from pyjms.spi.words import rounded, span_text
 from tests.pyjms.demo.command_line import Run
 

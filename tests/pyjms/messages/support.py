@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pyjms.api.destination import Destination
 from pyjms.api.message import Message
 from pyjms.messages.base import JmsMessage
+from pyjms.messages.bodies import JmsObjectMessage
 from pyjms.messages.destinations import JmsQueue, JmsTemporaryQueue, JmsTemporaryTopic, JmsTopic
 from pyjms.messages.freeze import freeze, thaw
-from pyjms.messages.object import JmsObjectMessage
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short

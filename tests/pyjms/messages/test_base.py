@@ -8,11 +8,7 @@ import pytest
 
 from pyjms.errors import MessageFormatException, MessageNotReadableException, MessageNotWriteableException
 from pyjms.messages.base import JmsMessage
-from pyjms.messages.bytes import JmsBytesMessage
-from pyjms.messages.map import JmsMapMessage
-from pyjms.messages.object import JmsObjectMessage
-from pyjms.messages.stream import JmsStreamMessage
-from pyjms.messages.text import JmsTextMessage
+from pyjms.messages.bodies import JmsBytesMessage, JmsMapMessage, JmsObjectMessage, JmsStreamMessage, JmsTextMessage
 from tests.pyjms.messages.support import Context, received
 
 KINDS = (JmsMessage, JmsTextMessage, JmsBytesMessage, JmsMapMessage, JmsStreamMessage, JmsObjectMessage)

@@ -13,8 +13,8 @@ from pyjms.errors import (
     MessageFormatException,
     NullPointerException,
 )
-from pyjms.messages.bytes import JmsBytesMessage
-from pyjms.messages.modified_utf8 import encode
+from pyjms.messages.bodies import JmsBytesMessage
+from pyjms.messages.java_text import encode_modified_utf8
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 from tests.pyjms.messages.support import SINGLES, conversions, frozen, received, same
 
@@ -292,7 +292,7 @@ def test_a_text_has_at_most_65535_bytes() -> None:
     arrived = received(message)
     assert arrived.read_utf() == "x" * 65535
     for text in ("x" * 65536, "\0" * 32768, "€" * 21846):
-        assert len(encode(text)) > 65535
+        assert len(encode_modified_utf8(text)) > 65535
         with pytest.raises(MessageFormatException, match="writes at most 65535"):
             message.write_utf(text)
     assert len(bytes(frozen(message).body)) == 65537  # type: ignore[arg-type]

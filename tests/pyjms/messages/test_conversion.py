@@ -6,11 +6,9 @@ from typing import Any, Protocol
 import pytest
 
 from pyjms import errors
+from pyjms.messages.bodies import JmsMapMessage, JmsStreamMessage, JmsTextMessage
 from pyjms.messages.conversion import STRING, TABLE, written_type
 from pyjms.messages.java_text import parse_single
-from pyjms.messages.map import JmsMapMessage
-from pyjms.messages.stream import JmsStreamMessage
-from pyjms.messages.text import JmsTextMessage
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 from tests.cases import each_of
 from tests.pyjms.messages.support import conversions, received, same

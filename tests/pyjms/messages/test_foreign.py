@@ -8,13 +8,9 @@ from pyjms.api.destination import Destination
 from pyjms.api.message import MapMessage, TextMessage
 from pyjms.errors import IllegalArgumentException, MessageFormatException
 from pyjms.messages.base import JmsMessage
-from pyjms.messages.bytes import JmsBytesMessage
+from pyjms.messages.bodies import JmsBytesMessage, JmsMapMessage, JmsObjectMessage, JmsStreamMessage, JmsTextMessage
 from pyjms.messages.destinations import JmsQueue
-from pyjms.messages.foreign import convert
-from pyjms.messages.map import JmsMapMessage
-from pyjms.messages.object import JmsObjectMessage
-from pyjms.messages.stream import JmsStreamMessage
-from pyjms.messages.text import JmsTextMessage
+from pyjms.messages.freeze import convert
 from pyjms.types import Byte, Char, Float, Int, Long
 from tests.pyjms.messages.foreign import (
     JavaBytesMessage,

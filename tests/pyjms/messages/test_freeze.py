@@ -7,13 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.messages.base import JmsMessage
-from pyjms.messages.bytes import JmsBytesMessage
+from pyjms.messages.bodies import JmsBytesMessage, JmsMapMessage, JmsObjectMessage, JmsStreamMessage, JmsTextMessage
 from pyjms.messages.destinations import JmsQueue, JmsTemporaryTopic, JmsTopic
 from pyjms.messages.freeze import freeze, thaw
-from pyjms.messages.map import JmsMapMessage
-from pyjms.messages.object import JmsObjectMessage
-from pyjms.messages.stream import JmsStreamMessage
-from pyjms.messages.text import JmsTextMessage
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.types import Int, Stored

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pyjms.errors import MessageFormatException
-from pyjms.messages.hash_budget import DEPTH_MAX, HashBudget
+from pyjms.messages.unpickling import DEPTH_MAX, HashBudget
 
 COLLIDING = 2**61 - 1
 """Python's hash of a whole number is its remainder by this one."""

@@ -6,8 +6,8 @@ import pytest
 
 from pyjms.api.destination import Destination, Queue
 from pyjms.errors import InvalidDestinationException, MessageFormatException
+from pyjms.messages.bodies import JmsTextMessage
 from pyjms.messages.destinations import JmsQueue, JmsTemporaryQueue, JmsTopic
-from pyjms.messages.text import JmsTextMessage
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from tests.pyjms.messages.support import Context, frozen, received

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyjms.errors import MessageFormatException, MessageNotWriteableException
+from pyjms.messages.bodies import JmsTextMessage
 from pyjms.messages.freeze import thaw
-from pyjms.messages.text import JmsTextMessage
 from pyjms.spi.delivery import Delivery
 from pyjms.types import Int, Short, Stored
 from tests.pyjms.messages.support import Context, frozen, received

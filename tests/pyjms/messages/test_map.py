@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.errors import IllegalArgumentException, IndexOutOfBoundsException, MessageFormatException
-from pyjms.messages.map import JmsMapMessage
+from pyjms.messages.bodies import JmsMapMessage
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 from tests.pyjms.messages.support import BODY_VALUES, frozen, received, same
 

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.errors import MessageFormatException
+from pyjms.messages.bodies import JmsObjectMessage
 from pyjms.messages.freeze import freeze, thaw
-from pyjms.messages.object import JmsObjectMessage
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, ObjectBody
 from tests.pyjms.messages.support import Context, from_elsewhere, frozen, received

@@ -26,8 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyjms.errors import MessageFormatException
-from pyjms.messages.plain_values import PLAIN_CLASSES
-from pyjms.messages.unpickling import TrustingUnpickler
+from pyjms.messages.unpickling import PLAIN_CLASSES, TrustingUnpickler
 from tests.pyjms.messages.support import from_elsewhere
 
 PROTO = b"\x80\x05"

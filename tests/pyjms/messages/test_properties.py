@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.errors import MessageFormatException, MessageNotWriteableException
-from pyjms.messages.bytes import JmsBytesMessage
-from pyjms.messages.text import JmsTextMessage
+from pyjms.messages.bodies import JmsBytesMessage, JmsTextMessage
 from pyjms.types import Byte, Double, Float, Int, Long, Short
 from tests.pyjms.messages.support import NAMES, PROPERTY_VALUES, frozen, received, same
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.errors import IllegalArgumentException, MessageFormatException
-from pyjms.messages import properties
-from pyjms.messages.properties import KNOWN_NAMES, check_property_name, is_client_name
-from pyjms.messages.text import JmsTextMessage
+from pyjms.messages import base as properties
+from pyjms.messages.base import KNOWN_NAMES, check_property_name, is_client_name
+from pyjms.messages.bodies import JmsTextMessage
 from tests.pyjms.messages.support import NAMES
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pyjms.errors import IndexOutOfBoundsException, MessageFormatException
-from pyjms.messages import storing
-from pyjms.messages.storing import Store, copy_bytes, copy_slice, store_object, store_property
+from pyjms.messages import conversion as storing
+from pyjms.messages.conversion import Store, copy_bytes, copy_slice, store_object, store_property
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 
 

@@ -13,7 +13,7 @@ from pyjms.errors import (
     NullPointerException,
     NumberFormatException,
 )
-from pyjms.messages.stream import JmsStreamMessage
+from pyjms.messages.bodies import JmsStreamMessage
 from pyjms.types import Byte, Int, Long
 from tests.pyjms.messages.support import BODY_VALUES, conversions, frozen, received, same
 from tests.pyjms.messages.test_conversion import WRITTEN

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.errors import MessageFormatException
-from pyjms.messages.text import JmsTextMessage
+from pyjms.messages.bodies import JmsTextMessage
 from tests.pyjms.messages.support import frozen, received
 
 

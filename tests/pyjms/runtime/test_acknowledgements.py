@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms import AcknowledgeMode
-from pyjms.runtime.acknowledgements import DUPS_OK_BATCH, AcknowledgementLedger
+from pyjms.runtime.machines import DUPS_OK_BATCH, AcknowledgementLedger
 from pyjms.spi import Delivery, Envelope
 
 AUTO, CLIENT, DUPS_OK, TRANSACTED = (

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pyjms import IllegalStateException, JMSException, Message, ResourceAllocationException, Session
-from pyjms.runtime.acknowledgements import DUPS_OK_BATCH
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
+from pyjms.runtime.machines import DUPS_OK_BATCH
 from pyjms.spi.errors import InDoubtError
 from pyjms.testing import Fault, Faults
 from tests.pyjms.runtime.conftest import Connect

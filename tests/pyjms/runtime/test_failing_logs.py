@@ -12,7 +12,7 @@ from pyjms import JMSException, Message, Session
 from pyjms.messages.freeze import thaw
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.runtime.session import JmsSession
-from pyjms.runtime.threads import WorkThread
+from pyjms.runtime.waiting import WorkThread
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from pyjms import JMSException, Message, MessageConsumer, Session
-from pyjms.runtime.acknowledgements import DUPS_OK_BATCH
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
+from pyjms.runtime.machines import DUPS_OK_BATCH
 from pyjms.runtime.session import JmsSession
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ResourceError

@@ -8,10 +8,9 @@ from contextlib import suppress
 import pytest
 
 from pyjms import JMSException, Message, Session
-from pyjms.messages.base import JmsMessage
-from pyjms.messages.context import MessageContext
-from pyjms.runtime.acknowledgements import DUPS_OK_BATCH
+from pyjms.messages.base import JmsMessage, MessageContext
 from pyjms.runtime.factory import ConnectionFactory
+from pyjms.runtime.machines import DUPS_OK_BATCH
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import GoneError
 from pyjms.testing import Fault, Faults

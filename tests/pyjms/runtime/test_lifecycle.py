@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from pyjms import IllegalStateException
-from pyjms.runtime.lifecycle import TRANSITIONS, Event, State, next_state
+from pyjms.runtime.machines import TRANSITIONS, Event, State, next_state
 
 EVERY_PAIR = sorted(product(State, Event), key=lambda pair: (pair[0].value, pair[1].value))
 

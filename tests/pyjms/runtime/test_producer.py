@@ -18,7 +18,7 @@ from pyjms import (
     Session,
     UnsupportedOperationException,
 )
-from pyjms.messages.text import JmsTextMessage
+from pyjms.messages.bodies import JmsTextMessage
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.testing import Fault, Faults
 from tests.pyjms.messages.foreign import JavaTextMessage, PythonTextMessage

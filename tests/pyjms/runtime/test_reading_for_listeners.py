@@ -13,8 +13,7 @@ from threading import Event
 import pytest
 
 from pyjms import IllegalStateException, Session
-from pyjms.messages.base import JmsMessage
-from pyjms.messages.context import MessageContext
+from pyjms.messages.base import JmsMessage, MessageContext
 from pyjms.messages.freeze import thaw
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.runtime.session import JmsSession

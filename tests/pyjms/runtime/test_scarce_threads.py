@@ -8,7 +8,7 @@ from threading import Event, Thread
 import pytest
 
 from pyjms import JMSException, Session
-from pyjms.runtime.threads import EventThread, WorkThread
+from pyjms.runtime.waiting import EventThread, WorkThread
 from pyjms.testing import VirtualClock
 from tests.pyjms.runtime.helpers import Recorder, await_event, send_texts
 
@@ -27,7 +27,7 @@ def threads_are_scarce(monkeypatch: pytest.MonkeyPatch) -> Scarcity:
                 raise RuntimeError("can't start new thread")
             super().start()
 
-    monkeypatch.setattr("pyjms.runtime.threads.Thread", Scarce)
+    monkeypatch.setattr("pyjms.runtime.waiting.Thread", Scarce)
 
     def set_to(number: int) -> None:
         left[0] = number

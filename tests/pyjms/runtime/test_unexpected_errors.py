@@ -12,7 +12,7 @@ from pyjms import JMSException, Session
 from pyjms.messages.freeze import thaw
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
-from pyjms.runtime.threads import WorkThread
+from pyjms.runtime.waiting import WorkThread
 from pyjms.spi import Delivery
 from pyjms.testing import VirtualClock
 from tests.pyjms.runtime.conftest import Connect
@@ -261,7 +261,7 @@ class TestBrowsers:
     def test_a_message_that_cannot_be_shown_is_a_jms_exception(
         self, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pyjms.runtime.browser.thaw", read_unless_bad)
+        monkeypatch.setattr("pyjms.runtime.consumer.thaw", read_unless_bad)
         queue = session.create_queue("orders")
         send_texts(session, queue, "good", "bad")
         with session.create_browser(queue) as browser:

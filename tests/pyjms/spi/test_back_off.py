@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from pyjms.spi.back_off import BackOff, Delays
+from pyjms.spi.clock import BackOff, Delays
 
 
 def test_waits_grow_up_to_a_limit_and_chance_shortens_them() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from pyjms.spi.passwords import VARIABLE, NoPasswordError, read_password
+from pyjms.spi.arguments import VARIABLE, NoPasswordError, read_password
 
 
 class _Terminal(io.StringIO):

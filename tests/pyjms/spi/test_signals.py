@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyjms.spi.signals import ENDING, signals_as_bytes
+from pyjms.spi.interrupts import ENDING, signals_as_bytes
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from importlib import metadata
 
 import pytest
 
-from pyjms.spi.version import installed_version
+from pyjms.spi.words import installed_version
 
 
 def test_the_version_is_that_of_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ async def test_what_a_cancelled_receive_has_settled_is_returned_after_the_connec
             await sent(session, producer, "taken")
             receive = asyncio.create_task(consumer.receive())
             await turn()
-            while consumer._beneath.latest is None:  # on the event loop, so that nobody can tell the task
+            while consumer._sync.latest is None:  # on the event loop, so that nobody can tell the task
                 pass
             is_settled = threading.Event()
             session._thread.post(is_settled.set)

@@ -17,8 +17,7 @@ from threading import Lock, Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pyjms.spi.back_off import BackOff, Delays
-from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.clock import BackOff, Clock, Delays, Signal
 from pyjms.spi.errors import (
     AccessDeniedError,
     ClosedError,

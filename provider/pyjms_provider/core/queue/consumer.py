@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from pyjms.spi.errors import ClosedError
-from pyjms.spi.selector.equalities import UNKNOWN_KEY
+from pyjms.spi.selector.headers import UNKNOWN_KEY
 from pyjms_provider.core.message.entry import EntryQueue, ReceiverId
 from pyjms_provider.core.store import NotInMemoryError
 

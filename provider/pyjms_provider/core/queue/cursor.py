@@ -7,7 +7,7 @@ a text, and a poll over a long backlog of others costs only what is new. A messa
 one that matches and is reserved for another consumer; nothing before the cursor is evaluated again.
 
 A `ValueIndex` finds the messages for selectors that ask for certain values of the same identifiers, as ``JMSCorrelationID = 'x'`` does: each message is
-read once for all such selectors, and noted by its key (`pyjms.spi.selector.equalities`); a cursor then looks only at those that have its own key. What
+read once for all such selectors, and noted by its key (`pyjms.spi.selector.headers`); a cursor then looks only at those that have its own key. What
 has gone stays noted until many have: 16 bytes a message, in sorted blocks of some thousand.
 
 A `ScanState` says how far one consumer has skipped messages that it may not take: they belong to another consumer's message group, or a consumer of
@@ -26,7 +26,7 @@ from heapq import merge, nsmallest
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
-from pyjms.spi.selector.equalities import UNKNOWN_KEY
+from pyjms.spi.selector.headers import UNKNOWN_KEY
 from pyjms_provider.core.journal.journal import plain_reference
 from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import GoneError, ResourceError
-from pyjms.spi.selector.equalities import key_of_literals, key_of_message
+from pyjms.spi.selector.headers import key_of_literals, key_of_message
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.queue.cursor import Asked

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.spi.selector import compile_selector
-from pyjms.spi.selector.equalities import UNKNOWN_KEY, key_of_literals, key_of_message
+from pyjms.spi.selector.headers import UNKNOWN_KEY, key_of_literals, key_of_message
 from pyjms.types import Byte, Char, Double, Float, Long
 from tests.pyjms.spi.selector import model
 from tests.pyjms.spi.selector.support import envelope

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms.spi.selector.like import Pattern, Shape, compile_pattern, ends_in_escape
+from pyjms.spi.selector.compile import Pattern, Shape, compile_pattern, ends_in_escape
 from tests.pyjms.spi.selector import model
 from tests.pyjms.spi.selector.support import evaluate
 

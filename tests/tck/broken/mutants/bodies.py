@@ -6,14 +6,14 @@ from tests.tck.broken.mutation import body, edit, mutant
 
 __all__ = ["MUTANTS"]
 
-_TEXT = "pyjms.messages.text:JmsTextMessage."
-_OBJECT = "pyjms.messages.object:JmsObjectMessage."
-_MAP = "pyjms.messages.map:JmsMapMessage."
-_STREAM = "pyjms.messages.stream:JmsStreamMessage."
-_BYTES = "pyjms.messages.bytes:JmsBytesMessage."
-_STORE = "pyjms.messages.storing:"
+_TEXT = "pyjms.messages.bodies:JmsTextMessage."
+_OBJECT = "pyjms.messages.bodies:JmsObjectMessage."
+_MAP = "pyjms.messages.bodies:JmsMapMessage."
+_STREAM = "pyjms.messages.bodies:JmsStreamMessage."
+_BYTES = "pyjms.messages.bodies:JmsBytesMessage."
+_STORE = "pyjms.messages.conversion:"
 _BASE = "pyjms.messages.base:JmsMessage."
-_FOREIGN = "pyjms.messages.foreign:"
+_FOREIGN = "pyjms.messages.freeze:"
 
 MUTANTS = (
     mutant(
@@ -49,7 +49,7 @@ MUTANTS = (
     mutant(
         "3.11-d",
         "an object that cannot be pickled raises ValueError",
-        edit("pyjms.messages.object:_pickled", "raise MessageFormatException(", "raise ValueError("),
+        edit("pyjms.messages.bodies:_pickled", "raise MessageFormatException(", "raise ValueError("),
     ),
     mutant(
         "3.11-f 3.11.3-a", "a MapMessage stores a byte as a short", edit(_MAP + "set_byte", "store_byte", "store_short")
@@ -91,7 +91,9 @@ MUTANTS = (
         "an entry whose value is null does not exist",
         edit(_MAP + "item_exists", "name in self._body", "self._body.get(name) is not None"),
     ),
-    mutant("3.11-l", "a map entry may have an empty name", edit("pyjms.messages.map:_checked_name", "or not name", "")),
+    mutant(
+        "3.11-l", "a map entry may have an empty name", edit("pyjms.messages.bodies:_checked_name", "or not name", "")
+    ),
     mutant(
         "3.11-m",
         "stream values come in reverse",
@@ -198,10 +200,10 @@ MUTANTS = (
     mutant(
         "3.11-aa",
         "write_utf writes plain UTF-8",
-        edit(_BYTES + "write_utf", "modified_utf8.encode(text)", "text.encode('utf-8', 'surrogatepass')"),
+        edit(_BYTES + "write_utf", "encode_modified_utf8(text)", "text.encode('utf-8', 'surrogatepass')"),
         edit(
             _BYTES + "read_utf",
-            "modified_utf8.decode(self._take(length))",
+            "decode_modified_utf8(self._take(length))",
             "self._take(length).decode('utf-8', 'surrogatepass')",
         ),
     ),

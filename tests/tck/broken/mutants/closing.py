@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms.runtime.lifecycle import Event, State
+from pyjms.runtime.machines import Event, State
 from tests.tck.broken.mutation import body, edit, entry, mutant
 
 __all__ = ["MUTANTS"]
@@ -10,7 +10,7 @@ __all__ = ["MUTANTS"]
 _C = "pyjms.runtime.connection:JmsConnection."
 _S = "pyjms.runtime.session:JmsSession."
 _CONSUMER = "pyjms.runtime.consumer:JmsMessageConsumer."
-_TABLE = "pyjms.runtime.lifecycle:TRANSITIONS"
+_TABLE = "pyjms.runtime.machines:TRANSITIONS"
 _VM = "pyjms_provider.clients.vm:"
 
 MUTANTS = (
@@ -29,7 +29,7 @@ MUTANTS = (
             "me = get_ident()",
             "if not listeners_only: return\n    me = get_ident()",
         ),
-        edit("pyjms.runtime.threads:WorkThread.end", "if not self.is_current():", "if False:"),
+        edit("pyjms.runtime.waiting:WorkThread.end", "if not self.is_current():", "if False:"),
     ),
     mutant(
         "4.3.5-c 4.4.1-b",
@@ -78,17 +78,17 @@ MUTANTS = (
         "4.3.5-h 4.4.1-c",
         "messages of a closed session cannot be read",
         edit(
-            "pyjms.messages.text:JmsTextMessage.text",
+            "pyjms.messages.bodies:JmsTextMessage.text",
             "return self._body",
             "if self._context is not None: self._context.check_open()\n    return self._body",
         ),
         edit(
-            "pyjms.messages.properties:Properties._get",
+            "pyjms.messages.base:Properties._get",
             "value =",
             "if self._context is not None: self._context.check_open()\n    value =",
         ),
         edit(
-            "pyjms.messages.properties:Properties.property_names",
+            "pyjms.messages.base:Properties.property_names",
             "return",
             "if self._context is not None: self._context.check_open()\n    return",
         ),
@@ -120,7 +120,7 @@ MUTANTS = (
         edit(_S + "_release", "consumer.mark_closed()", "pass"),
         edit(_CONSUMER + "_check_open", "self._session.check_open()", "pass"),
         edit("pyjms.runtime.producer:JmsMessageProducer._check_open", "self._session.check_open()", "pass"),
-        edit("pyjms.runtime.browser:JmsQueueBrowser._check_open", "self._session.check_open()", "pass"),
+        edit("pyjms.runtime.consumer:JmsQueueBrowser._check_open", "self._session.check_open()", "pass"),
     ),
     mutant(
         "4.5-b", "close of a consumer does not end its receive", edit(_S + "close_consumer", "consumer.wake()", "pass")

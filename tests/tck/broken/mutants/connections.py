@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pyjms.runtime.lifecycle import Event, State
+from pyjms.runtime.machines import Event, State
 from tests.tck.broken.mutation import body, edit, entry, mutant, value
 
 __all__ = ["MUTANTS"]
 
 _C = "pyjms.runtime.connection:JmsConnection."
 _F = "pyjms.runtime.factory:ConnectionFactory."
-_TABLE = "pyjms.runtime.lifecycle:TRANSITIONS"
+_TABLE = "pyjms.runtime.machines:TRANSITIONS"
 _META = "pyjms.runtime.connection:JmsConnectionMetaData."
 _SESSION = "pyjms.runtime.session:JmsSession."
 _STARTED_AT_ONCE = edit(

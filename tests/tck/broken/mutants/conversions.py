@@ -57,7 +57,7 @@ MUTANTS = (
         "3.5.8-a",
         "a property that was never set cannot be read",
         edit(
-            "pyjms.messages.properties:Properties._get",
+            "pyjms.messages.base:Properties._get",
             "value = self._properties.get(name)",
             "value = self._properties[name]",
         ),
@@ -65,15 +65,15 @@ MUTANTS = (
     mutant(
         "3.11.3-aa",
         "a map entry that was never set cannot be read as a String",
-        edit("pyjms.messages.map:JmsMapMessage.get_string", "self._body.get(name)", "self._body[name]"),
+        edit("pyjms.messages.bodies:JmsMapMessage.get_string", "self._body.get(name)", "self._body[name]"),
     ),
     mutant(
         "3.11.3-ab",
         "a read of a StreamMessage that fails moves on",
         edit(
-            "pyjms.messages.stream:JmsStreamMessage._read",
-            "value = kind.read(self._current(), _WHAT, self._position)",
-            "field = self._current()\n    self._position += 1\n    return kind.read(field, _WHAT, self._position - 1)",
+            "pyjms.messages.bodies:JmsStreamMessage._read",
+            "value = kind.read(self._current(), _FIELD, self._position)",
+            "field = self._current()\n    self._position += 1\n    return kind.read(field, _FIELD, self._position - 1)",
         ),
     ),
 )

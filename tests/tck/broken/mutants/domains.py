@@ -10,7 +10,7 @@ _S = "pyjms.runtime.session:JmsSession."
 _HOST = "pyjms_provider.core.host.virtual_host:VirtualHost."
 _SUBSCRIPTIONS = "pyjms_provider.core.host.virtual_host:HostSubscriptions."
 _TEMPORARIES = "pyjms_provider.core.host.virtual_host:TemporaryDestinations."
-_BROWSER = "pyjms.runtime.browser:JmsQueueBrowser."
+_BROWSER = "pyjms.runtime.consumer:JmsQueueBrowser."
 _TOPIC = "pyjms_provider.core.topic:Topic."
 _QUEUE = "pyjms_provider.core.queue.queue:Queue."
 _TEMPORARY = "4.4.3-c 5.4-a 6.6-b"
@@ -367,7 +367,7 @@ MUTANTS = (
         "6.11.1-g",
         "a durable subscriber of no topic raises TypeError",
         edit(
-            "pyjms.runtime.subscribing:check_durable",
+            "pyjms.runtime.checks:check_durable",
             'raise InvalidDestinationException("a durable',
             'raise TypeError("a durable',
         ),

@@ -71,12 +71,12 @@ MUTANTS = (
         "7.3-g 3.11-s 3.11-ah",
         "the end of a body raises MessageFormatException",
         edit(
-            "pyjms.messages.stream:JmsStreamMessage._current",
+            "pyjms.messages.bodies:JmsStreamMessage._current",
             "raise MessageEOFException(",
             "raise MessageFormatException(",
         ),
         edit(
-            "pyjms.messages.bytes:JmsBytesMessage._take", "raise MessageEOFException(", "raise MessageFormatException("
+            "pyjms.messages.bodies:JmsBytesMessage._take", "raise MessageEOFException(", "raise MessageFormatException("
         ),
     ),
     mutant(
@@ -92,12 +92,12 @@ MUTANTS = (
         "7.3-i 3.11-t 3.11-ai",
         "reading what is written raises IllegalStateException",
         edit(
-            "pyjms.messages.stream:JmsStreamMessage._current",
+            "pyjms.messages.bodies:JmsStreamMessage._current",
             "raise MessageNotReadableException(",
             "raise MessageFormatException(",
         ),
         edit(
-            "pyjms.messages.bytes:JmsBytesMessage._check_readable",
+            "pyjms.messages.bodies:JmsBytesMessage._check_readable",
             "raise MessageNotReadableException(",
             "raise MessageFormatException(",
         ),
@@ -124,18 +124,18 @@ MUTANTS = (
     mutant(
         "11.6-a 11.6-b",
         "setIntProperty takes no value",
-        value("pyjms.messages.properties:Properties.setIntProperty", _reader),
-        value("pyjms.messages.properties:Properties.set_int_property", _reader),
+        value("pyjms.messages.base:Properties.setIntProperty", _reader),
+        value("pyjms.messages.base:Properties.set_int_property", _reader),
     ),
     mutant(
         "11.6-b",
         "setBytes of a MapMessage takes no part of the bytes",
-        value("pyjms.messages.map:JmsMapMessage.set_bytes", lambda self, name, value: None),
+        value("pyjms.messages.bodies:JmsMapMessage.set_bytes", lambda self, name, value: None),
     ),
     mutant(
         "11.6-b",
         "the key of a property is called key",
-        value("pyjms.messages.properties:Properties.set_string_property", lambda self, key, value: None),
+        value("pyjms.messages.base:Properties.set_string_property", lambda self, key, value: None),
     ),
     mutant(
         "11.7-a", "who writes the Java name of a method has that one only", body(_A + "names:_follow_java", "return")

@@ -50,8 +50,8 @@ MUTANTS = (
     mutant(
         "3.8.1.1-ab",
         "a line end does not match %",
-        edit("pyjms.spi.selector.like:compile_pattern", "if any(None in piece for piece in pieces):", "if True:"),
-        edit("pyjms.spi.selector.like:_expression", "(?s:", "(?:"),
+        edit("pyjms.spi.selector.compile:compile_pattern", "if any(None in piece for piece in pieces):", "if True:"),
+        edit("pyjms.spi.selector.compile:_expression", "(?s:", "(?:"),
     ),
     mutant(
         "3.8.1.1-ag",
@@ -62,7 +62,7 @@ MUTANTS = (
         "3.11-p",
         "read_bytes of a StreamMessage ends with 0 after a buffer that was just filled",
         edit(
-            "pyjms.messages.stream:JmsStreamMessage.read_bytes",
+            "pyjms.messages.bodies:JmsStreamMessage.read_bytes",
             "if self._taken == len(field):",
             "if self._taken == len(field) > 0:\n"
             "        self._leave_field()\n"
@@ -73,8 +73,8 @@ MUTANTS = (
     mutant(
         "3.11-aa",
         "write_utf writes a zero character as one byte",
-        edit("pyjms.messages.modified_utf8:encode", ' and "\\0" not in text', ""),
-        edit("pyjms.messages.modified_utf8:encode", '.replace(b"\\0", b"\\xc0\\x80")', ""),
+        edit("pyjms.messages.java_text:encode_modified_utf8", ' and "\\0" not in text', ""),
+        edit("pyjms.messages.java_text:encode_modified_utf8", '.replace(b"\\0", b"\\xc0\\x80")', ""),
     ),
     mutant(
         "4.3.2-d",

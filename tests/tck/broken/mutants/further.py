@@ -29,7 +29,9 @@ MUTANTS = (
         "3.11-ac",
         "write_bytes of a BytesMessage heeds no length without an offset",
         edit(
-            "pyjms.messages.bytes:JmsBytesMessage.write_bytes", "offset, length,", "offset, length if offset else None,"
+            "pyjms.messages.bodies:JmsBytesMessage.write_bytes",
+            "offset, length,",
+            "offset, length if offset else None,",
         ),
     ),
     mutant(
@@ -77,7 +79,7 @@ MUTANTS = (
         "3.5.2-c",
         "the smallest short arrives as the next one",
         body(
-            "pyjms.messages.properties:Properties.get_short_property",
+            "pyjms.messages.base:Properties.get_short_property",
             "return Short(max(-32767, SHORT.read(self._get(name), _WHAT, name)))",
         ),
     ),
@@ -85,7 +87,7 @@ MUTANTS = (
         "3.2-b",
         "a tuple in an ObjectMessage arrives as a list",
         edit(
-            "pyjms.messages.object:JmsObjectMessage.object",
+            "pyjms.messages.bodies:JmsObjectMessage.object",
             "return pickle.loads(body.data)",
             "found = pickle.loads(body.data)\n            return list(found) if isinstance(found, tuple) else found",
         ),

@@ -11,7 +11,7 @@ __all__ = ["MUTANTS"]
 _SEND = "pyjms.runtime.producer:JmsMessageProducer._send"
 _THAW = "pyjms.messages.freeze:thaw"
 _FREEZE = "pyjms.messages.freeze:freeze"
-_FIELDS = "pyjms.messages.headers:HeaderFields."
+_FIELDS = "pyjms.messages.base:HeaderFields."
 _SENT = _FIELDS + "mark_sent"
 
 
@@ -165,7 +165,7 @@ MUTANTS = (
         "3.10-b",
         "clear_properties lets the body be written too",
         edit(
-            "pyjms.messages.properties:Properties.clear_properties",
+            "pyjms.messages.base:Properties.clear_properties",
             "self._properties_read_only = False",
             "self._properties_read_only = False\n    self._body_read_only = False",
         ),
@@ -173,9 +173,7 @@ MUTANTS = (
     mutant(
         "3.10-c",
         "a delivery that is repeated shows the client's changes",
-        edit(
-            "pyjms.messages.properties:Properties.clear_properties", "self._properties = {}", "self._properties.clear()"
-        ),
+        edit("pyjms.messages.base:Properties.clear_properties", "self._properties = {}", "self._properties.clear()"),
     ),
     mutant(
         "3.4.10-d",

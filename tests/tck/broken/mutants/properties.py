@@ -8,8 +8,8 @@ from tests.tck.broken.mutation import Change, Mutant, body, edit, mutant
 
 __all__ = ["MUTANTS"]
 
-_P = "pyjms.messages.properties:Properties."
-_STORE = "pyjms.messages.storing:"
+_P = "pyjms.messages.base:Properties."
+_STORE = "pyjms.messages.conversion:"
 _THAW = "pyjms.messages.freeze:thaw"
 _INFO = "pyjms_provider.clients.vm:VmConnection.info.fget"
 
@@ -45,7 +45,7 @@ MUTANTS = (
     mutant(
         "3.5.1-b",
         "a property may have an empty name",
-        edit("pyjms.messages.properties:check_property_name", "or not name", ""),
+        edit("pyjms.messages.base:check_property_name", "or not name", ""),
     ),
     mutant(
         "3.5.3-a",

@@ -160,7 +160,7 @@ MUTANTS = (
         "5.9-b",
         "a browser begins with an empty message",
         edit(
-            "pyjms.runtime.browser:JmsQueueBrowser._walk",
+            "pyjms.runtime.consumer:JmsQueueBrowser._walk",
             "for delivery in",
             "yield self._session.create_text_message()\n        for delivery in",
         ),
@@ -209,7 +209,7 @@ MUTANTS = (
     mutant(
         "11.4-a",
         "getQueue of a browser takes an argument",
-        value("pyjms.runtime.browser:JmsQueueBrowser.getQueue", _with_argument),
+        value("pyjms.runtime.consumer:JmsQueueBrowser.getQueue", _with_argument),
     ),
     *(
         mutant("11.5-a", f"{java} of a {kind} is another method", value(f"{_DESTINATIONS}Jms{kind}.{java}", _elsewhere))

@@ -11,8 +11,8 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from pyjms.spi.envelope import SET_BY_PROVIDERS
 from pyjms.spi.errors import ProviderError, RolledBackError, TooLateError
-from pyjms.spi.property_names import SET_BY_PROVIDERS
 from pyjms_provider.protocols.engine import BatchJob
 from pyjms_provider.protocols.stomp.commands import PACKED_LIMITS, named
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError

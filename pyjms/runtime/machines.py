@@ -1,18 +1,64 @@
-"""Which deliveries one acknowledgement covers, by mode: the session's ledger (JMS 1.1 §4.4.11).
+"""The pure parts of the runtime, without clock, I/O or threads: the life of its objects as a table, and a session's unacknowledged messages.
 
-Pure book-keeping: nothing here talks to a provider. The session asks what is due and does it.
+Everything that decides whether a call is allowed in a state stands in `TRANSITIONS` (JMS 1.1 §4.3.3 to §4.3.5). CLOSING is the time in which
+`close` waits for running listeners: to them, all facilities stay available.
 
-AUTO_ACKNOWLEDGE keeps a delivery only while its listener runs; what ``receive`` returns is settled at once and never
-enters the ledger. DUPS_OK_ACKNOWLEDGE keeps up to `DUPS_OK_BATCH`, until a consumer closes. CLIENT_ACKNOWLEDGE keeps everything until a message's
+`UnackedMessages` says which deliveries one acknowledgement covers, by mode (§4.4.11); the session asks what is due and does it.
+AUTO_ACKNOWLEDGE keeps a delivery only while its listener runs; what ``receive`` returns is settled at once and is never entered.
+DUPS_OK_ACKNOWLEDGE keeps up to `DUPS_OK_BATCH`, until a consumer closes. CLIENT_ACKNOWLEDGE keeps everything until a message's
 ``acknowledge``; a transaction until it ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum, auto
 
 from pyjms.api.session import AcknowledgeMode
+from pyjms.errors import IllegalStateException
 from pyjms.spi.delivery import Delivery
+
+
+class State(Enum):
+    """Where an object is in its life."""
+
+    STOPPED = auto()
+    STARTED = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+
+
+class Event(Enum):
+    """What happens to it."""
+
+    START = auto()
+    STOP = auto()
+    CLOSE = auto()
+    FINISH = auto()
+
+
+TRANSITIONS: dict[tuple[State, Event], State] = {
+    (State.STOPPED, Event.START): State.STARTED,  # §4.3.3
+    (State.STARTED, Event.START): State.STARTED,  # §4.3.3: starting a started connection is ignored
+    (State.STARTED, Event.STOP): State.STOPPED,  # §4.3.4
+    (State.STOPPED, Event.STOP): State.STOPPED,  # §4.3.4: stopping a stopped connection is ignored
+    (State.STOPPED, Event.CLOSE): State.CLOSING,  # §4.3.5
+    (State.STARTED, Event.CLOSE): State.CLOSING,  # §4.3.5
+    (State.CLOSING, Event.CLOSE): State.CLOSING,  # a second closer waits for the first
+    (State.CLOSING, Event.FINISH): State.CLOSED,  # §4.3.5: listeners have returned
+    (State.CLOSED, Event.CLOSE): State.CLOSED,  # §4.3.5: closing a closed connection is no error
+    (State.CLOSED, Event.FINISH): State.CLOSED,
+}
+"""All that may happen. A pair that is missing raises IllegalStateException."""
+
+
+def next_state(state: State, event: Event, what: str) -> State:
+    """Return the state after `event`. Raises IllegalStateException that names `what` (for instance "connection")."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        raise IllegalStateException(f"the {what} is {state.name.lower()}: it cannot {event.name.lower()}") from None
+
 
 DUPS_OK_BATCH = 20
 """So many deliveries a DUPS_OK_ACKNOWLEDGE session settles in one call; a crash may redeliver as many."""

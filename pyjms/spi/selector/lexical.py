@@ -1,4 +1,4 @@
-"""Numeric and string literals of selectors, which follow the Java language (JMS 1.1 §3.8.1.1)."""
+"""Identifiers and literals of selectors, which follow the Java language (JMS 1.1 §3.8.1.1), and `Problem`, which says what is wrong where."""
 
 from __future__ import annotations
 
@@ -6,9 +6,44 @@ import re
 from decimal import Decimal
 from math import inf, isinf, nextafter
 from struct import Struct
+from unicodedata import category
 
-from pyjms.spi.selector.problem import Problem, shorten
 from pyjms.types import Float, Int, Long
+
+RESERVED_WORDS = frozenset({"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"})
+
+_ASCII_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+# Character.isJavaIdentifierStart: letters, letter numbers, currency symbols, connecting punctuation.
+_START = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
+# Character.isJavaIdentifierPart: also digits, marks, and the characters that isIdentifierIgnorable names: format
+# characters, and those control characters that are not white space.
+_PART = _START | {"Nd", "Mc", "Mn", "Cf"}
+_IGNORABLE = frozenset(map(chr, (*range(0x09), *range(0x0E, 0x1C), *range(0x7F, 0xA0))))
+
+
+def is_reserved(word: str) -> bool:
+    """Say whether `word` is a reserved word, in whatever case.
+
+    Only ASCII letters have two cases here: U+0131, a dotless i, becomes an I in upper case, yet with an S it is a name.
+    """
+    return word.isascii() and word.upper() in RESERVED_WORDS
+
+
+def first_bad_character(word: str) -> int | None:
+    """Return the index of the first character that no identifier has at its place, or None."""
+    if _ASCII_IDENTIFIER.fullmatch(word):
+        return None
+    for index, character in enumerate(word):
+        allowed = _PART if index else _START
+        if category(character) not in allowed and not (index and character in _IGNORABLE):
+            return index
+    return None
+
+
+def is_identifier(text: str) -> bool:
+    """Say whether `text` can name a property in a selector."""
+    return bool(text) and first_bad_character(text) is None and not is_reserved(text)
+
 
 _WHOLE = re.compile(r"(?:0[xX](?P<hexadecimal>[0-9a-fA-F]+)|0(?P<octal>[0-9]+)|(?P<decimal>[0-9]+))[lL]?")
 _BASES = {"decimal": 10, "octal": 8, "hexadecimal": 16}
@@ -93,3 +128,24 @@ def _odd(value: float, number: str) -> float:
     if exact == rounded or _BITS.unpack(_DOUBLE.pack(value))[0] & 1:
         return value
     return nextafter(value, inf if exact > rounded else -inf)
+
+
+_SHOWN_MAX = 40
+
+
+class Problem(Exception):
+    """Never leaves this package: whoever knows the whole selector makes an `InvalidSelectorError` of it.
+
+    `text` tells the reader what to write instead; `position` is a 0-based index into the selector.
+    """
+
+    def __init__(self, text: str, position: int) -> None:
+        super().__init__(text)
+        self.text = text
+        self.position = position
+
+
+def shorten(text: str) -> str:
+    """Return a piece of a selector as a message quotes it: on one line, cut after 40 characters."""
+    flat = "".join(character if character.isprintable() else " " for character in text)
+    return flat if len(flat) <= _SHOWN_MAX else f"{flat[:_SHOWN_MAX]}…"

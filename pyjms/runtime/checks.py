@@ -1,0 +1,156 @@
+"""What applications hand in, checked: listeners, which become callables, and what a consumer may ask for (JMS 1.1 §4.5, §6.11.1, §8.2)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyjms.api.connection import ExceptionListenerLike
+from pyjms.api.consumer import MessageListenerLike
+from pyjms.api.destination import Destination, TemporaryTopic, Topic
+from pyjms.api.message import Message
+from pyjms.api.names import hidden_method
+from pyjms.errors import (
+    IllegalArgumentException,
+    IllegalStateException,
+    InvalidDestinationException,
+    InvalidSelectorException,
+    JMSException,
+)
+from pyjms.messages.destinations import address_of
+from pyjms.runtime.error_mapping import mapped_errors
+from pyjms.spi.capability import Capability
+from pyjms.spi.envelope import AddressKind
+from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.selector import Selector, selector_or_none
+
+if TYPE_CHECKING:
+    from pyjms.runtime.contracts import ConnectionContract
+
+
+def message_callback(listener: MessageListenerLike, *, awaits: bool = False) -> Callable[[Message], Any]:
+    """Return what to call with a message. Raises IllegalArgumentException for what cannot be called with one.
+
+    `awaits`: the caller awaits a coroutine that the listener returns.
+    """
+    return _callback(listener, "message", awaits, "on_message", "onMessage")
+
+
+def exception_callback(listener: ExceptionListenerLike, *, awaits: bool = False) -> Callable[[JMSException], Any]:
+    """Return what to call with an exception. Raises IllegalArgumentException for what cannot be called with one."""
+    return _callback(listener, "exception", awaits, "on_exception", "onException")
+
+
+def check_implementation(given: object) -> None:
+    """Raise IllegalArgumentException for an object of an application with a field that hides one of its methods."""
+    if (reason := hidden_method(given)) is not None:
+        raise IllegalArgumentException(reason)
+
+
+def _callback(listener: object, argument: str, awaits: bool, *names: str) -> Callable[[Any], Any]:
+    what = f"{argument} listener"
+    if isinstance(listener, type) and any(
+        name in vars(base) for base in listener.__mro__ for name in (*names, "__call__")
+    ):
+        raise IllegalArgumentException(
+            f"{listener.__name__} is the class of a {what}: give an object of it, {listener.__name__}(…)"
+        )
+    check_implementation(listener)
+    for name in names:
+        if callable(method := getattr(listener, name, None)):
+            return _checked(method, f"{type(listener).__name__}.{name}", argument, awaits)
+    if callable(listener):
+        return _checked(listener, getattr(listener, "__qualname__", type(listener).__name__), argument, awaits)
+    raise IllegalArgumentException(f"{type(listener).__name__} is no {what}: it has no {names[0]}")
+
+
+def _checked(function: Callable[[Any], Any], name: str, argument: str, awaits: bool) -> Callable[[Any], Any]:
+    """Return `function`. Raises IllegalArgumentException where a call with one argument would fail, or run nothing."""
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    for candidate in (function, called):
+        if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
+            raise IllegalArgumentException(
+                f"{name} is no {argument} listener: it yields, so that a call of it runs nothing"
+            )
+        if inspect.iscoroutinefunction(candidate) and not awaits:
+            raise IllegalArgumentException(
+                f"{name} is no {argument} listener: it is a coroutine function, and nobody would await it. Use pyjms.aio"
+            )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError, NameError):  # built in, or with annotations that name what is not there
+        return function
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise IllegalArgumentException(
+            f"{name} is no {argument} listener: it cannot be called with one {argument} ({error})"
+        ) from error
+    return function
+
+
+def subscribe_request(
+    connection: ConnectionContract,
+    destination: Destination,
+    selector: str | None,
+    *,
+    no_local: bool = False,
+    durable_name: str | None = None,
+) -> SubscribeRequest:
+    """Return what to ask the provider for.
+
+    Raises `InvalidDestinationException`, `InvalidSelectorException`; `JMSException` for what the provider lacks.
+    """
+    address = address_of(destination)
+    if selector:
+        connection.require(Capability.SELECTORS, "message selectors")
+    if address.kind is AddressKind.TOPIC:
+        connection.require(Capability.TOPICS, "topics")
+        if no_local:
+            connection.require(Capability.NO_LOCAL, "no_local")
+    with mapped_errors:
+        return SubscribeRequest(
+            address=address,
+            selector=selector_of(selector),
+            no_local=bool(no_local) and address.kind is AddressKind.TOPIC,
+            durable_name=durable_name,
+            priority=connection.consumer_priority,
+        )
+
+
+def selector_of(text: str | None) -> Selector | None:
+    """Return the selector of `text`; None and "" mean: no selector (JMS 1.1 §3.8.1.1).
+
+    Raises `InvalidSelectorException` for what is no text, `InvalidSelectorError` for one that is no selector.
+    """
+    if text is not None and not isinstance(text, str):
+        raise InvalidSelectorException(f"a selector is a str, or None for none, not {type(text).__name__}")
+    return selector_or_none(text)
+
+
+def check_durable(connection: ConnectionContract, topic: Topic, name: str, what: str) -> None:
+    """Raise unless `what`, a subscriber called `name` to `topic`, may be created on this connection (§6.3, §6.11.1).
+
+    Raises `InvalidDestinationException`, `IllegalStateException` without a client identifier, `JMSException`.
+    """
+    connection.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
+    if not isinstance(topic, Topic):
+        raise InvalidDestinationException("a durable subscription needs a topic")
+    if isinstance(topic, TemporaryTopic):
+        # JMS 1.1 §6.2: it would outlive its topic
+        raise InvalidDestinationException("a temporary topic has no durable subscriptions: use create_consumer")
+    check_client_id(connection, f"create {what}")
+    check_subscription_name(name)
+
+
+def check_client_id(connection: ConnectionContract, what: str) -> None:
+    """Raise IllegalStateException when the connection has no client identifier, which `what` needs."""
+    if connection.configured_client_id is None:
+        raise IllegalStateException(f"to {what}, set the connection's client_id first (JMS 1.1 §6.3)")
+
+
+def check_subscription_name(name: str) -> None:
+    """Raise JMSException when `name` cannot be that of a durable subscription."""
+    if not isinstance(name, str) or not name:
+        raise JMSException(f"{name!r} is no subscription name: use a non-empty string")
