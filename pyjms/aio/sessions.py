@@ -181,7 +181,7 @@ class Receive:
 
     def _wait_no_more(self) -> None:
         with suppress(ProviderError):  # who waits no more does not mind being woken
-            self._consumer.wait_no_more()
+            self._consumer.end_wait()
 
     def _tell(self, end: Callable[[], None], message: Message | None) -> None:
         try:

@@ -1,7 +1,7 @@
 """A provider around another one that notes all that passes, so that any provider can be recorded.
 
 It changes nothing of what it passes on. Deliveries carry a tag of the recorder, as the SPI allows, and reach the
-provider beneath as it made them.
+provider as it made them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from pyjms.history.events import (
 from pyjms.history.groups import RecordedGroups
 from pyjms.history.recording import Recording
 from pyjms.history.rows import Call, Held, Scope, branch_name
-from pyjms.spi.capability import Capability
-from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.delegating import DelegatingConnection, DelegatingConsumer, DelegatingSession
 from pyjms.spi.delivery import ELSEWHERE, Delivery, Elsewhere
-from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
+from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.errors import (
     AccessDeniedError,
     CapabilityError,
@@ -56,11 +55,10 @@ from pyjms.spi.provider import (
     Provider,
     ProviderConnection,
     ProviderConsumer,
-    ProviderInfo,
     ProviderSession,
     SubscribeRequest,
 )
-from pyjms.spi.replay import ReaderGroups, StageName, Stages
+from pyjms.spi.replay import ReaderGroups, StageName
 from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
@@ -149,11 +147,11 @@ class _Events:
         self._inner.on_exception(error)
 
 
-class _Connection(ProviderConnection):
+class _Connection(DelegatingConnection):
     def __init__(
         self, inner: ProviderConnection, recording: Recording, now: Callable[[], int], client_id: str | None
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.recording = recording
         self.log = recording.log
         self.now = now
@@ -161,29 +159,6 @@ class _Connection(ProviderConnection):
         self.scope = Scope(recording.pid, str(inner.connection_id))
         self._numbers = count(1)
         self._uses = iter((None,))  # exhausted by the first close: `next` on it is atomic
-
-    @property
-    def connection_id(self) -> ConnectionId:
-        return self._inner.connection_id
-
-    @property
-    def capabilities(self) -> Capability:
-        return self._inner.capabilities
-
-    @property
-    def info(self) -> ProviderInfo:
-        return self._inner.info
-
-    @property
-    def state(self) -> str:
-        return self._inner.state
-
-    @property
-    def resource_manager(self) -> str:
-        return self._inner.resource_manager
-
-    def advice(self, capability: Capability) -> str:
-        return self._inner.advice(capability)
 
     def set_client_id(self, client_id: str) -> None:
         self._inner.set_client_id(client_id)
@@ -193,26 +168,8 @@ class _Connection(ProviderConnection):
         inner = self._inner.open_session(transacted=transacted)
         return _Session(self, inner, f"{self.scope.conn}/{next(self._numbers)}", transacted=transacted)
 
-    def start(self) -> None:
-        self._inner.start()
-
-    def stop(self) -> None:
-        self._inner.stop()
-
-    def abort(self) -> bool:
-        return self._inner.abort()
-
-    def create_temporary(self, kind: AddressKind) -> Address:
-        return self._inner.create_temporary(kind)
-
-    def delete_temporary(self, address: Address) -> None:
-        self._inner.delete_temporary(address)
-
     def reader_groups(self) -> ReaderGroups:
         return RecordedGroups(self._inner.reader_groups(), self.recording, self.scope, self.now, self.noted)
-
-    def stages(self) -> Stages:
-        return self._inner.stages()
 
     def close(self) -> None:
         is_first = next(self._uses, self) is None
@@ -250,10 +207,10 @@ class _Noting:
         connection.log.end(self._begun, OK if error is None else self._outcome_of(error), connection.now())
 
 
-class _Session(ProviderSession):
+class _Session(DelegatingSession):
     def __init__(self, connection: _Connection, inner: ProviderSession, name: str, *, transacted: bool) -> None:
+        super().__init__(inner)
         self._connection = connection
-        self._inner = inner
         self._transacted = transacted
         self._now = connection.now
         self._put = connection.log.put
@@ -345,9 +302,6 @@ class _Session(ProviderSession):
     def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
         self.recover(deliveries)  # what was polled through here is in the history, so it has been seen
 
-    def may_wait(self, envelope: Envelope) -> bool:
-        return self._inner.may_wait(envelope)
-
     def retry(self, delivery: Delivery, reason: str) -> None:
         inner = _inner_of(delivery)
         self._settle(RECOVER, (delivery,), {"failed": reason}, lambda: self._inner.retry(inner, reason))
@@ -355,12 +309,6 @@ class _Session(ProviderSession):
     def retry_all(self, deliveries: Sequence[Delivery], reason: str) -> None:
         inner = [_inner_of(delivery) for delivery in deliveries]
         self._settle(RECOVER, deliveries, {"failed": reason}, lambda: self._inner.retry_all(inner, reason))
-
-    def end_waits(self) -> None:
-        self._inner.end_waits()
-
-    def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
-        return self._inner.waiter(clock)
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         inner = _inner_of(delivery)
@@ -377,9 +325,6 @@ class _Session(ProviderSession):
             self._connection.noted(Call(op, self.scope, self._now(), self._tx, tuple(deliveries), note), act)
         else:
             act()
-
-    def has_destination(self, address: Address) -> bool | None:
-        return self._inner.has_destination(address)
 
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
         began_ns = self._now()
@@ -425,9 +370,6 @@ class _Session(ProviderSession):
             if self._tx == branch_name(xid):  # not if it had been suspended, and the session works in another one
                 self._tx = None
 
-    def xa_prepare(self, xid: Xid) -> bool:
-        return self._inner.xa_prepare(xid)
-
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         call = Call(COMMIT, self.scope, self._now(), branch_name(xid), None)
         self._connection.noted(call, lambda: self._inner.xa_commit(xid, one_phase=one_phase))
@@ -436,24 +378,12 @@ class _Session(ProviderSession):
         call = Call(ROLLBACK, self.scope, self._now(), branch_name(xid), None)
         self._connection.noted(call, lambda: self._inner.xa_rollback(xid))
 
-    def xa_recover(self) -> Sequence[Xid]:
-        return self._inner.xa_recover()
 
-    def xa_forget(self, xid: Xid) -> None:
-        self._inner.xa_forget(xid)
-
-    def xa_set_timeout(self, seconds: int) -> bool:
-        return self._inner.xa_set_timeout(seconds)
-
-    def xa_get_timeout(self) -> int:
-        return self._inner.xa_get_timeout()
-
-
-class _Consumer(ProviderConsumer):
+class _Consumer(DelegatingConsumer):
     def __init__(self, session: _Session, connection: _Connection, inner: ProviderConsumer, scope: Scope) -> None:
+        super().__init__(inner)
         self._session = session
         self._connection = connection
-        self._inner = inner
         self._scope = scope
         self._now = connection.now
         self._put = connection.log.put
@@ -490,9 +420,6 @@ class _Consumer(ProviderConsumer):
             self._taken = self._inner.take_unreturned()
         return self._delivered(called_ns)
 
-    def catch_up(self) -> None:
-        self._inner.catch_up()
-
     def _delivered(self, called_ns: int) -> Delivery | None:
         """Note what was polled, and return it; what an interrupted call (KeyboardInterrupt) has not returned, the next one does."""
         taken = self._taken
@@ -511,9 +438,6 @@ class _Consumer(ProviderConsumer):
             self._put(call, OK, now_ns)
         made, self._taken, self._made = self._made, None, None  # no call from here on: nobody else has it
         return made
-
-    def set_interested(self, interested: bool) -> None:
-        self._inner.set_interested(interested)
 
     def close(self) -> None:
         self._connection.noted(Call(CLOSE, self._scope, self._now(), None, None), self._inner.close)

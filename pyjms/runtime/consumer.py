@@ -18,7 +18,6 @@ from pyjms.messages.destinations import address_of
 from pyjms.messages.freeze import thaw
 from pyjms.runtime.checks import message_callback
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
-from pyjms.runtime.waiting import Deadline
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ProviderError
@@ -103,6 +102,7 @@ class JmsMessageConsumer(MessageConsumer):
         self._listener = listener
 
     def _callback_of(self, listener: MessageListenerLike) -> Callable[[Message], Any]:
+        """Return what the session's thread calls; a tracer puts its span around it."""
         return message_callback(listener)
 
     def receive(self, timeout: int = 0) -> Message | None:
@@ -127,10 +127,10 @@ class JmsMessageConsumer(MessageConsumer):
             try:
                 message = session.take(self, or_enter=True)
                 if message is None:
-                    message = self._wait(Deadline(session.clock, timeout).until_ms if timeout else None)
+                    message = self._wait(session.clock.monotonic_ms() + timeout if timeout else None)
             finally:
                 if message is None:
-                    self.wait_no_more()
+                    self.end_wait()
             return message
         finally:
             if is_main:
@@ -196,7 +196,7 @@ class JmsMessageConsumer(MessageConsumer):
     # For a receive that waits elsewhere than on its thread (`pyjms.aio`)
 
     def receive_or_enlist(self) -> Message | None:
-        """Return the next message; None: there is none now, and the inbox is woken when there may be one, until `wait_no_more`."""
+        """Return the next message; None: there is none now, and the inbox is woken when there may be one, until `end_wait`."""
         self._check_can_receive()
         message = self._session.take(self, or_enter=True)
         if message is None:
@@ -208,7 +208,7 @@ class JmsMessageConsumer(MessageConsumer):
         """Whether a receive that waits is to return None."""
         return self.is_closed or self._session.is_closing
 
-    def wait_no_more(self) -> None:
+    def end_wait(self) -> None:
         """Have the provider wake this consumer no more, and the calling thread be no receiver."""
         gate = self._session.gate
         try:
@@ -240,10 +240,6 @@ class JmsMessageConsumer(MessageConsumer):
 
     # What the session uses.
 
-    def be_interested(self, interested: bool) -> None:
-        """Tell the provider whether this consumer wants to be woken."""
-        self.provider.set_interested(interested)
-
     def wake(self) -> None:
         """Make a blocked `receive` look again."""
         self.inbox.wake()
@@ -263,7 +259,7 @@ class JmsMessageConsumer(MessageConsumer):
         delivery, self.unreturned = self.unreturned, None
         return delivery
 
-    def tell_unreturned(self) -> None:
+    def warn_unreturned(self) -> None:
         """Warn of a settled message that no receive has returned, and none will: the consumer is closed."""
         unreturned = self.unreturned
         if unreturned is not None and self.is_unreturned_settled:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pyjms.api.destination import Destination
 from pyjms.api.message import Message
-from pyjms.runtime.machines import AcknowledgementLedger
+from pyjms.runtime.machines import UnackedMessages
 from pyjms.runtime.temporaries import Temporaries
 from pyjms.runtime.waiting import DeliveryGate, Inbox
 from pyjms.spi.capability import Capability
@@ -97,7 +97,7 @@ class SessionContract(Protocol):
     gate: DeliveryGate
     has_listeners: bool
     is_closed: bool
-    ledger: AcknowledgementLedger
+    unacked: UnackedMessages
     provider_session: ProviderSession
     refuses_sends: bool
     settles_at_once: bool

@@ -135,7 +135,7 @@ class Dispatcher:
             else:
                 self.listening[consumer] = None
             consumer.callback = callback
-        consumer.be_interested(callback is not None)
+        consumer.provider.set_interested(callback is not None)
         self.wake(consumer)
         if is_late and not self._has_warned:
             self._has_warned = True
@@ -201,7 +201,7 @@ class Dispatcher:
 
     def _work(self) -> bool:
         session = self._session
-        if session.ledger.pending_release:
+        if session.unacked.pending_release:
             self._release_pending()
         with session.gate.lock:
             found = self._next()
@@ -229,7 +229,7 @@ class Dispatcher:
 
     def _next(self) -> tuple[JmsMessageConsumer, _Callback, Delivery] | None:
         """Return the next delivery for one of those who may have something, in turn; the gate is locked."""
-        if not self._session.gate.is_open or self._session.ledger.is_full:
+        if not self._session.gate.is_open or self._session.unacked.is_full:
             return None
         ready = self._ready
         if self._looks_at_all:
@@ -290,8 +290,8 @@ class Dispatcher:
         try:
             message = self._read(delivery)
             if message is not None:
-                # Not before it was read: a thread that works on an earlier message acknowledges all that is in the ledger.
-                session.ledger.delivered(delivery)
+                # Not before it was read: a thread that works on an earlier message acknowledges all that is in the unacked.
+                session.unacked.delivered(delivery)
                 failure = _call(callback, message)
                 if failure is None:
                     self._failing = None
@@ -349,7 +349,7 @@ class Dispatcher:
         )
 
     def _read(self, delivery: Delivery) -> Message | None:
-        """Return the message of a delivery, which is not in the ledger yet; None if it is gone. Raises `_UnreadError`."""
+        """Return the message of a delivery, which is not among the unacknowledged ones yet; None if it is gone. Raises `_UnreadError`."""
         try:
             return thaw(delivery, self._session)
         except GoneError as error:
@@ -373,9 +373,9 @@ class Dispatcher:
     def _give_back(self, delivery: Delivery) -> None:
         """Let what could not be settled come again; DUPS_OK settles it with its next batch."""
         session = self._session
-        if session.settles_at_once and session.ledger.take_one(delivery):
-            session.ledger.release_later((delivery,))
-        if session.ledger.pending_release:
+        if session.settles_at_once and session.unacked.take_one(delivery):
+            session.unacked.release_later((delivery,))
+        if session.unacked.pending_release:
             self._release_pending()
 
     def _release_pending(self) -> None:
@@ -393,14 +393,14 @@ class Dispatcher:
                 if session.settles_by_itself:
                     self._redeliver(delivery, f"the listener raised {reason_of(failure)}")
             return
-        if due := session.ledger.due():
+        if due := session.unacked.due():
             try:
                 session.provider_session.acknowledge(due)
             except TooLateError as error:  # there is nothing left to settle
                 with suppress(Exception):  # the application's logging
                     _log.debug("messages that a listener has had may come again: %s", error)
             except Exception:
-                session.ledger.put_back(due)
+                session.unacked.requeue(due)
                 raise
 
     def _log_failure(self, delivery: Delivery, failure: BaseException) -> None:
@@ -414,7 +414,7 @@ class Dispatcher:
         )
 
     def _redeliver(self, delivery: Delivery, reason: str) -> None:
-        if self._session.ledger.take_one(delivery):  # else it was recovered by the listener itself
+        if self._session.unacked.take_one(delivery):  # else it was recovered by the listener itself
             self._give_back_failed(delivery, reason)
 
     def _give_back_failed(self, delivery: Delivery, reason: str) -> None:
@@ -423,7 +423,7 @@ class Dispatcher:
             session = self._session
             give_back_failed(session.provider_session, session.connection.capabilities, delivery, reason)
         except Exception:
-            self._session.ledger.release_later((delivery,))
+            self._session.unacked.release_later((delivery,))
             raise
 
 

@@ -64,10 +64,10 @@ DUPS_OK_BATCH = 20
 """So many deliveries a DUPS_OK_ACKNOWLEDGE session settles in one call; a crash may redeliver as many."""
 
 
-class AcknowledgementLedger:
+class UnackedMessages:
     """The unsettled deliveries of one session, in order of delivery.
 
-    One thread at a time; but `take` and `put_back` may come at any moment from others, which acknowledge what a listener handed to them.
+    One thread at a time; but `take` and `requeue` may come at any moment from others, which acknowledge what a listener handed to them.
     """
 
     __slots__ = ("_limit", "_mode", "committing", "pending_release", "unsettled")
@@ -144,6 +144,6 @@ class AcknowledgementLedger:
         taken, self.pending_release = self.pending_release, ()
         return taken
 
-    def put_back(self, deliveries: Sequence[Delivery]) -> None:
+    def requeue(self, deliveries: Sequence[Delivery]) -> None:
         """Enter again, in front, what was taken out and could not be settled."""
         self.unsettled[:0] = deliveries

@@ -123,7 +123,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
                 self._give_back([])
             deliveries = self._take()
             if deliveries:
-                self._hand_over(deliveries)
+                self._load_into_pool(deliveries)
             return bool(deliveries)
         except (ClosedError, ConnectionLostError) as error:
             if not self._closed:
@@ -164,7 +164,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
             raise
         return deliveries
 
-    def _hand_over(self, deliveries: list[Delivery]) -> None:
+    def _load_into_pool(self, deliveries: list[Delivery]) -> None:
         """Load `deliveries` into a server session; give them back when the application server fails."""
         loaded_into: JmsSession | None = None
         try:

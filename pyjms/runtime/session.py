@@ -34,7 +34,7 @@ from pyjms.runtime.error_mapping import close_made, delete_made, mapped_errors, 
 from pyjms.runtime.machines import Event, State, next_state
 from pyjms.runtime.producer import JmsMessageProducer, producer_class
 from pyjms.runtime.settling import SettlingSession
-from pyjms.runtime.tracing import current_tracer
+from pyjms.runtime.tracing import class_in_use
 from pyjms.runtime.waiting import CloseOnce, Inbox
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
@@ -146,11 +146,7 @@ class JmsSession(SettlingSession):
     @defers_signals(undo=close_made)
     def _add_producer(self, kind: type[_Producer], destination: Destination | None) -> _Producer:
         """Make a producer of the class `kind`, or of the one that does the same and is traced."""
-        if current_tracer() is not None:
-            from pyjms.runtime.tracing import traced_producer_class
-
-            kind = traced_producer_class(kind)
-        producer = kind(self, destination)
+        producer = class_in_use(kind)(self, destination)
         self._producers.add(producer)
         return producer
 
@@ -199,7 +195,8 @@ class JmsSession(SettlingSession):
         request = subscribe_request(
             self.connection, destination, selector, no_local=no_local, durable_name=durable_name
         )
-        consumer = _consumer_class(request.address.kind)(self, destination, request)
+        kind = JmsQueueReceiver if request.address.kind is AddressKind.QUEUE else JmsTopicSubscriber
+        consumer = class_in_use(kind)(self, destination, request)
         with mapped_errors:
             consumer.subscribe(request)
         with self.gate.lock:
@@ -224,7 +221,7 @@ class JmsSession(SettlingSession):
         With `or_enter`, None also means that the consumer wants to be woken and that the calling thread is registered as
         blocked in a receive; a message ends both.
         """
-        if self.ledger.pending_release and self.gives_back_at_any_time:
+        if self.unacked.pending_release and self.gives_back_at_any_time:
             with suppress(ProviderError):
                 self.give_back(())
         me = get_ident()
@@ -232,7 +229,7 @@ class JmsSession(SettlingSession):
             gate, unsettled, delivery, is_kept = self.gate, _NOTHING, _NO_DELIVERY, False
             try:
                 with gate.lock:
-                    if self._is_limited and self.ledger.is_full:
+                    if self._is_limited and self.unacked.is_full:
                         self._refuse_overrun()
                     if or_enter and gate.receiver != me:
                         self._begin_receive(consumer, me)
@@ -250,23 +247,23 @@ class JmsSession(SettlingSession):
                 if self.settles_at_once:
                     # What is settled is not so once more: by now its connection may be lost, which would say that it comes again.
                     unsettled = _NOTHING if is_kept else (delivery,)
-                else:  # not before it was read: a close by another thread settles what is in the ledger of a DUPS_OK session
-                    self.ledger.delivered(delivery)
-                    unsettled = self.ledger.due()
+                else:  # not before it was read: a close by another thread settles all that a DUPS_OK session has unacknowledged
+                    self.unacked.delivered(delivery)
+                    unsettled = self.unacked.due()
                 if unsettled:
                     self._settle_taken(unsettled)
             except ProviderError as error:
                 if delivery is not None and isinstance(error, GoneError):
-                    self.ledger.take_one(delivery)
+                    self.unacked.take_one(delivery)
                     continue  # the provider tells its owner, or it comes again; here the next message is wanted
-                self._give_up(delivery, unsettled)
+                self._release_unread(delivery, unsettled)
                 if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
                     return None  # closed in mid-receive: the message is back on its queue
                 raise to_jms(error) from error
             except Exception as error:  # JMS 1.1 §7.1: a client hears of nothing but JMSExceptions
                 if isinstance(error, JMSException):
                     raise
-                self._give_up(delivery, unsettled)
+                self._release_unread(delivery, unsettled)
                 raise to_jms(ProviderError(f"a message could not be received: {reason_of(error)}")) from error
             return message
 
@@ -281,19 +278,19 @@ class JmsSession(SettlingSession):
                 raise
             # Some of the batch is settled, and this one may be.
 
-    def _give_up(self, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
-        """Give back `delivery`, if there is one, which the client did not get; what it got, and could not be settled, stays in the ledger."""
+    def _release_unread(self, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
+        """Give back `delivery`, if there is one, which the client did not get; what it got, and could not be settled, stays in the unacked."""
         if delivery is None:
             return
-        self.ledger.take_one(delivery)
-        self.ledger.put_back([each for each in unsettled if each is not delivery])
+        self.unacked.take_one(delivery)
+        self.unacked.requeue([each for each in unsettled if each is not delivery])
         with suppress(ProviderError):
             self.give_back((delivery,))
 
     def keep(self, consumer: JmsMessageConsumer) -> None:
         """Leave the message that `consumer` took last, and that nobody gets, to its next receive."""
         if consumer.latest is not None:
-            consumer.is_unreturned_settled = not self.ledger.take_one(consumer.latest)
+            consumer.is_unreturned_settled = not self.unacked.take_one(consumer.latest)
             consumer.unreturned, consumer.latest = consumer.latest, None
             if consumer.is_closed:
                 self._give_back_unreturned(consumer)
@@ -308,15 +305,15 @@ class JmsSession(SettlingSession):
     def _release_unreturned_later(self, consumer: JmsMessageConsumer) -> None:
         unreturned = consumer.take_unreturned()
         if unreturned is not None:
-            self.ledger.release_later((unreturned,))
+            self.unacked.release_later((unreturned,))
         with suppress(ProviderError), self.gate.lock:  # what cannot be read is in its queue again
             unreturned = consumer.provider.take_unreturned()
             if unreturned is not None:
-                self.ledger.release_later((unreturned,))
+                self.unacked.release_later((unreturned,))
 
     def _refuse_overrun(self) -> NoReturn:
         raise ResourceError(
-            f"the session holds {len(self.ledger)} unacknowledged messages, as many as max_unacknowledged allows: "
+            f"the session holds {len(self.unacked)} unacknowledged messages, as many as max_unacknowledged allows: "
             "acknowledge or commit before receiving more"
         )
 
@@ -389,7 +386,7 @@ class JmsSession(SettlingSession):
 
     def unload(self, deliveries: list[Delivery]) -> None:
         """Give back what `load` took over and `run` has not delivered, as the server session could not start."""
-        self.ledger.release_later(self._dispatcher.unload(deliveries))
+        self.unacked.release_later(self._dispatcher.unload(deliveries))
         with mapped_errors:
             if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
                 self.provider_session.rollback()
@@ -447,7 +444,7 @@ class JmsSession(SettlingSession):
             self._message_listener = None
         self._dispatcher.end()  # now, as no listener can be set any more, which would begin the thread anew
         for consumer in consumers:
-            consumer.tell_unreturned()
+            consumer.warn_unreturned()
         try:
             with mapped_errors:
                 self._settle_lazy()
@@ -482,9 +479,9 @@ class JmsSession(SettlingSession):
 
     def _give_back_unreturned(self, consumer: JmsMessageConsumer) -> None:
         """Have what nobody receives any more from a closed consumer come again, or warn of it."""
-        consumer.tell_unreturned()
+        consumer.warn_unreturned()
         self._release_unreturned_later(consumer)
-        if self.ledger.pending_release and self.gives_back_at_any_time:
+        if self.unacked.pending_release and self.gives_back_at_any_time:
             with suppress(ProviderError):
                 self.give_back(())
 
@@ -499,11 +496,3 @@ class JmsSession(SettlingSession):
     def next_message_id(self) -> MessageId:
         """Return an id that no other message of this message system has (§3.4.3)."""
         return MessageId(self._id_prefix + str(next(self._numbers)))
-
-
-def _consumer_class(kind: AddressKind) -> type[JmsMessageConsumer]:
-    if current_tracer() is None:
-        return JmsQueueReceiver if kind is AddressKind.QUEUE else JmsTopicSubscriber
-    from pyjms.runtime.tracing import consumer_class
-
-    return consumer_class(kind)

@@ -1,6 +1,6 @@
 """What becomes of the messages that a session has delivered: they are settled, by mode, or given back (JMS 1.1 §4.4.7, §4.4.11).
 
-The ledger says which deliveries that is about. What was taken out of it for a call that fails is put back, while the client may still
+`UnackedMessages` says which deliveries that is about. What was taken out of it for a call that fails is entered again, while the client may still
 settle it; what could not be released to the provider stays pending release, and is tried again with the next piece of work.
 """
 
@@ -17,7 +17,7 @@ from pyjms.api.session import AcknowledgeMode, Session
 from pyjms.errors import IllegalStateException
 from pyjms.runtime.dispatch import Dispatcher, give_back_failed
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
-from pyjms.runtime.machines import AcknowledgementLedger
+from pyjms.runtime.machines import UnackedMessages
 from pyjms.runtime.waiting import DeliveryGate
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
@@ -63,7 +63,7 @@ class SettlingSession(Session):
         self.settles_at_once = mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
         self.gives_back_at_any_time = mode is not AcknowledgeMode.SESSION_TRANSACTED
         """Whether `ProviderSession.recover` may be called now: in a transaction only after `rollback`."""
-        self.ledger = AcknowledgementLedger(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
+        self.unacked = UnackedMessages(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
 
     def poison(self) -> None:
         """Give the connection up, as a signal has interrupted a call of this session in its midst."""
@@ -92,13 +92,13 @@ class SettlingSession(Session):
         self.check_open()
         if self._mode is not AcknowledgeMode.CLIENT_ACKNOWLEDGE:
             return
-        deliveries = self.ledger.take()
+        deliveries = self.unacked.take()
         try:
             self.provider_session.acknowledge(deliveries)
         except TooLateError as error:
             raise to_jms(error) from error
         except Exception as error:
-            self.ledger.put_back(deliveries)
+            self.unacked.requeue(deliveries)
             if isinstance(error, ProviderError):
                 raise to_jms(error) from error
             raise
@@ -112,31 +112,31 @@ class SettlingSession(Session):
         self._check_thread("recover")
         if not self.settles_by_itself:  # else it may be settled already, and would not come again
             self.release_unreturned_later()
-        ledger = self.ledger
-        deliveries, pending = ledger.take(), ledger.take_pending_release()
+        unacked = self.unacked
+        deliveries, pending = unacked.take(), unacked.take_pending_release()
         with mapped_errors:
             try:
                 self.provider_session.recover([*deliveries, *pending])
             except Exception:  # the client still has its deliveries, and may acknowledge them yet
-                ledger.put_back(deliveries)
-                ledger.pending_release = [*pending, *ledger.pending_release]
+                unacked.requeue(deliveries)
+                unacked.pending_release = [*pending, *unacked.pending_release]
                 raise
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Let `deliveries` come again, and what is pending release. Raises `ProviderError`: all of that is pending then."""
-        ledger = self.ledger
-        pending = (*deliveries, *ledger.take_pending_release())
+        unacked = self.unacked
+        pending = (*deliveries, *unacked.take_pending_release())
         try:
             self.provider_session.recover(pending)
         except Exception:
-            ledger.pending_release = (*pending, *ledger.pending_release)
+            unacked.pending_release = (*pending, *unacked.pending_release)
             raise
 
     def _settle_lazy(self) -> None:
         """Acknowledge what a DUPS_OK_ACKNOWLEDGE session has put off: an orderly end makes no duplicates."""
         if self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
             with suppress(ProviderError):
-                self.provider_session.acknowledge(self.ledger.take())
+                self.provider_session.acknowledge(self.unacked.take())
 
     def _settle_done(self) -> None:
         """The same while the session goes on: a client of this mode could not settle what keeps a subscription in use."""
@@ -144,8 +144,8 @@ class SettlingSession(Session):
             return
         with self.gate.lock:
             if self.gate.runs_listener_elsewhere():
-                return  # that thread keeps the ledger; its next batch settles them
-            done = self.ledger.take_done() if self.gate.runs_listener_here() else self.ledger.take()
+                return  # that thread enters and settles them; its next batch settles them
+            done = self.unacked.take_done() if self.gate.runs_listener_here() else self.unacked.take()
         if not done:
             return
         try:
@@ -153,9 +153,9 @@ class SettlingSession(Session):
         except TooLateError:
             pass  # there is nothing left to settle
         except ProviderError:
-            self.ledger.put_back(done)
+            self.unacked.requeue(done)
         except Exception:
-            self.ledger.put_back(done)
+            self.unacked.requeue(done)
             raise
 
     # Transactions (§4.4.7)
@@ -177,24 +177,24 @@ class SettlingSession(Session):
         self._commit(lambda: self.provider_session.commit_with(transaction))
 
     def _commit(self, commit: Callable[[], None]) -> None:
-        ledger = self.ledger
-        unsettled = ledger.take()
+        unacked = self.unacked
+        unsettled = unacked.take()
         try:
             self.provider_session.acknowledge(unsettled)
-            ledger.committing, unsettled = (*ledger.committing, *unsettled), ()
+            unacked.committing, unsettled = (*unacked.committing, *unsettled), ()
             commit()
         except _UNKNOWN as error:
-            ledger.committing = ()
+            unacked.committing = ()
             raise to_jms(error) from error
         except ProviderError as error:
             # What was received comes again, if not by this call, by the next end of a transaction.
-            ledger.committing = (*ledger.committing, *unsettled)
+            unacked.committing = (*unacked.committing, *unsettled)
             self._tell_rolled_back(error)
         except Exception:  # whether it is committed the client does not know, and may end the transaction once more
-            ledger.put_back(unsettled)
+            unacked.requeue(unsettled)
             raise
-        ledger.committing = ()
-        if ledger.pending_release:  # what no client has seen, of a consumer that was closed
+        unacked.committing = ()
+        if unacked.pending_release:  # what no client has seen, of a consumer that was closed
             with suppress(ProviderError):
                 self.give_back(())
 
@@ -206,7 +206,7 @@ class SettlingSession(Session):
         """Have what a transaction has received come again, as it was not committed, and say so."""
         if isinstance(error, RolledBackError):
             with mapped_errors:
-                self._give_back_received(self.ledger.release_all_later())
+                self._give_back_received(self.unacked.release_all_later())
             raise to_jms(error) from error
         self._roll_back()
         rolled_back = RolledBackError(f"the transaction was rolled back, as it could not commit: {error.reason}")
@@ -221,12 +221,12 @@ class SettlingSession(Session):
 
     def _roll_back(self) -> None:
         # Owed before anything is done: what was sent because of them may be gone, so no commit may settle them.
-        deliveries = self.ledger.release_all_later()
+        deliveries = self.unacked.release_all_later()
         with mapped_errors:
             try:
                 self.provider_session.rollback()
             except ProviderError:
-                self.ledger.keep_all(deliveries)  # they belong to the transaction still
+                self.unacked.keep_all(deliveries)  # they belong to the transaction still
                 raise
             self._give_back_received(deliveries)
 
@@ -235,12 +235,12 @@ class SettlingSession(Session):
 
         Raises `ProviderError`: what was not given back is pending still.
         """
-        ledger = self.ledger
+        unacked = self.unacked
         if self.failure is not None:
             for delivery in deliveries:
                 give_back_failed(self.provider_session, self.connection.capabilities, delivery, self.failure)
-                ledger.pending_release = ledger.pending_release[1:]
-        if ledger.pending_release:
+                unacked.pending_release = unacked.pending_release[1:]
+        if unacked.pending_release:
             self.give_back(())
 
     # Who may do so

@@ -1,6 +1,6 @@
-"""Where whoever traces messages takes part in sending and receiving: the contract, and who does so now.
+"""Tracing: what a tracer of messages implements, which one there is now, and the producers and consumers that report to it.
 
-Sessions ask once for each producer and consumer that they make. Without a tracer they make those that know nothing of tracing.
+A session asks once for each producer and consumer that it makes. Without a tracer it makes classes that know nothing of tracing.
 """
 
 from __future__ import annotations
@@ -8,14 +8,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Final
+from functools import cache
+from typing import Any, Final, TypeVar
 
+from pyjms.api.consumer import MessageListenerLike
+from pyjms.api.destination import Destination
 from pyjms.api.message import Message
+from pyjms.messages.destinations import address_of
+from pyjms.messages.freeze import carrying
+from pyjms.runtime.consumer import JmsMessageConsumer
+from pyjms.runtime.producer import JmsMessageProducer
 from pyjms.spi.envelope import Address
+from pyjms.spi.interrupts import defers_signals
+
+_Kind = TypeVar("_Kind", bound=JmsMessageProducer | JmsMessageConsumer)
 
 
 class MessageTracer(ABC):
-    """Hears of each message. Any thread."""
+    """Is told of each message. Any thread."""
 
     @abstractmethod
     def sending(self, address: Address, message: Message) -> AbstractContextManager[Mapping[str, str]]:
@@ -37,10 +47,97 @@ _tracers: Final[list[MessageTracer]] = []
 
 
 def current_tracer() -> MessageTracer | None:
-    """Return who traces now; None: nobody."""
+    """Return the tracer that there is now, or None."""
     return _tracers[-1] if _tracers else None
 
 
 def trace_with(tracer: MessageTracer | None) -> None:
-    """Have producers and consumers that are made from now on traced by `tracer`; None: by nobody."""
+    """Have producers and consumers that are made from now on report to `tracer`; None: to no tracer."""
     _tracers[:] = [] if tracer is None else [tracer]
+
+
+def class_in_use(kind: type[_Kind]) -> type[_Kind]:
+    """Return `kind`, a class of producers or consumers, or the one that does the same and is traced, if there is a tracer."""
+    if not _tracers:
+        return kind
+    wanted: Any = kind  # a type variable is not hashable to mypy
+    traced: type[_Kind] = _traced(wanted)
+    return traced
+
+
+@cache
+def _traced(kind: Any) -> Any:
+    mixin = _TracedProducer if issubclass(kind, JmsMessageProducer) else _TracedConsumer
+    return type(kind.__name__, (mixin, kind), {"__slots__": (), "__module__": __name__})
+
+
+class _TracedProducer(JmsMessageProducer):
+    """A producer whose sends are traced."""
+
+    __slots__ = ()
+
+    def _send(
+        self,
+        address: Address,
+        destination: Destination | None,
+        message: Message,
+        mode: int,
+        priority: int,
+        time_to_live: int,
+    ) -> None:
+        tracer = current_tracer()
+        if tracer is None or not isinstance(message, Message):
+            super()._send(address, destination, message, mode, priority, time_to_live)
+            return
+        with tracer.sending(address, message) as added, carrying(message, added):
+            super()._send(address, destination, message, mode, priority, time_to_live)
+
+
+class _TracedConsumer(JmsMessageConsumer):
+    """A consumer whose receives, and whose listener's calls, are traced."""
+
+    __slots__ = ()
+
+    def receive(self, timeout: int = 0) -> Message | None:
+        """Return the next message, as without a tracer."""
+        return self._traced(lambda: super(_TracedConsumer, self).receive(timeout))
+
+    def receive_no_wait(self) -> Message | None:
+        """Return the next message if there is one now, as without a tracer."""
+        return self._traced(super().receive_no_wait)
+
+    def receive_or_enlist(self) -> Message | None:
+        """Return the next message, or be woken, as without a tracer."""
+        return self._traced(super().receive_or_enlist)
+
+    def _traced(self, receive: Callable[[], Message | None]) -> Message | None:
+        return self._trace(receive)[1]
+
+    @defers_signals(undo=lambda found: found[0].keep_latest())
+    def _trace(self, receive: Callable[[], Message | None]) -> tuple[JmsMessageConsumer, Message | None]:
+        tracer, message = current_tracer(), None
+        try:
+            if tracer is None:
+                message = receive()
+            else:
+                with tracer.receiving(address_of(self._destination)) as got:
+                    message = receive()
+                    got(message)
+        except Exception:  # the tracer raised
+            if message is not None:
+                self.keep_latest()
+            raise
+        return self, message
+
+    def _callback_of(self, listener: MessageListenerLike) -> Callable[[Message], Any]:
+        plain, address = super()._callback_of(listener), address_of(self._destination)
+
+        def callback(message: Message) -> None:
+            tracer = current_tracer()
+            if tracer is None:
+                plain(message)
+                return
+            with tracer.processing(address, message):
+                plain(message)
+
+        return callback

@@ -1,6 +1,6 @@
 """The one place where the client's side waits and starts threads.
 
-A thread waits for messages (`Inbox`), until a time (`Deadline`), for deliveries to end (`DeliveryGate`), for another thread that closes
+A thread waits for messages (`Inbox`), for deliveries to end (`DeliveryGate`), for another thread that closes
 (`CloseOnce`), and between attempts that fail (`Rest`). Threads serve listeners and connection consumers (`WorkThread`) and exception
 listeners (`EventThread`): all are daemons and named ``pyjms-…``; each ends when what it serves is closed.
 """
@@ -19,17 +19,6 @@ from pyjms.errors import JMSException
 from pyjms.spi.clock import BackOff, Clock, Delays, Signal
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.interrupts import deferred
-
-
-class Deadline:
-    """The moment when a call gives up, on the injected clock's monotonic scale."""
-
-    __slots__ = ("until_ms",)
-
-    def __init__(self, clock: Clock, timeout_ms: int) -> None:
-        """`timeout_ms` is 0 for never (JMS 1.1 §4.5.1)."""
-        self.until_ms = clock.monotonic_ms() + timeout_ms if timeout_ms else None
-
 
 _log = logging.getLogger("pyjms.runtime")
 

@@ -81,27 +81,27 @@ class JmsXAResource(XAResource):
             try:
                 if branch == self._working:
                     self._session.refuses_sends = True
-                    self._hand_over(provider)
+                    self._acknowledge_received(provider)
                 provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
             finally:
                 self._leave(branch)
 
     def _leave(self, branch: spi_xid.Xid) -> None:
-        if self._session.ledger.pending_release:  # what no client has seen, of a consumer that was closed
+        if self._session.unacked.pending_release:  # what no client has seen, of a consumer that was closed
             with suppress(ProviderError):
                 self._session.give_back(())
         if branch == self._working:
             self._working = None
 
-    def _hand_over(self, provider: ProviderSession) -> None:
+    def _acknowledge_received(self, provider: ProviderSession) -> None:
         """Give what was received to the branch, or keep it if that fails, so that nothing is lost sight of."""
-        deliveries = self._session.ledger.take()
+        deliveries = self._session.unacked.take()
         if not deliveries:
             return
         try:
             provider.acknowledge(deliveries)
         except Exception:
-            self._session.ledger.put_back(deliveries)
+            self._session.unacked.requeue(deliveries)
             raise
 
     @defers_signals()

@@ -6,18 +6,16 @@ send raises ResourceAllocationException.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from itertools import count
 from threading import Lock
-from typing import Literal
 
 from pyjms.api.base import Closeable
-from pyjms.spi.capability import Capability
-from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.delivery import Delivery, Elsewhere
-from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
+from pyjms.spi.delegating import DelegatingConnection, DelegatingConsumer, DelegatingSession
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import (
     AccessDeniedError,
     ConnectionLostError,
@@ -32,15 +30,11 @@ from pyjms.spi.provider import (
     Provider,
     ProviderConnection,
     ProviderConsumer,
-    ProviderInfo,
     ProviderSession,
     SubscribeRequest,
 )
 from pyjms.spi.registry import find_provider, register_provider
-from pyjms.spi.replay import ReaderGroups, StageName, Stages
-from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
-from pyjms.spi.xid import Xid
 
 __all__ = ["Fault", "Faults"]
 
@@ -134,10 +128,10 @@ class _Provider(Provider):
         find_provider(self._inner_scheme).stop_broker(replace(url, scheme=self._inner_scheme))
 
 
-class _Connection(ProviderConnection):
+class _Connection(DelegatingConnection):
     def __init__(self, faults: Faults, inner: ProviderConnection, events: ConnectionEvents) -> None:
+        super().__init__(inner)
         self._faults = faults
-        self._inner = inner
         self._events = events
         self._lock = Lock()
         self._lost: ConnectionLostError | None = None
@@ -153,46 +147,19 @@ class _Connection(ProviderConnection):
         self._inner.close()
         self._events.on_exception(self._lost)
 
-    def alive(self) -> ProviderConnection:
-        """Return the inner connection. Raises ConnectionLostError after `drop`."""
-        if self._lost is not None:
-            raise ConnectionLostError(self._lost.reason)
+    @property
+    def inner(self) -> ProviderConnection:
+        """The connection that does the work. Raises ConnectionLostError after `drop`."""
+        self.check_alive()
         return self._inner
 
-    @property
-    def connection_id(self) -> ConnectionId:
-        return self._inner.connection_id
-
-    @property
-    def capabilities(self) -> Capability:
-        return self._inner.capabilities
-
-    @property
-    def info(self) -> ProviderInfo:
-        return self._inner.info
-
-    @property
-    def state(self) -> str:
-        return self._inner.state
-
-    @property
-    def resource_manager(self) -> str:
-        return self._inner.resource_manager
-
-    def advice(self, capability: Capability) -> str:
-        return self._inner.advice(capability)
-
-    def set_client_id(self, client_id: str) -> None:
-        self.alive().set_client_id(client_id)
+    def check_alive(self) -> None:
+        """Raise ConnectionLostError after `drop`."""
+        if self._lost is not None:
+            raise ConnectionLostError(self._lost.reason)
 
     def open_session(self, *, transacted: bool) -> ProviderSession:
-        return _Session(self._faults, self, self.alive().open_session(transacted=transacted))
-
-    def start(self) -> None:
-        self.alive().start()
-
-    def stop(self) -> None:
-        self.alive().stop()
+        return _Session(self._faults, self, self.inner.open_session(transacted=transacted))
 
     def close(self) -> None:
         with self._lock:
@@ -200,37 +167,27 @@ class _Connection(ProviderConnection):
         self._faults.gone(self)
         self._inner.close()
 
-    def abort(self) -> bool:
-        return self._inner.abort()
 
-    def create_temporary(self, kind: AddressKind) -> Address:
-        return self.alive().create_temporary(kind)
-
-    def delete_temporary(self, address: Address) -> None:
-        self.alive().delete_temporary(address)
-
-    def reader_groups(self) -> ReaderGroups:
-        return self.alive().reader_groups()
-
-    def stages(self) -> Stages:
-        return self.alive().stages()
-
-
-class _Session(ProviderSession):
+class _Session(DelegatingSession):
     def __init__(self, faults: Faults, connection: _Connection, inner: ProviderSession) -> None:
+        super().__init__(inner)
         self._faults = faults
         self._connection = connection
-        self._inner = inner
+
+    @property
+    def inner(self) -> ProviderSession:
+        self._connection.check_alive()
+        return self._inner
 
     def _check(self, fault: Fault, error: ProviderError) -> None:
-        self._connection.alive()
+        self._connection.check_alive()
         if self._faults.due(fault):
             raise error
 
     def _check_drop(self, fault: Fault) -> None:
         if self._faults.due(fault):
             self._connection.drop()
-        self._connection.alive()
+        self._connection.check_alive()
 
     def send(self, envelope: Envelope) -> None:
         self._check_drop(Fault.CONNECTION_DROPS_ON_SEND)
@@ -238,45 +195,11 @@ class _Session(ProviderSession):
         self._inner.send(envelope)
 
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> ProviderConsumer:
-        self._connection.alive()
-        return _Consumer(self._connection, self._inner.subscribe(request, on_ready))
+        return _Consumer(self._connection, self.inner.subscribe(request, on_ready))
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         self._check(Fault.ACKNOWLEDGE_REFUSED, ProviderError("injected: the acknowledgement is refused"))
         self._inner.acknowledge(deliveries)
-
-    def recover(self, deliveries: Sequence[Delivery]) -> None:
-        self._connection.alive()
-        self._inner.recover(deliveries)
-
-    def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
-        self._connection.alive()
-        self._inner.give_back_unseen(deliveries)
-
-    def may_wait(self, envelope: Envelope) -> bool:
-        return self._inner.may_wait(envelope)
-
-    def retry(self, delivery: Delivery, reason: str) -> None:
-        self._connection.alive()
-        self._inner.retry(delivery, reason)
-
-    def retry_all(self, deliveries: Sequence[Delivery], reason: str) -> None:
-        self._connection.alive()
-        self._inner.retry_all(deliveries, reason)
-
-    def end_waits(self) -> None:
-        self._inner.end_waits()
-
-    def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
-        return self._inner.waiter(clock)
-
-    def reject(self, delivery: Delivery, reason: str) -> None:
-        self._connection.alive()
-        self._inner.reject(delivery, reason)
-
-    def adopt(self, deliveries: Sequence[Delivery]) -> None:
-        self._connection.alive()
-        self._inner.adopt(deliveries)
 
     def commit(self) -> None:
         self._check_drop(Fault.CONNECTION_DROPS_ON_COMMIT)
@@ -290,94 +213,13 @@ class _Session(ProviderSession):
         if self._faults.due(Fault.COMMIT_IN_DOUBT):
             raise InDoubtError("injected: no answer to the commit; its outcome is not known")
 
-    def commit_with(self, transaction: object) -> None:
-        self._connection.alive()
-        self._inner.commit_with(transaction)
 
-    def stage(self, name: StageName, *, keep_s: int) -> int:
-        self._connection.alive()
-        return self._inner.stage(name, keep_s=keep_s)
-
-    def rollback(self) -> None:
-        self._connection.alive()
-        self._inner.rollback()
-
-    def has_destination(self, address: Address) -> bool | None:
-        self._connection.alive()
-        return self._inner.has_destination(address)
-
-    def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
-        self._connection.alive()
-        return self._inner.browse(address, selector)
-
-    def unsubscribe(self, name: str) -> None:
-        self._connection.alive()
-        self._inner.unsubscribe(name)
-
-    def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
-        self._connection.alive()
-        self._inner.xa_start(xid, join=join, resume=resume)
-
-    def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
-        self._connection.alive()
-        self._inner.xa_end(xid, suspend=suspend, fail=fail)
-
-    def xa_prepare(self, xid: Xid) -> bool:
-        self._connection.alive()
-        return self._inner.xa_prepare(xid)
-
-    def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
-        self._connection.alive()
-        self._inner.xa_commit(xid, one_phase=one_phase)
-
-    def xa_rollback(self, xid: Xid) -> None:
-        self._connection.alive()
-        self._inner.xa_rollback(xid)
-
-    def xa_recover(self) -> Sequence[Xid]:
-        self._connection.alive()
-        return self._inner.xa_recover()
-
-    def xa_forget(self, xid: Xid) -> None:
-        self._connection.alive()
-        self._inner.xa_forget(xid)
-
-    def xa_set_timeout(self, seconds: int) -> bool:
-        return self._inner.xa_set_timeout(seconds)
-
-    def xa_get_timeout(self) -> int:
-        return self._inner.xa_get_timeout()
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-class _Consumer(ProviderConsumer):
+class _Consumer(DelegatingConsumer):
     def __init__(self, connection: _Connection, inner: ProviderConsumer) -> None:
+        super().__init__(inner)
         self._connection = connection
-        self._inner = inner
 
-    def poll(self) -> Delivery | None:
-        self._connection.alive()
-        return self._inner.poll()
-
-    def poll_or_wait(self) -> Delivery | None:
-        self._connection.alive()
-        return self._inner.poll_or_wait()
-
-    def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
-        self._connection.alive()
-        return self._inner.poll_at_once()
-
-    def take_unreturned(self) -> Delivery | None:
-        return self._inner.take_unreturned()
-
-    def catch_up(self) -> None:
-        self._connection.alive()
-        self._inner.catch_up()
-
-    def set_interested(self, interested: bool) -> None:
-        self._inner.set_interested(interested)
-
-    def close(self) -> None:
-        self._inner.close()
+    @property
+    def inner(self) -> ProviderConsumer:
+        self._connection.check_alive()
+        return self._inner

@@ -1,4 +1,4 @@
-"""The ledger against a model that keeps a plain list (JMS 1.1 §4.4.11)."""
+"""`UnackedMessages` against a model that keeps a plain list (JMS 1.1 §4.4.11)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms import AcknowledgeMode
-from pyjms.runtime.machines import DUPS_OK_BATCH, AcknowledgementLedger
+from pyjms.runtime.machines import DUPS_OK_BATCH, UnackedMessages
 from pyjms.spi import Delivery, Envelope
 
 AUTO, CLIENT, DUPS_OK, TRANSACTED = (
@@ -35,87 +35,87 @@ def same(left: object, right: object) -> bool:
 
 @pytest.mark.realises("BOIL-ACK-2")
 def test_auto_settles_each_delivery_when_the_client_is_done_with_it() -> None:
-    ledger, delivery = AcknowledgementLedger(AUTO), make()
-    ledger.delivered(delivery)
-    assert same(ledger.due(), [delivery])
-    assert len(ledger) == 0
-    assert not ledger.due()
+    unacked, delivery = UnackedMessages(AUTO), make()
+    unacked.delivered(delivery)
+    assert same(unacked.due(), [delivery])
+    assert len(unacked) == 0
+    assert not unacked.due()
 
 
 @pytest.mark.realises("BOIL-ACK-1")
 def test_dups_ok_settles_in_batches() -> None:
-    ledger, deliveries = AcknowledgementLedger(DUPS_OK), [make(number) for number in range(DUPS_OK_BATCH + 1)]
+    unacked, deliveries = UnackedMessages(DUPS_OK), [make(number) for number in range(DUPS_OK_BATCH + 1)]
     for delivery in deliveries[: DUPS_OK_BATCH - 1]:
-        ledger.delivered(delivery)
-        assert not ledger.due()
-    ledger.delivered(deliveries[DUPS_OK_BATCH - 1])
-    assert same(ledger.due(), deliveries[:DUPS_OK_BATCH])
-    ledger.delivered(deliveries[DUPS_OK_BATCH])
-    assert not ledger.due()
-    assert len(ledger) == 1
+        unacked.delivered(delivery)
+        assert not unacked.due()
+    unacked.delivered(deliveries[DUPS_OK_BATCH - 1])
+    assert same(unacked.due(), deliveries[:DUPS_OK_BATCH])
+    unacked.delivered(deliveries[DUPS_OK_BATCH])
+    assert not unacked.due()
+    assert len(unacked) == 1
 
 
 @pytest.mark.realises("BOIL-ACK-3", "BOIL-ACK-9", "BOIL-SESS-4")
 @pytest.mark.parametrize("mode", [CLIENT, TRANSACTED])
 def test_other_modes_settle_nothing_by_themselves(mode: AcknowledgeMode) -> None:
-    ledger, deliveries = AcknowledgementLedger(mode), [make(number) for number in range(3 * DUPS_OK_BATCH)]
+    unacked, deliveries = UnackedMessages(mode), [make(number) for number in range(3 * DUPS_OK_BATCH)]
     for delivery in deliveries:
-        ledger.delivered(delivery)
-        assert not ledger.due()
-    assert same(ledger.take(), deliveries)
-    assert len(ledger) == 0
-    assert not ledger.take()
+        unacked.delivered(delivery)
+        assert not unacked.due()
+    assert same(unacked.take(), deliveries)
+    assert len(unacked) == 0
+    assert not unacked.take()
 
 
 @pytest.mark.realises("BOIL-ACK-1")
 def test_what_a_listener_has_in_hand_is_not_done() -> None:
-    ledger, deliveries = AcknowledgementLedger(DUPS_OK), [make(number) for number in range(3)]
-    assert not ledger.take_done()
+    unacked, deliveries = UnackedMessages(DUPS_OK), [make(number) for number in range(3)]
+    assert not unacked.take_done()
     for delivery in deliveries:
-        ledger.delivered(delivery)
-    assert same(ledger.take_done(), deliveries[:2])
-    assert same(ledger.take(), deliveries[2:])
+        unacked.delivered(delivery)
+    assert same(unacked.take_done(), deliveries[:2])
+    assert same(unacked.take(), deliveries[2:])
 
 
 def test_what_was_put_back_comes_first() -> None:
-    ledger, first, second, third = AcknowledgementLedger(CLIENT), make(1), make(2), make(3)
-    ledger.delivered(first)
-    ledger.delivered(second)
-    taken = ledger.take()
-    ledger.delivered(third)
-    ledger.put_back(taken)
-    assert same(ledger.take(), [first, second, third])
+    unacked, first, second, third = UnackedMessages(CLIENT), make(1), make(2), make(3)
+    unacked.delivered(first)
+    unacked.delivered(second)
+    taken = unacked.take()
+    unacked.delivered(third)
+    unacked.requeue(taken)
+    assert same(unacked.take(), [first, second, third])
 
 
 def test_one_is_taken_out_by_identity() -> None:
-    ledger, one, twin = AcknowledgementLedger(AUTO), make(7), make(7)
+    unacked, one, twin = UnackedMessages(AUTO), make(7), make(7)
     assert one == twin
-    ledger.delivered(one)
-    assert not ledger.take_one(twin)
-    assert ledger.take_one(one)
-    assert not ledger.take_one(one)
-    assert len(ledger) == 0
+    unacked.delivered(one)
+    assert not unacked.take_one(twin)
+    assert unacked.take_one(one)
+    assert not unacked.take_one(one)
+    assert len(unacked) == 0
 
 
 @pytest.mark.realises("BOIL-ACK-4")
 def test_a_limit_fills_and_empties() -> None:
-    ledger = AcknowledgementLedger(CLIENT, 2)
-    full = [ledger.is_full]
+    unacked = UnackedMessages(CLIENT, 2)
+    full = [unacked.is_full]
     for _ in range(2):
-        ledger.delivered(make())
-        full.append(ledger.is_full)
-    taken = ledger.take()
-    full.append(ledger.is_full)
-    ledger.put_back(taken)
-    full.append(ledger.is_full)
+        unacked.delivered(make())
+        full.append(unacked.is_full)
+    taken = unacked.take()
+    full.append(unacked.is_full)
+    unacked.requeue(taken)
+    full.append(unacked.is_full)
     assert full == [False, False, True, False, True]
 
 
 def test_without_a_limit_it_is_never_full() -> None:
-    ledger = AcknowledgementLedger(CLIENT)
+    unacked = UnackedMessages(CLIENT)
     for number in range(1000):
-        ledger.delivered(make(number))
-        assert not ledger.is_full
+        unacked.delivered(make(number))
+        assert not unacked.is_full
 
 
 STEPS = st.lists(
@@ -123,7 +123,7 @@ STEPS = st.lists(
         st.just(("delivered", 0)),
         st.just(("due", 0)),
         st.just(("take", 0)),
-        st.just(("put_back", 0)),
+        st.just(("requeue", 0)),
         st.tuples(st.just("take_one"), st.integers(0, 30)),
     ),
     max_size=120,
@@ -133,44 +133,44 @@ STEPS = st.lists(
 @pytest.mark.realises("BOIL-ACK-7", "BOIL-ACK-8")
 @given(mode=st.sampled_from(AcknowledgeMode), limit=st.integers(0, 5), steps=STEPS)
 def test_the_ledger_is_a_list_with_rules(mode: AcknowledgeMode, limit: int, steps: list[tuple[str, int]]) -> None:
-    ledger, model = AcknowledgementLedger(mode, limit), list[Delivery]()
+    unacked, model = UnackedMessages(mode, limit), list[Delivery]()
     made: list[Delivery] = []
     taken: list[Delivery] = []
     for step, index in steps:
         if step == "delivered":
             made.append(make(len(made)))
-            ledger.delivered(made[-1])
+            unacked.delivered(made[-1])
             model.append(made[-1])
-        elif step == "put_back":
-            ledger.put_back(taken)
+        elif step == "requeue":
+            unacked.requeue(taken)
             model, taken = taken + model, []
         elif step == "take_one":
             wanted = made[index] if index < len(made) else make()
             present = any(each is wanted for each in model)
-            assert ledger.take_one(wanted) is present
+            assert unacked.take_one(wanted) is present
             model = [each for each in model if each is not wanted]
         else:
             everything = step == "take" or mode is AUTO or (mode is DUPS_OK and len(model) >= DUPS_OK_BATCH)
-            got = ledger.take() if step == "take" else ledger.due()
+            got = unacked.take() if step == "take" else unacked.due()
             assert same(got, model if everything else [])
             if everything:
                 taken, model = list(got), []
-        assert len(ledger) == len(model)
-        assert ledger.is_full == (0 < limit <= len(model))
-    assert same(ledger.take(), model)
+        assert len(unacked) == len(model)
+        assert unacked.is_full == (0 < limit <= len(model))
+    assert same(unacked.take(), model)
 
 
 @pytest.mark.parametrize("mode", AcknowledgeMode)
 def test_what_is_owed_is_never_settled(mode: AcknowledgeMode) -> None:
-    ledger, owed = AcknowledgementLedger(mode), [make(), make(1)]
-    ledger.release_later(owed[:1])
-    ledger.release_later(owed[1:])
+    unacked, owed = UnackedMessages(mode), [make(), make(1)]
+    unacked.release_later(owed[:1])
+    unacked.release_later(owed[1:])
     for number in range(2 * DUPS_OK_BATCH):
-        ledger.delivered(make(number + 2))
-        assert not any(each is other for each in ledger.due() for other in owed)
-    assert not any(each is other for each in ledger.take() for other in owed)
-    assert same(ledger.take_pending_release(), owed)
-    assert not ledger.pending_release
+        unacked.delivered(make(number + 2))
+        assert not any(each is other for each in unacked.due() for other in owed)
+    assert not any(each is other for each in unacked.take() for other in owed)
+    assert same(unacked.take_pending_release(), owed)
+    assert not unacked.pending_release
 
 
 class TestTwoThreads:
@@ -184,17 +184,17 @@ class TestTwoThreads:
 
     def test_one_looks_for_its_delivery_while_another_acknowledges_all(self, hasty: None) -> None:
         """As a receive does whose message could not be read."""
-        ledger, others, is_over = AcknowledgementLedger(CLIENT), [make(number) for number in range(200)], Event()
+        unacked, others, is_over = UnackedMessages(CLIENT), [make(number) for number in range(200)], Event()
 
         def acknowledge() -> None:
             while not is_over.is_set():
-                ledger.put_back(others)
-                ledger.take()
+                unacked.requeue(others)
+                unacked.take()
 
         acknowledging = Thread(target=acknowledge, daemon=True)
         acknowledging.start()
         try:
-            assert not any(ledger.take_one(make()) for _ in range(20_000))
+            assert not any(unacked.take_one(make()) for _ in range(20_000))
         finally:
             is_over.set()
             acknowledging.join()

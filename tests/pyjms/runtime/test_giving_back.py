@@ -213,7 +213,7 @@ class TestServerSessions:
         if at == "the start":
             session = server_session.session
             assert isinstance(session, JmsSession)
-            eventually(lambda: session.ledger.pending_release, "the session knows what it owes")
+            eventually(lambda: session.unacked.pending_release, "the release of what the session holds is pending")
             session.recover()
         failing_connection.stop()
         failing_connection.start()

@@ -185,7 +185,7 @@ class TestInterrupts:
             monkeypatch.undo()
             raise Interrupted
 
-        monkeypatch.setattr(consumer_module, "Deadline", interrupt)
+        monkeypatch.setattr(consumer_module.JmsMessageConsumer, "_wait", interrupt)
         with pytest.raises(Interrupted):
             consumer.receive(1000)
         sending = Call(send_texts, connect().create_session(), queue, "espresso")

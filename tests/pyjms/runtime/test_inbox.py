@@ -1,4 +1,4 @@
-"""Where threads wait: the inbox, the gate of a session's deliveries, and the deadline that limits a wait."""
+"""Where threads wait: the inbox and the gate of a session's deliveries."""
 
 from __future__ import annotations
 
@@ -7,23 +7,10 @@ from threading import Barrier, get_ident
 import pytest
 
 from pyjms import JMSException
-from pyjms.runtime.waiting import CloseOnce, Deadline, DeliveryGate, Inbox
+from pyjms.runtime.waiting import CloseOnce, DeliveryGate, Inbox
 from pyjms.spi import SystemClock
 from pyjms.testing import VirtualClock
 from tests.pyjms.runtime.helpers import PATIENCE_S, Call, WatchedClock
-
-
-def test_a_timeout_of_zero_is_for_ever() -> None:
-    assert Deadline(VirtualClock(), 0).until_ms is None
-
-
-def test_a_deadline_counts_from_its_making() -> None:
-    clock = VirtualClock()
-    clock.advance(500)
-    deadline = Deadline(clock, 250)
-    assert deadline.until_ms == 750
-    clock.advance(100)
-    assert deadline.until_ms == 750
 
 
 class TestInbox:
@@ -43,7 +30,7 @@ class TestInbox:
     def test_a_wait_ends_with_its_deadline(self) -> None:
         clock = VirtualClock()
         inbox = Inbox(clock.wait)
-        waiting = Call(inbox.wait, Deadline(clock, 1000).until_ms)
+        waiting = Call(inbox.wait, clock.monotonic_ms() + 1000)
         clock.await_wait(1000)
         clock.advance(999)
         assert waiting.is_blocked()
@@ -52,7 +39,7 @@ class TestInbox:
 
     def test_a_deadline_that_has_passed_does_not_block(self) -> None:
         clock = VirtualClock()
-        until_ms = Deadline(clock, 10).until_ms
+        until_ms = clock.monotonic_ms() + 10
         clock.advance(11)
         assert Inbox(clock.wait).wait(until_ms) is False
 

@@ -32,10 +32,10 @@ MUTANTS = (
         "acknowledge covers the messages of one destination",
         edit(
             "pyjms.runtime.session:JmsSession.acknowledge",
-            "deliveries = self.ledger.take()",
-            "taken = self.ledger.take()\n"
+            "deliveries = self.unacked.take()",
+            "taken = self.unacked.take()\n"
             "    deliveries = [each for each in taken if each.envelope.destination == message.jms_destination.address]\n"
-            "    self.ledger.put_back([each for each in taken if each not in deliveries])",
+            "    self.unacked.requeue([each for each in taken if each not in deliveries])",
         ),
     ),
     mutant(

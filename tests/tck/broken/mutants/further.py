@@ -12,8 +12,8 @@ MUTANTS = (
         "commit acknowledges all but the first message",
         edit(
             "pyjms.runtime.session:JmsSession._commit",
-            "unsettled = ledger.take()",
-            "taken = ledger.take()\n    unsettled = taken[1:]\n    self.provider_session.recover(taken[:1])",
+            "unsettled = unacked.take()",
+            "taken = unacked.take()\n    unsettled = taken[1:]\n    self.provider_session.recover(taken[:1])",
         ),
     ),
     mutant(

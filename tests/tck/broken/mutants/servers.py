@@ -24,17 +24,19 @@ MUTANTS = (
         "messages are not loaded into the server session's session",
         edit(_CC + "_load", "session.load(deliveries, self._rest)", "pass"),
     ),
-    mutant("8.2.2-b", "server sessions are not started", edit(_CC + "_hand_over", "server_session.start()", "pass")),
+    mutant(
+        "8.2.2-b", "server sessions are not started", edit(_CC + "_load_into_pool", "server_session.start()", "pass")
+    ),
     mutant(
         "8.2.2-b",
         "messages are delivered before the server session runs",
-        edit(_CC + "_hand_over", "loaded_into = session", "session.run()\n            loaded_into = session"),
+        edit(_CC + "_load_into_pool", "loaded_into = session", "session.run()\n            loaded_into = session"),
     ),
     mutant(
         "8.2.3-a",
         "a connection consumer takes one server session",
         edit(
-            _CC + "_hand_over",
+            _CC + "_load_into_pool",
             "server_session: ServerSession = self._pool.get_server_session()",
             "server_session = getattr(self._connection, 'one_server_session', None) or self._pool.get_server_session()\n        self._connection.one_server_session = server_session",
         ),
@@ -42,7 +44,7 @@ MUTANTS = (
     mutant(
         "8.2.3-b",
         "a pool that refuses loses messages",
-        edit(_CC + "_hand_over", "self._give_back(deliveries)", "self._session.acknowledge(deliveries)"),
+        edit(_CC + "_load_into_pool", "self._give_back(deliveries)", "self._session.acknowledge(deliveries)"),
     ),
     mutant(
         "8.2.4-a",

@@ -7,7 +7,7 @@ from tests.tck.broken.mutation import body, edit, mutant, value
 __all__ = ["MUTANTS"]
 
 _S = "pyjms.runtime.session:JmsSession."
-_LEDGER = "pyjms.runtime.settling:AcknowledgementLedger."
+_UNACKED = "pyjms.runtime.settling:UnackedMessages."
 _CONSUMER = "pyjms.runtime.consumer:JmsMessageConsumer."
 _VM = "pyjms_provider.clients.vm:VmSession."
 _QUEUE = "pyjms_provider.core.queue.queue:Queue."
@@ -211,7 +211,7 @@ MUTANTS = (
         ),
     ),
     # acknowledgement
-    mutant("4.4-a", "a session keeps nothing that it consumed", edit(_S + "recover", "ledger.take()", "()")),
+    mutant("4.4-a", "a session keeps nothing that it consumed", edit(_S + "recover", "unacked.take()", "()")),
     mutant(
         "4.4.11-a 4.4-a",
         "recover does nothing",
@@ -220,7 +220,7 @@ MUTANTS = (
     mutant(
         "4.4.11-a",
         "recover begins with the last message",
-        edit(_S + "recover", "ledger.take()", "ledger.take()[-1:]"),
+        edit(_S + "recover", "unacked.take()", "unacked.take()[-1:]"),
     ),
     mutant(
         "4.4.11-b", "recovered messages are not marked", edit(_QUEUE + "deliver_single_message", "count > 1", "False")
@@ -244,7 +244,7 @@ MUTANTS = (
     mutant(
         "4.4.11-e 3.6-a",
         "acknowledge covers the last message only",
-        edit(_S + "acknowledge", "deliveries = self.ledger.take()", "deliveries = self.ledger.take()[-1:]"),
+        edit(_S + "acknowledge", "deliveries = self.unacked.take()", "deliveries = self.unacked.take()[-1:]"),
     ),
     mutant(
         "3.6-a",
@@ -348,12 +348,12 @@ MUTANTS = (
     mutant(
         "4.5.1-a",
         "receive waits for 20 ms",
-        edit(_CONSUMER + "receive", "if timeout else None", "if timeout else Deadline(session.clock, 20).until_ms"),
+        edit(_CONSUMER + "receive", "if timeout else None", "if timeout else session.clock.monotonic_ms() + 20"),
     ),
     mutant(
         "4.5.1-b",
         "a timeout is in seconds",
-        edit(_CONSUMER + "receive", "Deadline(session.clock, timeout)", "Deadline(session.clock, timeout * 1000)"),
+        edit(_CONSUMER + "receive", "monotonic_ms() + timeout", "monotonic_ms() + timeout * 1000"),
     ),
     mutant(
         "4.5.1-b",
@@ -419,7 +419,7 @@ MUTANTS = (
         edit(
             "pyjms.runtime.dispatch:Dispatcher._settle",
             "if session.settles_by_itself:",
-            "if session._mode == 2: session.provider_session.recover(session.ledger.take())\n        if session.settles_by_itself:",
+            "if session._mode == 2: session.provider_session.recover(session.unacked.take())\n        if session.settles_by_itself:",
         ),
     ),
     mutant(

@@ -13,7 +13,7 @@ _CONSUMER = "pyjms.runtime.consumer:JmsMessageConsumer."
 _VM = "pyjms_provider.clients.vm:VmSession."
 _DOMAINS = "pyjms.runtime.domains:"
 _DESTINATIONS = "pyjms.messages.destinations:"
-_TAKE = "deliveries = self.ledger.take()"
+_TAKE = "deliveries = self.unacked.take()"
 
 
 def _with_argument(self: object, which: object) -> None:
@@ -62,7 +62,7 @@ MUTANTS = (
             _S + "acknowledge",
             _TAKE,
             _TAKE
-            + "\n    for each in self.connection._sessions: each.provider_session.acknowledge(each.ledger.take())",
+            + "\n    for each in self.connection._sessions: each.provider_session.acknowledge(each.unacked.take())",
         ),
     ),
     mutant(
