@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from threading import Event
 from typing import TYPE_CHECKING
@@ -19,10 +18,9 @@ from pyjms import (
     TransactionRolledBackException,
 )
 from pyjms.spi.errors import MissingProviderError
-from pyjms.spi.provider import ProviderConnection, ProviderConsumer, ProviderSession
 from pyjms.spi.registry import find_provider, known_schemes
 from pyjms.spi.url import ProviderUrl
-from pyjms.testing import Fault, Faults, VirtualClock, faults
+from pyjms.testing import Fault, Faults, VirtualClock
 from pyjms_tck.spi.environment import PATIENCE_S, Threads
 from tests.tidy.source import ROOT
 
@@ -299,20 +297,6 @@ def test_the_broker_behind_can_be_stopped(jms_faults: Faults, jms_connection: Co
     find_provider(url.scheme).stop_broker(url)
     with pytest.raises(JMSException):
         jms_connection.create_session()
-
-
-@pytest.mark.parametrize(
-    ("contract", "wrapper"),
-    [
-        (ProviderConnection, faults._Connection),
-        (ProviderSession, faults._Session),
-        (ProviderConsumer, faults._Consumer),
-    ],
-)
-def test_every_call_of_the_contract_passes_through(contract: type, wrapper: type) -> None:
-    """A call that fell back to the contract's default would refuse what the capabilities promise."""
-    calls = {name for name, member in inspect.getmembers(contract) if not name.startswith("_") and callable(member)}
-    assert calls - set(vars(wrapper)) == set()
 
 
 def test_the_guide_lists_each_fault_with_what_it_does() -> None:

@@ -153,8 +153,8 @@ MUTANTS = (
         "only the session that made a temporary destination can consume from it",
         edit(
             _S + "_subscribe",
-            "consumer = _consumer_class",
-            "if request.address.temporary and not any(each is self for each in list(self.connection._sessions)[:1]): raise InvalidDestinationException('not of this session')\n    consumer = _consumer_class",
+            "consumer = class_in_use",
+            "if request.address.temporary and not any(each is self for each in list(self.connection._sessions)[:1]): raise InvalidDestinationException('not of this session')\n    consumer = class_in_use",
         ),
     ),
     mutant(

@@ -143,7 +143,7 @@ MUTANTS = (
     mutant(
         "11.7-b",
         "a plain function is no listener",
-        edit(_R + "listeners:_callback", "if callable(listener):", "if False:"),
+        edit(_R + "checks:_callback", "if callable(listener):", "if False:"),
     ),
     mutant(
         "11.8-a",

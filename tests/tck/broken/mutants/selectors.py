@@ -11,7 +11,7 @@ _WRITER = _S + "compile:_Writer."
 _BUILD = _S + "parse:_Builder."
 _CHECK = _S + "check:_Checker."
 _CLASSIFY = _S + "parse:_classify"
-_LITERALS = _S + "literals:"
+_LITERALS = _S + "lexical:"
 
 MUTANTS = (
     mutant(
@@ -219,9 +219,9 @@ MUTANTS = (
     mutant(
         "3.8.1.1-ab",
         "the wildcard _ is an underscore",
-        edit(_S + "like:_split", 'None if character == "_" else character', "character"),
+        edit(_S + "compile:_split", 'None if character == "_" else character', "character"),
     ),
-    mutant("3.8.1.1-ab", "ESCAPE is ignored", edit(_S + "like:_split", "if character == escape:", "if False:")),
+    mutant("3.8.1.1-ab", "ESCAPE is ignored", edit(_S + "compile:_split", "if character == escape:", "if False:")),
     mutant("3.8.1.1-ac", "IS NULL is never true", edit(_BUILD + "is_null", "negation is not None", "True")),
     mutant("3.8.1.1-ad", "IS NOT NULL is IS NULL", edit(_BUILD + "is_null", "negation is not None", "False")),
     mutant(
