@@ -111,7 +111,7 @@ class MessageConsumer(Closing):
 
 
 class QueueBrowser(Closing):
-    """Each ``async for`` walks the queue anew, from its head, and takes nothing."""
+    """Each ``async for`` browses the queue from its head again, and removes nothing."""
 
     def __init__(self, sync: Browser, thread: SessionThread) -> None:
         """Made by a session."""

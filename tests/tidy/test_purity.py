@@ -11,7 +11,6 @@ from tests.tidy.source import name_of, parse, python_files
 
 PURE = (
     "pyjms/runtime/machines.py",
-    "pyjms/runtime/machines.py",
     "pyjms/spi/selector/",
     *(f"pyjms/flows/{name}.py" for name in ("codec", "instance", "picture")),
     *(f"pyjms/recoverable/{name}.py" for name in ("client_log", "stored_message")),
