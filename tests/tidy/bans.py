@@ -175,7 +175,7 @@ BROAD_HANDLERS = {
     "provider/pyjms_provider/transport/workers.py::run": "the top of a thread: the engine is told what its job raised",
     "provider/pyjms_provider/model/configuration_thread.py::run": "a call's error is its caller's, on another thread",
     "provider/pyjms_provider/model/configured.py::tell": "a listener's error must not keep others from hearing",
-    "pyjms/runtime/server_sessions.py::_hand_over": "an application server: its messages go back when it fails",
+    "pyjms/runtime/server_sessions.py::_load_into_pool": "an application server: its messages go back when it fails",
 }
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from pyjms.spi.clock import SystemClock
-from pyjms.spi.signals import ENDING, signals_as_bytes
+from pyjms.spi.interrupts import ENDING, signals_as_bytes
 from pyjms.spi.terminal import note, printable
 from pyjms_provider.commands import users as user_commands
 from pyjms_provider.commands.checked_file import DEFAULT_FILE, check, context_of

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import typer
 
+from pyjms.spi.arguments import read_password
 from pyjms.spi.errors import UrlError
-from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import escaped
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.commands.checked_file import DEFAULT_FILE

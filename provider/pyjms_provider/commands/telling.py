@@ -12,8 +12,8 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
+from pyjms.spi.arguments import VARIABLE
 from pyjms.spi.errors import ProviderError
-from pyjms.spi.passwords import VARIABLE
 from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, is_of_writing, note, on_one_line, results
 
 

@@ -17,7 +17,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.errors import ResourceError
-from pyjms.spi.version import installed_version
+from pyjms.spi.words import installed_version
 from pyjms_provider.broker import running_broker
 from pyjms_provider.model.attributes import Attributes, attribute
 from pyjms_provider.model.configuration.writer import MemoryConfigurationStore
