@@ -26,8 +26,7 @@ from pyjms import (
     Session,
     UnsupportedOperationException,
 )
-from pyjms.spi.passwords import NoPasswordError, read_password
-from pyjms.spi.spans import span_ms
+from pyjms.spi.arguments import NoPasswordError, read_password, span_ms
 from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, INTERRUPTED, complain, is_of_writing, note, on_one_line, results
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from pyjms.commands.connecting import (
     tables,
 )
 from pyjms.commands.moving import Moving, can_browse, send_on, take
-from pyjms.messages.properties import Properties
+from pyjms.messages.base import Properties
 from pyjms.spi.terminal import FAILED, complain, escaped, listing, put_json
 from pyjms.spi.words import counted
 

@@ -25,11 +25,10 @@ from pyjms.commands.connecting import (
 from pyjms.commands.signals import told_of_signals
 from pyjms.errors import JMSException
 from pyjms.forwarding.settings import Guarantee
+from pyjms.spi.arguments import read_password, span_ms
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import ProviderError
-from pyjms.spi.passwords import read_password
 from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
-from pyjms.spi.spans import span_ms
 from pyjms.spi.terminal import escaped, note, put_json
 
 EXAMPLES: Final = (

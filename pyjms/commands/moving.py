@@ -38,7 +38,7 @@ from pyjms.commands.connecting import (
     tables,
 )
 from pyjms.forwarding.sites import DUPLICATE_PROPERTIES
-from pyjms.messages.properties import Properties
+from pyjms.messages.base import Properties
 from pyjms.runtime.connection import JmsConnection
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import SystemClock

@@ -23,7 +23,7 @@ from pyjms.commands.connecting import (
     errors_told,
     tables,
 )
-from pyjms.spi.spans import span_ms
+from pyjms.spi.arguments import span_ms
 from pyjms.spi.terminal import FAILED, note, printable, put_json
 from pyjms.spi.words import counted
 

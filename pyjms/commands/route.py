@@ -22,8 +22,8 @@ from pyjms.commands.connecting import (
     tables,
 )
 from pyjms.commands.forward import run_route
+from pyjms.messages.bodies import JmsTextMessage
 from pyjms.messages.freeze import freeze
-from pyjms.messages.text import JmsTextMessage
 from pyjms.routing.compiled import CompiledRules, RuleExplained, explain
 from pyjms.routing.reading import Problem, RulesError, load_document, read_rules
 from pyjms.routing.rules import RuleSet

@@ -25,7 +25,8 @@ from pyjms.commands.connecting import (
     progress,
     tables,
 )
-from pyjms.messages.properties import DELIVER_AT, DUPLICATE_ID
+from pyjms.messages.base import DELIVER_AT, DUPLICATE_ID
+from pyjms.spi.arguments import span_ms
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.terminal import escaped, note, put_json
 from pyjms.spi.words import counted

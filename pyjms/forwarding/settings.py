@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from pyjms.spi.back_off import BackOff
-from pyjms.spi.clock import Clock
+from pyjms.spi.clock import BackOff, Clock
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection

@@ -12,8 +12,7 @@ from random import Random
 from pyjms.forwarding.settings import AdaptiveBatchSize, Guarantee, RouteCounters, RouteSettings, Site, Target
 from pyjms.forwarding.sites import RouteConnection, Sink, Source, duplicate_property_of, is_refusal
 from pyjms.forwarding.unit import Piece, Plan, UndeliverableError, Unit, make_unit, undeliverable
-from pyjms.spi.back_off import Delays
-from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.clock import Clock, Delays, Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError, ResourceError, RolledBackError

@@ -14,8 +14,7 @@ from typing import Final, TypeAlias
 
 from pyjms.forwarding.settings import Site, Target
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import Address, Envelope
-from pyjms.spi.property_names import SET_BY_PROVIDERS
+from pyjms.spi.envelope import SET_BY_PROVIDERS, Address, Envelope
 from pyjms.types import Long, Stored
 
 FORWARD_ID: Final = "pyjms_forward_id"

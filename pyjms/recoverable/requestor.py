@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyjms.api.connection import Connection
     from pyjms.api.message import Message
     from pyjms.api.session import Session
-    from pyjms.messages.context import MessageContext
+    from pyjms.messages.base import MessageContext
     from pyjms.recoverable.client_log import ClientLog
     from pyjms.runtime.factory import ConnectionFactory
 

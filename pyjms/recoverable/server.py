@@ -20,7 +20,7 @@ from pyjms.errors import (
 from pyjms.joining import joined
 from pyjms.recoverable.requestor import CLIENT, NUMBER
 from pyjms.recoverable.stored_message import envelope_of, message_of, read_message, write_message
-from pyjms.spi.back_off import BackOff, Delays
+from pyjms.spi.clock import BackOff, Delays
 
 if TYPE_CHECKING:
     from pyjms.api.connection import Connection

@@ -61,7 +61,7 @@ THIRD_PARTY = {
     "websockets": ("provider/pyjms_provider/transport/websocket.py",),
     "tree_sitter": ("pyjms/porting/",),
     "tree_sitter_java": ("pyjms/porting/model.py",),
-    "annotationlib": ("pyjms/api/fields.py",),  # of the standard library, from Python 3.14 on
+    "annotationlib": ("pyjms/api/names.py",),  # of the standard library, from Python 3.14 on
     "uvloop": ("provider/pyjms_provider/transport/service.py",),
     "freezegun": ("pyjms/testing/",),
     "pytest": ("pyjms/testing/", "provider/pyjms_provider/stores/testing/", *TCK),

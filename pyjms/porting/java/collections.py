@@ -10,7 +10,7 @@ from functools import cmp_to_key, reduce
 from itertools import count, islice
 from typing import Any, Generic, TypeVar
 
-from pyjms.api.enumeration import NoSuchElementException
+from pyjms.api.base import NoSuchElementException
 from pyjms.errors import IndexOutOfBoundsException, NullPointerException, UnsupportedOperationException
 from pyjms.porting.java.errors import ArrayIndexOutOfBoundsException, EmptyStackException, IllegalStateException
 from pyjms.porting.java.numbers import compared_doubles

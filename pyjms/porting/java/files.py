@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, Final, NoReturn, Self, TypeVar
 
-from pyjms.api.enumeration import NoSuchElementException
+from pyjms.api.base import NoSuchElementException
 from pyjms.errors import NumberFormatException
 from pyjms.porting.java.errors import (
     EOFException,
