@@ -44,7 +44,7 @@ from pyjms.spi.replay import (
 )
 from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
-from pyjms.spi.version import installed_version
+from pyjms.spi.words import installed_version
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
 from pyjms_provider.clients.close_once import CloseOnce
