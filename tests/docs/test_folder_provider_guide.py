@@ -52,7 +52,7 @@ def test_bodies() -> None:
 
 
 def test_options_of_the_runtime() -> None:
-    (listed,) = re.findall(r"those that concern the client \(([^)]*)\)", TEXT)
+    (listed,) = re.findall(r"the options of the client \(([^)]*)\)", TEXT)
     named = set(re.findall(r"`(\w+)`", listed))
     assert named == set(RUNTIME_OPTIONS) - {"clock"}
 
