@@ -40,6 +40,7 @@ def stopped_early() -> Iterator[None]:
 
     The main thread's to call. `ending_signals` within it takes its place for good.
     """
+    # Ctrl-C has Python's own handler already, and `errors_told` its exit code.
     before = {number: signal.signal(number, _stop) for number in _ending() if number != signal.SIGINT}
     try:
         yield
@@ -434,6 +435,7 @@ def _rare_collections() -> Iterator[None]:
     """
     before = gc.get_threshold()
     gc.collect()
+    # Frozen objects are not looked at by later collections: the imported modules and the model stay until the end.
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 20)
     try:

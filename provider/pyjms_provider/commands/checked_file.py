@@ -70,6 +70,7 @@ def _place(finding: Finding, file: Path, lines: list[str]) -> str:
     name = finding.attribute.partition(".")[0]
     begins = re.compile(rf"^\s*\"?{re.escape(name)}\"?\s*[=.]") if name else None
     for number, line in enumerate(lines[first:], first + 1):
+        # At the next table header the object ends: an attribute of the same name below it belongs to another object.
         if begins is None or _HEADER.match(line):
             break
         if begins.match(line):

@@ -126,6 +126,7 @@ def _show_category(category: str, described: Mapping[str, Any]) -> None:
         show("It comes by itself; nobody creates it.")
     seen: dict[str, Mapping[str, Any]] = {}
     for name, kind in described["types"].items():
+        # Types of one category share most attributes; what an earlier type showed is not shown again.
         new = {one: each for one, each in kind["attributes"].items() if seen.get(one) != each}
         seen |= new
         if new:

@@ -135,6 +135,8 @@ class RestClient:
             chosen = {**options, "limit": str(step), "offset": str(offset + len(items))}
             found = self._ask("GET", self._path(category, names, chosen))
             items += found["items"]
+            # An empty page ends the loop although the total promises more: objects
+            # may be deleted while the pages are read.
             if not found["items"] or len(items) == limit or offset + len(items) >= found["total"]:
                 return {"items": items, "total": found["total"], "offset": offset}
 

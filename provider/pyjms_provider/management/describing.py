@@ -88,6 +88,7 @@ def _statistics(managed: ManagedObject, fields: Sequence[str] | None) -> dict[st
     try:
         return managed.statistic_values(fields)
     except (UnknownObjectError, WrongStateError):
+        # Only an object that does not run may lack its statistics: the error of another one is passed on.
         if managed.state in {State.ACTIVE, State.DELETED}:
             raise
     return {
@@ -252,6 +253,7 @@ def _equalities(selector: Selector) -> dict[str, str] | None:
     found: dict[str, str] = {}
     for term in selector.root.terms if isinstance(selector.root, And) else (selector.root,):
         match term:
+            # A second condition on the same field is no equality that one lookup could answer.
             case Comparison(operator="=", left=Identifier(name=name), right=String(value=value)) if name not in found:
                 found[name] = value
             case _:
@@ -299,8 +301,12 @@ def _page(rows: list[_Row], needed: Sequence[str], request: ListRequest) -> Sequ
         name = request.order[0].removeprefix("-")
         key = _key(rows, _FIRST + needed.index(name))
         few = nlargest if request.order[0].startswith("-") else nsmallest
+        # A page needs the first rows only; to sort all 10,000 for each page
+        # would cost more. These functions are stable, like `sort`.
         return few(end, rows, key=key)[request.offset :]
     rows = list(rows)
+    # The last field first: each sort is stable, so rows that are equal in
+    # an earlier field keep the order of the later ones.
     for word in reversed(request.order):
         key = _key(rows, _FIRST + needed.index(word.removeprefix("-")))
         rows.sort(key=key, reverse=word.startswith("-"))

@@ -106,6 +106,7 @@ class Jobs:
     def end(self, job_id: str) -> Job:
         """Have a job end as soon as it comes to that; what it has done stays done. Raises `UnknownJobError`."""
         with self._lock:
+            # A job that is over is not noted: nothing would take its id out of `_ending` again.
             if job_id in self._threads:
                 self._ending.add(job_id)
         return self.get(job_id)
@@ -116,6 +117,8 @@ class Jobs:
             self._ending.update(self._threads)
             threads = list(self._threads.values())
         for thread in threads:
+            # The threads are daemons: a job that does not notice within this time
+            # keeps neither the other threads nor the process.
             thread.join(10.0)
 
     def _run(self, job_id: str, run: Callable[[Progress], Any]) -> None:
@@ -132,6 +135,7 @@ class Jobs:
                 "error": JobError("it failed; the broker's log says why (PYJMS-JOB-1)"),
             }
         with self._lock:
+            # An operation that was ended half way returns like a complete one, so only this note tells them apart.
             if job_id in self._ending and changes["state"] is JobState.DONE:
                 changes["state"] = JobState.ENDED
             self._ending.discard(job_id)

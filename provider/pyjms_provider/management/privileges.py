@@ -134,6 +134,7 @@ def check_changed_privileges(
     found = effective(kind, parent, managed.category, actual)
     _check(principal, access, parent, managed.category, managed.name, set(found.reaches()) - before)
     known = set() if seen.attributes is None else set(seen.attributes.places())
+    # Without this check an operator who may not see a secret could have it sent to a server of their own choice.
     if not known.issuperset(found.places()):
         told = "would be sent elsewhere than before; give it anew"
         kept = tuple(Problem(name=name, text=told) for name in secrets if changes.get(name, MASK) == MASK)
@@ -164,9 +165,12 @@ def _check(
     principal: Principal, access: AccessPolicy, parent: ManagedObject, category: str, name: str, reached: set[Reached]
 ) -> None:
     host = name if category == "virtual_host" else parent.name
+    # Sorted, so that the same change is refused with the same text each time: a set has no order.
     for operation, kind, other in sorted(reached, key=str):
         access.check(principal, operation, Target(kind=kind, name=other, virtual_host=host))
         below = _CATEGORIES[kind]
+        # A destination that is not there would be made at first use, which is
+        # the caller's doing and needs their right to create it.
         if category != "virtual_host" and parent.find_child(below, other) is None:
             access.check(principal, Operation.CREATE, target_of(parent, below, other))
 

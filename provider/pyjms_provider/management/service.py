@@ -104,6 +104,8 @@ def while_expected(managed: ManagedObject, expected: Expected, act: Callable[[],
         managed.configuration_thread.call(lambda: check_expected(managed, expected))
         return act()
 
+    # The check and the act are one job of one configuration thread. A delete is the parent's
+    # job, so a check on the object's thread alone would leave time for another change.
     owner = managed.parent if above and managed.parent is not None else managed
     return owner.configuration_thread.call(checked)
 
@@ -175,6 +177,7 @@ class ManagementService:
         try:
             managed = find_by_names(self.system.broker, category, names)
         except UnknownObjectError as error:
+            # Before the text about what is there: the caller must not learn from it which names exist.
             self._check_missing(caller, category, names)
             raise UnknownObjectError(error.reason + self._what_is_there(caller, category, names)) from error
         self._check(caller, Operation.OBSERVE, managed)
@@ -243,6 +246,8 @@ class ManagementService:
 
     def find_by_id(self, caller: Caller, category: str, wanted: UUID) -> ManagedObject:
         """Return the object with that id. Raises `UnknownObjectError`; `ProviderError` where it may be in a store that is away."""
+        # One answer for an object that is missing and for one that the caller
+        # may not see: two would tell which ids exist.
         managed = find_by_id(self.system, wanted, category)
         if managed is None or managed.category != category or not self._sees(caller, managed.target()):
             raise UnknownObjectError(f"there is no {category} with the id {wanted}, or you may not see it")
@@ -262,6 +267,8 @@ class ManagementService:
     def _list(self, caller: Caller, category: str, names: Sequence[str], request: ListRequest) -> ListedPage:
         source = only_source(self.system.broker, category, names)
         common = None if source is None else source.common_target()
+        # All objects of this source have one target, so one question about
+        # rights is enough, and the source may find the page by itself.
         if source is not None and common is not None:
             if not self._sees(caller, common):
                 return list_objects(category, (), request)
@@ -276,6 +283,8 @@ class ManagementService:
             if common is None:
                 seen = [name for name in group.names if self._sees(caller, group.target(name))]
             else:
+                # All names in one question: a question for each of 10,000 queues would
+                # take longer than the rest of the list (decision 0702).
                 seen = caller.access.permitted(caller.principal, Operation.OBSERVE, *common, group.names)
             yield replace(group, names=seen)
 
@@ -343,6 +352,7 @@ class ManagementService:
         """
 
         def change() -> None:
+            # On the configuration thread, as in `create`: no rule changes between these questions and the change.
             if not force:
                 check_way_back(caller.principal, caller.access, caller.port, managed, changes)
             check_changed_privileges(caller.principal, caller.access, managed, changes)
@@ -437,6 +447,7 @@ class ManagementService:
         declared = self.operation(managed, name)
         facts = {"operation": name, "after": arguments, "secure": _secure_arguments(declared, arguments)}
         is_noted = declared.changes
+        # Failures before the job begins are noted here; `invoke` notes the result of the job itself.
         with self._noting(caller, AuditAction.OPERATION, _address(managed), **facts) if is_noted else nullcontext():
             self._check_operation(caller, declared, managed, arguments)
             # Read here already: the caller gets wrong arguments as an answer, and not as a job that failed.
@@ -469,6 +480,8 @@ class ManagementService:
     ) -> None:
         """Have it audited that an operator came, was refused, or went; refusals at speed are counted."""
         record = AuditRecord(action=action, who=principal, target=user_name, result=result, peer=peer)
+        # An operator's log-in and log-out are written each. Refusals can be
+        # caused by anybody, so they are counted (decision 0160).
         if result is AuditResult.REFUSED:
             self._logins.note(record)
         else:
@@ -498,7 +511,9 @@ class ManagementService:
 
     def end_sessions(self, provider: str, user_name: str) -> None:
         """End the log-ins of a user whose rights have changed since the log-in."""
+        # Noted first: a log-in that is under way, and enters its session after the loop, is refused by its own check.
         self.revocations.note(provider, user_name)
+        # A copy, as another port may add its sessions meanwhile.
         for each in list(self._sessions):
             each.end_all_of(provider, user_name)
 
@@ -590,6 +605,7 @@ class ManagementService:
             note(AuditResult.FAILED, error.reason)
             raise
         except Exception as error:
+            # The class alone: the text of an unforeseen error may hold values of attributes, secrets among them.
             note(AuditResult.FAILED, type(error).__name__)
             raise
 

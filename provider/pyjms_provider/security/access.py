@@ -52,6 +52,7 @@ class Pattern:
             return name == first
         last = middle.pop()
         end = len(name) - len(last)
+        # Without the comparison of lengths `ab*ba` would match `aba`: beginning and end would share a character.
         if end < len(first) or not name.startswith(first) or not name.endswith(last):
             return False
         at = len(first)
@@ -206,6 +207,7 @@ def _from_words(words: list[tuple[str, int]], line: str, place: str) -> Rule:
         raise _pointing(f"{place}: a rule is: allow|deny WHO OPERATIONS KIND:NAME [VIRTUAL_HOST]", line, words[-1][1])
     at = 0
     try:
+        # `at` follows the word that is parsed, so that the error points at it.
         allows = _parse_effect(words[0][0])
         at = 1
         user, group = _parse_who(words[1][0])
@@ -231,6 +233,7 @@ def _from_words(words: list[tuple[str, int]], line: str, place: str) -> Rule:
 
 
 def _pointing(problem: str, line: str, at: int) -> RuleError:
+    # One character for one keeps the caret in its column, and no control character of a file reaches the terminal.
     flat = "".join(character if character.isprintable() else " " for character in line)
     start = max(0, at - 60)
     return RuleError(f"{problem}\n  {flat[start : at + 60]}\n  {' ' * (at - start)}^")
@@ -356,7 +359,9 @@ _PAGES: Final = 512  # for so many different ones among them
 _DECISIONS: Final = 512  # remembered on each
 _LONGEST_NAME: Final = 256  # that is remembered
 _LONGEST_SHOWN: Final = 200
+# JMS 1.1 §4.4.3: only the connection that made a temporary destination consumes from it. No rule can widen that.
 _OWNERS_OWN: Final = frozenset({Operation.READ, Operation.BROWSE, Operation.ADMINISTER})
+# Any user may choose any client identifier, so a durable subscription belongs to the user who made it (decision 0163).
 _TAKES_OVER: Final = frozenset({Operation.READ, Operation.BROWSE, Operation.WRITE, Operation.CREATE})
 # Looking up a member of an enumeration costs more than a global name.
 _TEMPORARY, _SUBSCRIPTION, _WRITE = TargetKind.TEMPORARY, TargetKind.SUBSCRIPTION, Operation.WRITE
@@ -403,6 +408,7 @@ class _Page:
         rules = [rule for rule in self._about(operation, kind) if rule.virtual_host.matches(host)]
         if not rules:
             return []
+        # The first match decides, so a first rule about all names decides for all without a look at each.
         if rules[0].name.matches_all:
             return list(names) if rules[0].allows else []
         return [name for name in names if next((rule.allows for rule in rules if rule.name.matches(name)), False)]
@@ -429,9 +435,12 @@ class _Book:
 
     def page(self, principal: Principal) -> _Page:
         """Return the page of `principal`, which was not found in `known`."""
+        # No lock: two threads may make a page each for one principal, and both decide by the same rules.
         page = self._pages.get(principal)
         if page is None:
             if len(self._pages) >= _PAGES:
+                # The entries of `known` refer to pages, so both dictionaries go
+                # together; one alone would keep the pages in memory.
                 self._pages = {}
                 self.known = {}
             page = self._pages[principal] = _Page(principal, self.rules)
@@ -465,8 +474,11 @@ class RuleAccessPolicy(AccessPolicy):
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""
     ) -> None:
         kind = target.kind
+        # A write to a temporary destination does not depend on its owner, so it
+        # takes the short way with remembered decisions.
         is_reply = kind is _TEMPORARY and operation is _WRITE  # of any owner
         if not is_reply and (kind is _TEMPORARY or (kind is _SUBSCRIPTION and target.owner)):
+            # The owner is no part of a key of the remembered decisions, so these are decided each time.
             is_allowed = self._decide_owned(principal, operation, target, connection).is_allowed
         else:
             book = self._book  # as `_page`, which a call would make dearer for each message
@@ -499,6 +511,7 @@ class RuleAccessPolicy(AccessPolicy):
         return self._by_rules(principal, operation, target)
 
     def _by_rules(self, principal: Principal, operation: Operation, target: Target) -> Decision:
+        # The rules are asked again here: a remembered decision has the answer without the rule that gave it.
         for number, rule in enumerate(self._book.rules, 1):
             if rule.concerns(principal) and rule.fits(operation, target.kind, target.name, target.virtual_host):
                 place = rule.place or f"rule {number}"
@@ -509,11 +522,14 @@ class RuleAccessPolicy(AccessPolicy):
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str
     ) -> Decision:
         if target.kind is TargetKind.SUBSCRIPTION:
+            # `unsubscribe` is a client's call (§6.11.1): the user who made the
+            # subscription needs no permission of an operator.
             if target.owner == principal.name and operation is Operation.ADMINISTER:
                 return _fixed(True, "the user made this durable subscription")
             if target.owner != principal.name and operation in _TAKES_OVER:
                 return _fixed(False, f"the durable subscription belongs to the user {target.owner!a}")
             return self._by_rules(principal, operation, target)
+        # `connection` is empty where none is known, and an empty owner must not be equal to that.
         is_owner = bool(target.owner) and target.owner == connection
         if operation in _OWNERS_OWN:
             if is_owner:

@@ -104,6 +104,8 @@ class AuditLog:
         line = json.dumps(self._data(record), ensure_ascii=True, default=str)
         _log.info("%s %s", record.action.value, line)
         if self._file is not None:
+            # The file is no handler of the logger: a level that an operator sets
+            # there must not thin out the audit file.
             self._file.handle(_log.makeRecord(_log.name, logging.INFO, "", 0, line, (), None))
 
     def close(self) -> None:
@@ -170,6 +172,7 @@ def _masked_text(text: str, secure: frozenset[str] = frozenset(), depth: int = 0
     if _SECRET_VALUE.search(shown):
         return MASK
     if shown.lstrip()[:1] in {"{", "["}:
+        # Half a JSON text cannot be read, so nothing tells which of its values are secrets.
         if is_cut:
             return MASK
         try:
@@ -203,6 +206,7 @@ class _AuditFile(RotatingFileHandler):
         super().__init__(path, maxBytes=size, backupCount=kept, encoding="utf-8")
 
     def _open(self) -> TextIO:  # type: ignore[override] # the handler asks for no more than a text file
+        # Python's handler would leave the mode to the umask.
         handle = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         return os.fdopen(handle, "a", encoding="utf-8", newline="\n")
 
@@ -236,10 +240,12 @@ class LoginAudit:
 
     def note(self, record: AuditRecord) -> None:
         """Write a record of a log-in, or count it."""
+        # The name comes from a client that may be nobody: its length must not decide how much memory the counts take.
         record = replace(record, target=record.target[:_LONGEST_NAME])
         name = record.target if record.who is None else f"{record.who.name} of {record.who.provider}"
         with self._lock:
             left_out = self._admit((network_of(record.peer), name, record.result))
+        # Written without the lock: a slow disk holds up this log-in alone.
         if left_out is not None:
             self._audit.write(_with_count(record, left_out))
 
@@ -262,6 +268,7 @@ class LoginAudit:
         if now_ms < until_ms:
             self._alike[key] = until_ms, count + 1
             return None
+        # Only refusals have the common limit: anybody can cause them, with ever new names, and push older records out.
         if key[2] is AuditResult.REFUSED:
             if not self._takes_refusal(now_ms):
                 self._left_out += 1

@@ -65,6 +65,7 @@ class CertificateAuthenticator(Authenticator):
         except ValueError as error:  # what is damaged or not understood anywhere in the certificate
             _log.warning("PYJMS-SECURITY-6 the certificate of %a cannot be understood: %s", peer, error)
             raise wrong_credentials() from error
+        # With two names it would be open which of two users logs in.
         if problem is None and len(names) != 1:
             problem = f"it has {len(names)} names of the kind {self._settings.name_from}, and one is expected"
         if problem is None and not _is_name(names[0]):

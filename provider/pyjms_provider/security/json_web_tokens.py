@@ -48,7 +48,9 @@ _FAMILIES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     "EdDSA": "OKP",
 }
+# RFC 7518 §3.4 binds each of these algorithms to one curve.
 _CURVES: Final[Mapping[str, str]] = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
+# RFC 7518 §3.3 asks for 2048 bits or more.
 _LEAST_RSA_BITS: Final = 2048
 _MOST_KEYS: Final = 100
 _PAUSE_MS: Final = 30_000
@@ -97,10 +99,13 @@ class JwtAuthenticator(Authenticator):
         except (ValueError, RecursionError) as error:
             raise ClaimError("it is no signed token") from error
         algorithm = header.get("alg")
+        # The token's own `alg` only chooses among what the operator allows (RFC 8725 §3.1).
         if not isinstance(algorithm, str) or algorithm not in self._settings.algorithms:
             raise ClaimError("its algorithm is not allowed")
+        # RFC 7515 §4.1.11: a token with a critical extension that the receiver does not know must be refused.
         if "crit" in header:
             raise ClaimError("it asks for extensions")
+        # The claims are checked by `authenticate`: PyJWT would read the system's clock, not the injected one.
         options: Any = {f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")}
         failure: jwt.PyJWTError | None = None
         for key in self._keys.find(header.get("kid"), algorithm):
@@ -162,11 +167,13 @@ class _KeySet:
 
     def _refresh(self, now: float) -> None:
         """Fetch the keys, unless somebody did so, or tried to, a moment ago."""
+        # The lock covers the decision alone, not the fetch: log-ins go on meanwhile with the keys that are there.
         with self._lock:
             if self._tried_ms is not None and now < self._tried_ms + _PAUSE_MS:
                 return
             self._tried_ms = now
         try:
+            # The keys are set before the time: `find` takes a time for the sign that there are keys.
             self._keys = _read_keys(self._fetch())
         except EndpointError as error:
             _log.warning("PYJMS-SECURITY-3 the keys for tokens are not renewed; those of before stay: %s", error.reason)
@@ -207,6 +214,7 @@ def _read_key(entry: dict[str, Any]) -> _Key | None:
     algorithm = entry.get("alg")
     if family not in _FAMILIES.values() or entry.get("use", "sig") != "sig" or "d" in entry:
         return None  # shared keys (kty oct), keys that encrypt, and private keys, which nobody should publish
+    # PyJWK needs an algorithm to know the class of a key; where the entry names none, any of its family will do.
     hint = algorithm or next((a for a, c in _CURVES.items() if c == curve), {"RSA": "RS256"}.get(family, "EdDSA"))
     try:
         key = jwt.PyJWK(entry, hint).key

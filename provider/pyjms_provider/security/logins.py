@@ -128,6 +128,7 @@ class RevocationGuard:
     @property
     def mark(self) -> int:
         """The number of revocations so far, to be taken before a log-in authenticates."""
+        # Read without the lock: a revocation that is noted a moment later has a higher number, and `check` sees it.
         return self._number
 
     def note(self, provider: str, user_name: str) -> None:
@@ -136,6 +137,8 @@ class RevocationGuard:
         with self._lock:
             self._number += 1
             self._latest[key] = self._number
+            # In the order of the numbers: then the first entry is the oldest, and
+            # `_forgotten` is the highest number of all that were dropped.
             self._latest.move_to_end(key)
             if len(self._latest) > _USERS_MAX:
                 _, self._forgotten = self._latest.popitem(last=False)
@@ -143,6 +146,8 @@ class RevocationGuard:
     def check(self, principal: Principal, mark: int) -> None:
         """Raise `AccessDeniedError` if the user was revoked since `mark` was taken, or may have been, as too many others were."""
         with self._lock:
+            # A user without an entry may be one that was dropped: then the log-in
+            # is refused, and the client repeats it.
             latest = self._latest.get((principal.provider, principal.name), self._forgotten)
         if latest > mark:
             raise wrong_credentials()
@@ -200,12 +205,16 @@ class Throttle:
         is_last = False
         with self._lock:
             now = self._clock.monotonic_ms()
+            # A refused attempt is not counted: a client that repeats it would
+            # otherwise keep its own limit full for ever.
             wait_ms = max(self._users.wait_ms((network, user), now), self._networks.wait_ms(network, now))
             if wait_ms <= 0 and is_counted:
                 # Both are counted, so no short circuit.
                 is_last = self._users.take((network, user), now) | self._networks.take(network, now)
         if wait_ms > 0:
             raise TooManyAttemptsError(int(wait_ms) + 1)
+        # Logged once, when the limit is reached, outside of the lock: refusals
+        # that follow are as many as a client likes.
         if is_last:
             _log.warning(
                 "PYJMS-SECURITY-4 many wrong credentials from %s, the last for the user %a", network, user[:80]
@@ -246,6 +255,7 @@ class _Buckets:
 
     def give_back(self, key: object) -> None:
         if key in self.full_at_ms:
+            # A time in the past needs no correction: `take` begins at the present then.
             self.full_at_ms[key] -= self._interval_ms
 
 
@@ -257,10 +267,12 @@ def network_of(peer: str) -> str:
     elif peer.count(":") == 1:
         host = peer.partition(":")[0]
     try:
+        # After the % is the interface of a link-local IPv6 address, which is no part of the network.
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return host[:_LONGEST_NAME]
     if isinstance(address, ipaddress.IPv6Address):
+        # A socket for both families shows IPv4 clients as ::ffff:192.0.2.7; both forms are one network.
         if address.ipv4_mapped is not None:
             return str(address.ipv4_mapped)
         return str(ipaddress.ip_network((int(address), _IPV6_BITS), strict=False))

@@ -76,6 +76,7 @@ def check_times(claims: Mapping[str, object], now_ms: int, leeway_s: int, *, mus
 def check_audience(claims: Mapping[str, object], audience: str) -> None:
     """Raise `ClaimError`: the token is for somebody else."""
     found = claims.get("aud")
+    # RFC 7519 §4.1.3: the claim is one text or a list of texts.
     if not (found == audience or (isinstance(found, list) and audience in found)):
         raise ClaimError("it is for another audience")
 
@@ -148,6 +149,7 @@ class Endpoint:
     def __init__(self, url: str, *, timeout_ms: int, clock: Clock, ca_file: str = "") -> None:
         """Raise ValueError: the URL is none that will be asked, or `ca_file` cannot be read."""
         parts = urlsplit(url)
+        # A password in the URL would stand in every error text, which shows the URL.
         if parts.scheme not in {"https", "http"} or not parts.hostname or parts.username is not None or parts.fragment:
             raise ValueError(f"{url!a} is no URL of a server: https://HOST/PATH is expected")
         if parts.scheme == "http" and not _is_here(parts.hostname):
@@ -175,6 +177,8 @@ class Endpoint:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
         else:
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self._tls)
+        # A socket's time limit counts for each read alone: a server that sends a byte now and then would
+        # hold the log-in for ever. The response therefore asks before each read how much time is left.
         connection.response_class = _limited(left_s)
         try:
             # Connected by hand: connecting has the whole time, all that follows has what is left of it.
@@ -191,6 +195,7 @@ class Endpoint:
             raise EndpointError(f"{self.url} took longer than {self._timeout_ms} ms to answer") from error
         except (OSError, http.client.HTTPException) as error:
             raise EndpointError(f"{self.url} cannot be asked: {str(error) or type(error).__name__}") from error
+        # Python's parser raises RecursionError for JSON that is nested too deeply.
         except (ValueError, RecursionError) as error:
             raise EndpointError(f"{self.url} did not answer in JSON") from error
         finally:
@@ -198,6 +203,7 @@ class Endpoint:
 
     def _read(self, answer: http.client.HTTPResponse) -> bytes:
         data = bytearray()
+        # `read1` returns what has come; `read` would collect any size before the limit could be checked.
         while chunk := answer.read1(_CHUNK):
             data += chunk
             if len(data) > _LIMIT:
@@ -298,6 +304,7 @@ class IntrospectionAuthenticator(Authenticator):
             check_size(token)
         except ClaimError as error:
             raise wrong_credentials() from error
+        # Answers are remembered by digest, so that the broker's memory keeps no tokens.
         digest = hashlib.sha256(token.encode()).digest()
         with self._lock:
             known = self._known.get(digest)
@@ -307,7 +314,9 @@ class IntrospectionAuthenticator(Authenticator):
             and self._clock.time_ms() < known.expires_ms
         ):
             return known.principal
+        # Whose token it is, only the answer tells: attempts are counted by network, with no name of a user.
         self._throttle.peek(peer, "")
+        # Without the lock: a server that answers slowly holds up this log-in, and not those with a remembered answer.
         return self._ask(token, digest, peer)
 
     def forgive(self, credentials: Credentials | None, peer: str) -> None:

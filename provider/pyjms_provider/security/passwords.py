@@ -271,16 +271,21 @@ class PasswordAuthenticator(Authenticator):
         if len(name) > LONGEST_NAME or len(password) > LONGEST_PASSWORD:
             raise wrong_credentials()
         user = self._users.find(name)
+        # Before the limits: a user whose password was right lately gets in during an attack in their name.
         if user is not None and self._known.has(user, password):
             return self._principal(user)
+        # Before the turn: attempts that will be refused must not take one of the few turns from others.
         self._throttle.peek(peer, name)
         with self._turn():
             if user is not None and self._known.has(user, password):
                 return self._principal(user)  # another connection of the same application was faster
+            # Counted in the turn, as an attempt that found no turn has guessed nothing; and before
+            # the hash, so that attempts at the same time cannot all pass by the last place.
             self._throttle.admit(peer, name)
             is_right = self._judge(user, password)
             if user is None or not is_right:
                 raise wrong_credentials()
+            # A right password is taken back from the count, which is of wrong ones alone.
             self._throttle.forgive(peer, name)
             self._known.add(user, password)
         self._renew(user, password)
@@ -329,6 +334,7 @@ class PasswordAuthenticator(Authenticator):
                 "PYJMS-SECURITY-2 the hash of the password of %a could not be renewed: %s", user.name, error.reason
             )
         else:
+            # The verifier is part of the digest: without this entry the next log-in would compute a hash again.
             self._known.add(User(name=user.name, verifier=verifier), password)
 
     def _principal(self, user: User) -> Principal:
@@ -365,6 +371,7 @@ class _KnownPasswords:
 
     def _digest(self, user: User, password: str) -> bytes:
         parts = (user.name, user.verifier, password)
+        # Each part is digested first, to a fixed length: no zero byte in a name can shift the limits between the parts.
         return hmac.digest(
             self._key, b"\0".join(hmac.digest(self._key, _encoded(p), "sha256") for p in parts), "sha256"
         )

@@ -55,6 +55,8 @@ def write_private(path: Path, text: str) -> None:
     try:
         temporary = _write_beside(real, text)
         try:
+            # The content is on the disk before the name points to it: after a crash
+            # there is the old text or the new one.
             temporary.replace(real)
         except OSError:
             temporary.unlink()
@@ -92,6 +94,7 @@ def remove_unfinished(path: Path) -> None:
 
 def _write_beside(path: Path, text: str) -> Path:
     """Write a new file in the folder of `path`, mode 600, and return its name."""
+    # `mkstemp` makes the file with mode 600, so there is no moment in which others could open it.
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_UNFINISHED, dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:

@@ -141,6 +141,7 @@ class UserFile:
         """Put `verifier` in place of the user's, unless that has changed meanwhile. Raises `ProviderError`."""
 
         def renewed(current: User) -> User:
+            # The password was changed since the log-in began: a renewed hash of the old one must not come back.
             if current.verifier != user.verifier:
                 return current
             return User(name=user.name, verifier=verifier, groups=current.groups)
@@ -182,6 +183,7 @@ class UserFile:
                 create_private(self.path, _HEAD)
             self.read()  # a file that is damaged is not made worse
             lines = self._lines()
+            # The text ends with a line break, after which `split` has one empty text more.
             if lines[-1] == "":
                 lines.pop()
             edit(
@@ -192,6 +194,8 @@ class UserFile:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         real = self.path.resolve()  # two names of one file have one lock
+        # A change puts a new file in place of the old one, so a lock on the user file itself would not keep a second
+        # process out. The lock file stays: to delete it while another process waits for it would make two locks.
         lock = real.with_name(f"{real.name}.lock")
         try:
             lock.touch(mode=0o600)
@@ -208,6 +212,7 @@ class UserFile:
         until_ms = self._clock.monotonic_ms() + _LOCK_PATIENCE_MS
         while True:
             try:
+                # `flock` has no time limit, so the lock is tried again and again until the patience ends.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 now = self._clock.monotonic_ms()

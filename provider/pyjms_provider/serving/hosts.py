@@ -99,6 +99,7 @@ class EmbeddedHost:
         for index, sending in enumerate(sendings):
             envelope = sending.envelope
             try:
+                # The sender's rights are asked here: `plain_queue` and the storage manager below know of no users.
                 sending.guard.send(envelope)
                 queue = host.plain_queue(envelope)
                 if queue is None:
@@ -106,6 +107,7 @@ class EmbeddedHost:
                 else:
                     shared.append((index, queue, envelope, sending.guard.connection_id))
             except ProviderError as error:
+                # One sender's error must not keep the messages of the others back.
                 errors[index] = error
         if shared and host.storage is not None:
             found = host.storage.send_together([(queue, envelope, origin) for _, queue, envelope, origin in shared])

@@ -63,6 +63,7 @@ class InPortions:
 
         async def send_portions(message: Message) -> None:
             body = message.get("body", b"") if message["type"] == "http.response.body" else b""
+            # The last portion goes with the message itself, whose `more_body` tells whether the answer is complete.
             last = max(0, len(body) - 1) // _PORTION * _PORTION
             for begin in range(0, last, _PORTION):
                 await send({**message, "body": body[begin : begin + _PORTION], "more_body": True})
@@ -125,6 +126,7 @@ class HttpConnection(H11Protocol):
         super().connection_made(transport)
         config = self._limited
         self._address = address = "" if self.client is None else self.client[0]
+        # Counted before the question: the limits include the newest connection.
         config.per_address[address] += 1
         refusal = self._refusal(address)
         if refusal is not None:
@@ -154,6 +156,7 @@ class HttpConnection(H11Protocol):
         self._note_read()
         if self._address is not None:
             self._limited.per_address[self._address] -= 1
+            # A count of 0 is removed: otherwise every address that ever connected would stay in memory.
             if not self._limited.per_address[self._address]:
                 del self._limited.per_address[self._address]
         super().connection_lost(exc)
@@ -161,6 +164,7 @@ class HttpConnection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Wait on if that was not the rest of a request."""
         super().data_received(data)
+        # IDLE: the head is not complete. SEND_BODY: a part of the body is missing.
         if self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
             self._await_request()
         else:
@@ -215,6 +219,7 @@ class HttpConnection(H11Protocol):
         return self.config
 
     def _await_request(self) -> None:
+        # A deadline that runs is not moved: a client that sends a byte now and then gets no more time by it.
         if self._deadline is None:
             wait_s = self._limited.listener.login_timeout_ms / 1000
             self._deadline = self.loop.call_later(wait_s, self.transport.abort)

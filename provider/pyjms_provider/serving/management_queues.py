@@ -160,6 +160,7 @@ class MessageService:
         client = None if origin is None else self._broker.clients().get(origin)
         if origin is None or client is None:
             raise AccessDeniedError("its sender's connection has closed, so nobody knows who asks")
+        # A client in this process could make every change by plain calls, so that no log-in is asked for.
         if client.principal is None and client.protocol == "vm":
             return Caller(principal=_IN_PROCESS, access=_EVERYTHING), origin
         if client.principal is None or client.access is None:
@@ -182,6 +183,7 @@ class MessageService:
         It waits for no room in a full queue: everybody's requests would wait with it.
         """
         where = request.reply_to
+        # An answer to this queue itself would be taken for a request, and be answered again, for ever.
         if where is None or where == _ADDRESS:
             return
         now_ms = self._broker.clock.time_ms()

@@ -58,6 +58,8 @@ class UserWatch(ConfigurationChangeListener):
             self._end(parent, child.name, "was deleted")
 
     def _end(self, provider: ManagedObject, user_name: str, what: str) -> None:
+        # The revocation is noted by this call: a STOMP log-in that enters its
+        # connection after the loop is refused by its own check.
         self._management(provider).end_sessions(provider.name, user_name)
         for host in (*_running(provider), self._synthetic):
             for connection_id, client in host.clients().items():
@@ -85,6 +87,8 @@ class _ManagementServices:
         root = port.root
         assert isinstance(root, SystemConfig)
         with self._lock:
+            # Under the lock: two ports may be opened at once, and two managements
+            # would not know each other's jobs and sessions.
             if self._management is None:
                 self._management = ManagementService(root, self._audit)
             return self._management
@@ -150,6 +154,7 @@ class ServedBroker:
             HostFailures(system.broker)
             system.broker.add_listener(UserWatch(services.of, synthetic), below=True)
             opened = cls(system, network, services, ManagementQueues(services.of(system), synthetic))
+            # From here on `close` ends all this; `undo` was for an opening that fails half way.
             undo.pop_all()
         return opened
 
@@ -173,6 +178,7 @@ class ServedBroker:
             each = waiting.pop(0)
             if each.state is state:
                 found.append(each)
+            # Children go to the front, so an object is followed by all below it, in the order of the tree.
             waiting[:0] = list(each.children())
         return found
 

@@ -79,6 +79,7 @@ async def _send(request: Request) -> Response:
     if found is None:
         return secured(Response("The console has no such file.\n", 404, media_type="text/plain"))
     headers = {"etag": found.tag, "cache-control": "no-cache"}
+    # A proxy that compresses answers makes the tag a weak one, `W/"…"`; the content is the same.
     known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
     if found.tag in known:
         return secured(Response(status_code=304, headers=headers))

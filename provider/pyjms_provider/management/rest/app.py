@@ -82,6 +82,8 @@ def is_allowed(header: str, names: Iterable[str]) -> bool:
             return False
         if name == _LOOPBACK or name in {each.lower().removesuffix(".") for each in names}:
             return True
+        # A page of another site reaches the broker by a name that its owner
+        # points here (DNS rebinding), never by an address.
         return bool(ip_address(name))
     except ValueError:
         return False
@@ -99,6 +101,7 @@ class AllowedHosts:
         if scope["type"] != "http" or ANY_HOST in self._names:
             await self._app(scope, receive, send)
             return
+        # Every `Host` of the request is looked at: which of two a proxy would have gone by is not known.
         for name, value in scope["headers"]:
             host = value.decode("latin-1")
             if name == b"host" and not is_allowed(host, self._names):
@@ -229,6 +232,7 @@ class RestApi:
         peer = peer_of(request)
         credentials = PasswordCredentials(user_name=user_name, password=password)
         try:
+            # Taken before the password is looked at: a user who is changed from here on is refused by `begin`.
             mark = self._management.revocations.mark
             authenticate = partial(self._identity.authenticator.authenticate, credentials, peer=peer)
             principal = await self._identity.log_ins.run(peer, authenticate)
@@ -325,6 +329,8 @@ class RestApi:
 
         def look() -> tuple[str, str, dict[str, Any]]:
             may = ", ".join(each.value for each in self._management.permitted(caller, managed))
+            # The tag is computed first: with an older tag a later change by
+            # `If-Match` fails; a newer one would hide what was changed in between.
             return tag_of(managed), may, self._management.describe(managed, fields, actual=actual)
 
         tag, may, shown = await self._threads.run(look)

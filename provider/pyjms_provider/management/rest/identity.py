@@ -63,6 +63,8 @@ class Sessions:
         now_ms = self._clock.monotonic_ms()
         session = Session(principal, secrets.token_urlsafe(32), now_ms, now_ms)
         with self._lock:
+            # Entered first and checked afterwards: a revocation in between either
+            # finds the session here, or is seen by the check.
             self._sessions[cookie] = session
             while len(self._sessions) > _SESSIONS_MAX:
                 self._sessions.popitem(last=False)
@@ -86,6 +88,7 @@ class Sessions:
                 del self._sessions[cookie]
                 return None
             session.used_ms = now_ms
+            # Sessions that were used lately are at the end, so the limit drops those that were unused for longest.
             self._sessions.move_to_end(cookie)
             return session
 
@@ -106,6 +109,7 @@ class Sessions:
     @staticmethod
     def is_own(session: Session, token: str | None) -> bool:
         """Say whether a request that would change something comes from the console's own pages."""
+        # Compared in constant time: the duration must not tell how many characters were right.
         return token is not None and hmac.compare_digest(session.csrf_token.encode(), token.encode())
 
 
@@ -199,8 +203,11 @@ class Identity:
 def _check_origin(request: Request) -> None:
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
+    # `none` is a request by the user: an address that was typed, or a
+    # bookmark. Programs that are no browsers send neither header.
     is_foreign = site is not None and site not in {"same-origin", "none"}
     if origin is not None and site is None:
+        # For browsers that do not send `Sec-Fetch-Site`.
         is_foreign = origin.partition("://")[2] != request.headers.get("host")
     if is_foreign:
         raise ForgedRequestError("the request comes from a page of another site")

@@ -57,6 +57,8 @@ def read_address(raw_path: bytes) -> Address:
     """
     try:
         text = raw_path.decode("ascii")
+        # Split before it is decoded: a name may hold a slash, which is %2F
+        # here. The decoded path would cut such a name in two.
         parts = [unquote(part, errors="strict") for part in text.split("/")[_PREFIX_PARTS:]]
     except UnicodeDecodeError:
         raise BadRequestError("the path is not percent-encoded UTF-8") from None
@@ -136,6 +138,7 @@ async def read_body(request: Request, size_max: int) -> dict[str, Any]:
     """
     too_large = RequestTooLargeError(f"the body is longer than the {size_max} bytes that are taken here")
     announced = request.headers.get("content-length", "")
+    # The digits are counted before they are converted: Python refuses to read a number of thousands of digits.
     if announced.isascii() and announced.isdigit() and (len(announced) > 15 or int(announced) > size_max):
         raise too_large
     body = bytearray()

@@ -66,10 +66,12 @@ class LogInThreads:
             part = self._networks[network] = _Part(CapacityLimiter(self._most_of_one))
         part.users += 1
         try:
+            # The network's own turn comes first: a log-in that waits for it takes none of the turns of all.
             turns = [part.turns, self._turns]
             return await _run(turns, self._patience_s, self._waits, partial(function, *arguments))
         finally:
             part.users -= 1
+            # The entry goes with its last log-in: otherwise each address that ever asked would stay in memory.
             if not part.users:
                 del self._networks[network]
 
