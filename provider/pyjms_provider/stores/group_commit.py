@@ -48,6 +48,7 @@ class CommitRequest(Generic[_Work]):
         """Its thread was chosen to lead the next group."""
         self.is_withdrawn = False
         """A second signal has ended its wait, so its thread wakes nobody."""
+        # Made only for a request that waits: a lone writer commits without one.
         self.signal: Signal | None = None
         self.following: CommitRequest[_Work] | None = None
         """The request whose thread this one's is to wake once it was woken itself."""
@@ -83,6 +84,7 @@ class GroupCommit(Generic[_Work]):
         self._may_begin_thread = thread_name is not None
         self._thread: Thread | None = None
         self._thread_leads = False
+        # The group's thread waits for this alone; `_thread_leads`, under the lock, says what for.
         self._thread_signal = Signal()
 
     def submit(self, work: _Work, *, force: bool) -> None:
@@ -121,6 +123,7 @@ class GroupCommit(Generic[_Work]):
             else:
                 self._has_leader = request.is_leader = True
             self._waiting.append(request)
+        # Outside the lock: the leader needs the lock to wake this thread.
         if request.signal is not None:
             self._wait(request, request.signal)
         if request.is_leader:
@@ -140,13 +143,17 @@ class GroupCommit(Generic[_Work]):
         is_answered = False
         try:
             if self._may_begin_thread and len(self._waiting) >= MANY:
+                # Started by a thread that waits anyway, so that no commit is held up by it.
                 self._begin_thread()
-            signal.wait(-1)  # the leader ends this wait, whatever happens to it
+            # No limit: whatever ends the leader, it releases this wait in its `finally`.
+            signal.wait(-1)
             is_answered = True
         finally:
             if not is_answered:
-                self._withdraw(request)  # first: from then on nothing follows it
+                # Before `following` is read: once the request is withdrawn, no leader chains another request to it.
+                self._withdraw(request)
             if request.following is not None:
+                # Also when this wait was interrupted: the next thread of the chain has no other waker.
                 request.following.wake()
 
     def _withdraw(self, request: CommitRequest[_Work]) -> None:
@@ -156,6 +163,7 @@ class GroupCommit(Generic[_Work]):
             if request in self._waiting:
                 # Its work was not begun, and is never written.
                 self._waiting.remove(request)
+        # The lead was given to a thread that ends: without another leader all later requests would wait without end.
         if request.is_leader:
             self._release_to_next(())
 
@@ -163,9 +171,11 @@ class GroupCommit(Generic[_Work]):
         group: Sequence[CommitRequest[_Work]] = ()
         try:
             with self.writer_lock:
+                # Taken with the writer's lock held: whatever came while the last commit ran belongs to this group.
                 group = self._take_group()
                 self._commit(group)
         finally:
+            # The leader's own request is left out: its thread is running, and waits for no signal.
             if group:
                 self._release_to_next([request for request in group if request is not leader])
             else:  # a second signal has ended the wait for the lock
@@ -175,6 +185,7 @@ class GroupCommit(Generic[_Work]):
         """Return the requests that wait, which are the next group."""
         with self._lock:
             group, self._waiting = self._waiting, []
+            # The lead is used up with the group; a member may have taken it while the thread was on its way.
             self._thread_leads = False
         return group
 
@@ -186,11 +197,15 @@ class GroupCommit(Generic[_Work]):
                 self._thread_leads = True
             else:
                 successor = self._waiting[0] if self._waiting else None
+                # Under the lock: a request that comes after this line sees that nobody leads, and leads itself.
                 self._has_leader = successor is not None
                 if successor is not None:
                     successor.is_leader = True
+            # Linked under the lock, so that a request withdrawn at the same moment is either left out or wakes its
+            # follower.
             first = _chain(finished)
             is_new_to_thread = self._thread_leads and not is_thread
+        # The next leader is woken before the finished threads: the database is idle until it commits.
         if is_new_to_thread:
             self._thread_signal.set()
         if successor is not None:
@@ -199,19 +214,23 @@ class GroupCommit(Generic[_Work]):
             request.wake()
 
     def _is_for_thread(self, least: int) -> bool:
+        # Two limits, MANY to begin and FEW to go on, so that the lead does not change hands with each group.
         return len(self._waiting) >= least and self._thread is not None and not self._is_closed
 
     def _begin_thread(self) -> None:
         with self._lock:
+            # Several threads may come here at once, and `close` before them: only the first one starts the thread.
             if not self._may_begin_thread:
                 return
             self._may_begin_thread = False
         thread = Thread(target=self._run, name=self._thread_name, daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # the system has no more threads: members lead on
+        # The system has no more threads; the members of each group go on leading.
+        except RuntimeError as error:
             _log.warning("%s could not be started: %s", self._thread_name, error)
         else:
+            # Set only after the start: `_is_for_thread` gives the lead to a thread that runs, or to none.
             self._thread = thread
 
     def _run(self) -> None:
@@ -223,7 +242,8 @@ class GroupCommit(Generic[_Work]):
         while True:
             with self._lock:
                 if self._thread_leads or self._is_closed:
-                    return self._thread_leads  # the thread that gave it the lead relies on it
+                    # Also when the group is closed: the thread that handed over the lead relies on it.
+                    return self._thread_leads
             self._thread_signal.wait(-1)
 
     def _lead_by_thread(self) -> None:
@@ -232,6 +252,7 @@ class GroupCommit(Generic[_Work]):
             with self.writer_lock:
                 group = self._take_group()
                 self._commit(group)
+        # Requests begin with an in-doubt error, so a failure of `commit` itself is never taken for success.
         except Exception:
             _log.exception("PYJMS-STORE-8 a commit has failed, and what was to be written is in doubt")
         finally:
@@ -240,6 +261,7 @@ class GroupCommit(Generic[_Work]):
 
 def _chain(finished: Sequence[CommitRequest[_Work]]) -> Sequence[CommitRequest[_Work]]:
     """Have each of `finished` wake another one; return those that are to be woken first. Under the group's lock."""
+    # A withdrawn request wakes nobody, so it must not stand between two others.
     there = [request for request in finished if not request.is_withdrawn]
     for request, following in zip(there, there[_CHAINS:], strict=False):
         request.following = following

@@ -190,18 +190,23 @@ class Batch:
             name, found = next(iter(rows.items()))
             return ((getattr(statements, name), found.values()),)
         steps: list[tuple[str, Collection[Row]]] = []
+        # Rows of a later table refer to earlier ones, and a removal must run after the addition that it takes back.
         for name in _ORDER:
             if name in rows:
                 steps.append((getattr(statements, name), rows[name].values()))
             if name == "add_message" and self.paged:
                 steps.append((statements.add_message, PagedRows(self.paged, database.read_paged)))
         steps += self.others
+        # After the other statements: a duplicate id is stored only if its queue has not just been dropped by one of
+        # them.
         if _LAST in rows:
             steps.append((getattr(statements, _LAST), rows[_LAST].values()))
         return steps
 
     def put(self, name: str, key: Hashable, row: Row) -> None:
         """Have the statement called `name` run with `row`, and no longer with what was put under that key before."""
+        # Dictionaries keep the order of insertion, so of two records of one row the last one counts, and is written
+        # once.
         self.rows.setdefault(name, {})[key] = row
 
     def absorb(self, later: Batch) -> None:
@@ -215,6 +220,7 @@ class Batch:
                 self.rows.setdefault(name, {}).update(rows)
         self.paged += later.paged
         self.others += later.others
+        # One witness is enough: the merged batch is written as a whole, or not at all.
         self.witness = self.witness or later.witness
 
     def mark(self, queue: QueueNumber, priority: int, up_to: ReferenceId) -> None:
@@ -227,7 +233,8 @@ class Batch:
 
     def _put_mark(self, key: Hashable, row: Row) -> None:
         rows = self.rows.setdefault("put_mark", {})
-        if key not in rows or rows[key] < row:  # the keys are equal, so the ids decide
+        # A mark only rises. The keys are equal, so the comparison of the rows compares the ids.
+        if key not in rows or rows[key] < row:
             rows[key] = row
 
     @property
@@ -236,24 +243,29 @@ class Batch:
         added = self.rows.get("add_message")
         if added:
             return next(iter(added.values()))[0]  # type: ignore[no-any-return]
-        # others may be left out
+        # Messages without holders may be left out while the rows are written, so that their absence would prove
+        # nothing.
         return next((message.reference.id for message in self.paged if message.reference.holders), None)
 
     def add(self, message: NewMessage, branch: int | None) -> None:
         """Add a message, and its entries if it is in several queues. Raises `CodecError`."""
         reference, envelope, queues = message.reference, message.envelope, message.queues
+        # A message of one queue has its queue in its own row: one row for a message, and no entry (decision 0111).
         shared = len(queues) != 1
         queue = None if shared else queues[0]
         if envelope is None:
+            # The body is read while it is written: a transaction may have more messages than memory has room for.
             self.paged.append(PagedMessage(reference, queue, branch))
         else:
             row = message_row(reference, queue, branch, encode(envelope))
+            # This is `put` inline: sending a message comes here each time.
             rows = self.rows.get("add_message")
             if rows is None:
                 rows = self.rows["add_message"] = {}
             rows[row[0]] = row
         if shared:
             for queue in queues:
+                # A count of 0: each queue counts redeliveries of its own.
                 self.put("add_entry", (reference.id, queue), (reference.id, queue, 0))
 
     def remove(self, removals: Sequence[Removal]) -> None:
@@ -263,6 +275,7 @@ class Batch:
             row = (reference.id, removal.queue)
             if reference.shared:
                 self.put("remove_entry", row, row)
+                # The row of the message goes with its last entry; the statement itself looks whether there is another.
                 self.put("remove_unreferenced", reference.id, (reference.id,))
             else:
                 self.put("remove_single", row, row)
@@ -296,14 +309,18 @@ def make_batch(changes: Changes) -> Batch:
     batch = Batch()
     for record in changes.definitions:
         batch.put("add_queue", record.number, queue_row(record))
+        # Numbers are used once, also when the queue is dropped before the next start, as rows of its messages may
+        # remain.
         batch.put("raise_next_queue", record.number, next_queue(record.number))
     pipelines = changes.pipelines
+    # A branch and a staged unit write their messages under their number, and remove nothing until they are decided.
     if changes.prepared is None and (pipelines is None or pipelines.staged is None):
         for message in changes.messages:
             batch.add(message, None)
         if changes.removals:
             batch.remove(changes.removals)
     for queue, reference, count in changes.counts:
+        # The count stands where the message stands in its queue: in its entry, or in its own row.
         name = "count_entry" if reference.shared else "count_single"
         batch.put(name, (reference.id, queue), (count, reference.id, queue))
     for mark in changes.marks:
@@ -318,12 +335,14 @@ def make_batch(changes: Changes) -> Batch:
         else:
             batch.put("put_queue_duplicate", (*key, number), (*row, number))
         if duplicate.forgets_below:
+            # By destination: of several sends in one batch the last bound replaces the others.
             batch.put("forget_duplicates", place, (*place, duplicate.forgets_below))
     return batch
 
 
 def merge(batches: Sequence[Batch]) -> Batch:
     """Return one batch that does what `batches` do, one after the other."""
+    # The one batch of most commits is not copied.
     if len(batches) == 1:
         return batches[0]
     whole = Batch()
@@ -351,6 +370,7 @@ def add_branches(batch: Batch, changes: Changes, database: BatchTarget, next_num
         removals = [(number, removal.reference.id, removal.queue) for removal in changes.removals]
         if removals:
             batch.others.append((statements.add_branch_removal, removals))
+        # A branch may have no messages, only removals: then its own row tells whether the commit arrived.
         batch.witness = (statements.has_branch, (number,))
     for outcome in changes.outcomes:
         _decide(batch, outcome, database)
@@ -362,9 +382,11 @@ def _key(xid: Xid) -> Row:
 
 def _decide(batch: Batch, outcome: BranchOutcome, database: BatchTarget) -> None:
     statements, key, others = database.statements, _key(outcome.xid), batch.others
+    # No row: the decision was written before, as when a commit of unknown outcome is repeated.
     for (number,) in database.query(statements.find_branch, key):
         if outcome.commit:
             removals: list[Row] = database.query(statements.branch_removals, (number,))
+            # One statement makes all messages of the branch visible, however many there are.
             others.append((statements.publish_branch, [(number,)]))
             if removals:
                 others.append((statements.remove_single, removals))
@@ -376,6 +398,8 @@ def _decide(batch: Batch, outcome: BranchOutcome, database: BatchTarget) -> None
         others.append((statements.drop_branch_removals, [(number,)]))
         others.append((statements.drop_branch, [(number,)]))
     if outcome.heuristic:
+        # Kept until the transaction manager forgets the branch: XA has it learn of a heuristic outcome also after a
+        # restart.
         others.append((statements.put_heuristic, [(*key, outcome.commit)]))
     else:
         others.append((statements.drop_heuristic, [key]))
@@ -392,6 +416,7 @@ _RUN: Final = 1000
 def drop_queue(statements: Statements, number: QueueNumber) -> Batch:
     """Return what makes a queue unknown."""
     batch = Batch()
+    # The queue's row goes last: the ids of its producers are found by its address, which is read from that row.
     batch.others = [
         (statement, [(number,)])
         for statement in (
@@ -409,6 +434,7 @@ def drop_queue(statements: Statements, number: QueueNumber) -> Batch:
 def add_dropped(batch: Batch, statements: Statements, numbers: Sequence[QueueNumber]) -> None:
     """Have a batch make queues unknown; the next ones of their names may be in it, or in one that it is merged with."""
     for number in numbers:
+        # Among the ordered rows and not behind them: ids of the next queue of this name, in this batch, must survive.
         batch.put("drop_queue_duplicates", number, (number,))
         batch.others += [
             each for each in drop_queue(statements, number).others if each[0] != statements.drop_queue_duplicates
@@ -422,8 +448,10 @@ def drop_messages(database: BatchTarget, number: QueueNumber) -> Iterator[Batch]
     """
     statements = database.statements
     after = 0
+    # Read once: messages that are sent from now on belong to other queues, as this one is unknown.
     ((last,),) = database.query(statements.last_message)
     while last is not None and after < last:
+        # Gaps of ids are skipped: each run costs a commit.
         ((first,),) = database.query(statements.next_message, (after,))
         if first is None:
             return
@@ -458,6 +486,7 @@ def add_pipelines(batch: Batch, changes: Changes, database: BatchTarget, next_nu
         name = _name_row(staged.name)
         row = (number, *name, staged.messages, staged.staged_ms, staged.discarded_after_ms)
         others.append((statements.add_stage, [row]))
+        # As with a branch: a unit without messages is recognized by its own row.
         batch.witness = (statements.has_stage, (number,))
     for stage_name, is_promoted in pipelines.outcomes:
         for (number,) in database.query(statements.find_stage, _name_row(stage_name)):
@@ -481,6 +510,7 @@ def _add_groups(batch: Batch, pipelines: PipelineChanges, database: BatchTarget)
         rows = [(each.group, each.number, each.reference.id, each.count) for each in pipelines.reserved]
         others.append((statements.put_reserved, rows))
     for group, upto in pipelines.acknowledged:
+        # The rows of held messages go, and the group's lower bound rises, in one write: a restart sees both or neither.
         others.append((statements.drop_acknowledged, [(group, upto)]))
         others.append((statements.raise_low, [(upto, group)]))
     for group in pipelines.released:

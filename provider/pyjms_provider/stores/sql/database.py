@@ -58,6 +58,7 @@ class Reader:
         """Close the connection. May be repeated."""
         lent, self._lent, self.cursor = self._lent, None, None
         if lent is not None:
+            # Closed and not returned to SQLAlchemy's pool, as it may be broken.
             lent.invalidate()
 
 
@@ -93,10 +94,12 @@ class Readers:
     def take(self) -> Reader:
         """Return a reader that nobody else has; it is to be given back. Raises `UnavailableStoreError` when none comes free."""
         try:
+            # Without the lock: `list.pop` is one step, and a free reader is what nearly every call finds.
             return self._idle.pop()
         except IndexError:
             pass
         with self._lock:
+            # A weak set: a reader that an interrupted thread has lost leaves it, and its place is free again.
             if len(self._made) < self._limit:
                 reader = Reader()
                 self._made.add(reader)
@@ -104,9 +107,11 @@ class Readers:
             turn = _Turn()
             self._waiting.append(turn)
         try:
-            self._serve()  # one may have been put back before we were seen to wait
+            # A reader may have been given back before this turn was in the list.
+            self._serve()
             turn.wait(self._wait_s)
         finally:
+            # Also when the wait was interrupted: a turn that stays in the list would take a reader that nobody uses.
             self._leave(turn)
         if turn.reader is None:
             raise self._refusal()
@@ -114,9 +119,12 @@ class Readers:
 
     def give(self, reader: Reader) -> None:
         """Give back what was taken, open or closed."""
+        # Put back before the list of waiting threads is read: a thread that enters it later looks at the idle readers
+        # itself.
         self._idle.append(reader)
         if self._waiting:
             self._serve()
+        # `close` may have emptied the list just before this reader came back.
         if self._is_closing:
             self._close_idle()
 
@@ -124,6 +132,7 @@ class Readers:
         """Hand on what is idle to those who wait, and turn them away if there is nothing to wait for."""
         with self._lock:
             while self._waiting:
+                # At the close the threads are woken without a reader, and report that the store is being closed.
                 if not self._is_closing:
                     try:
                         self._waiting[0].reader = self._idle.pop()
@@ -134,6 +143,7 @@ class Readers:
     def _leave(self, turn: _Turn) -> None:
         """Wait no more; from now on the turn is given no reader."""
         with self._lock:
+            # It was served already otherwise, and the reader is the caller's.
             if turn in self._waiting:
                 self._waiting.remove(turn)
 
@@ -244,7 +254,8 @@ class Database(ABC):
         """
         reader = self.readers.take()
         try:
-            reader.close()  # so that a thread has one connection, and there are no more of them than readers
+            # Closed, as the connection of SQLAlchemy takes its place: there are never more connections than readers.
+            reader.close()
             with self.engine.connect().execution_options(**self.reading_options) as connection, connection.begin():
                 yield connection
         except self.errors as error:
@@ -264,6 +275,8 @@ class Database(ABC):
                 with ExitStack() as cursors:
                     yield self.stream(lent, cursors)
             finally:
+                # A stream that is left half way has its transaction open, so the connection does not go back to the
+                # pool.
                 lent.invalidate()
         except self.errors as error:
             raise self.understand(error) from error
@@ -289,7 +302,8 @@ class Database(ABC):
             for reference_id in ids:
                 cursor.execute(statement, (reference_id,))
                 for row in cursor.fetchall():
-                    found[reference_id] = row[0] or b""  # a damaged file may have NULL
+                    # A damaged file may have NULL here, which the decoder then refuses as an empty message.
+                    found[reference_id] = row[0] or b""
             return found
 
         return self._read(work)
@@ -308,6 +322,8 @@ class Database(ABC):
         reader = self.readers.take()
         try:
             while True:
+                # A connection that has been idle may be dead, so an error on it is tried again on a new one, and only
+                # once.
                 is_fresh = reader.cursor is None
                 try:
                     return work(reader.cursor or reader.open(self.engine))
@@ -315,7 +331,6 @@ class Database(ABC):
                     reader.close()
                     if is_fresh:
                         raise self.understand(error) from error
-                    # it may have been lost while nobody used it
         finally:
             self.readers.give(reader)
 
@@ -368,13 +383,15 @@ class Paging:
 
     def add(self, rows: Sequence[tuple[ReferenceId, bytes]]) -> None:
         """Keep payloads. Raises `StoreError`."""
-        self._purge_many()  # first, as it makes room
+        # First, as it makes room for what is added.
+        self._purge_many()
         try:
             self._add(rows)
         except StoreError:
             if not self._dropped:
                 raise
-            self._purge()  # it may be for want of room
+            # The error may be for want of room, which forgotten messages still take.
+            self._purge()
             self._add(rows)
 
     def _add(self, rows: Sequence[tuple[ReferenceId, bytes]]) -> None:
@@ -386,6 +403,7 @@ class Paging:
 
     def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
         """Return the payloads of those that are there. Raises `StoreError`."""
+        # No query while nothing is paged out.
         if not self._count:
             return {}
         found = self._database.fetch_from(self._database.statements.read_paged, ids)
@@ -395,6 +413,7 @@ class Paging:
     def drop(self, ids: Sequence[ReferenceId]) -> None:
         """Forget payloads, sooner or later. Does not wait. May be repeated."""
         with self._lock:
+            # Only noted: acknowledgements come here, and must not wait for the disk.
             self._dropped.update(dict.fromkeys(ids))
 
     def _purge_many(self) -> None:
@@ -404,6 +423,7 @@ class Paging:
 
     def _purge(self) -> None:
         with self._lock:
+            # Taken under the lock and deleted outside it, so that `drop` never waits for the disk.
             dropped, self._dropped = self._dropped, {}
             self._count -= len(dropped)
         batch = Batch()
@@ -411,11 +431,13 @@ class Paging:
         try:
             self._group.submit(batch, force=False)
         except (StoreError, InDoubtError):
-            with self._lock:  # it was only tidying up: another time, as what has gone may be forgotten once more
+            # It was only tidying up, and is done another time: deleting an id twice changes nothing.
+            with self._lock:
                 self._dropped.update(dropped)
                 self._count += len(dropped)
 
     def _commit(self, requests: Sequence[CommitRequest[Batch]]) -> None:
+        # One transaction each, as a failure must not concern the messages of other threads.
         for request in requests:
             try:
                 self._database.commit(request.work, force=False)
@@ -431,7 +453,8 @@ class Paging:
     def close(self) -> None:
         """Let go of the disk."""
         self._database.close()
-        with suppress(OSError):  # a disk that is read-only now: who opens the table next makes it empty
+        # The disk may be read-only by now; the next opening empties the table.
+        with suppress(OSError):
             self._remove()
 
 
@@ -466,6 +489,7 @@ class LeaseMonitor:
     def _run(self) -> None:
         while not self._is_stopped:
             self._clock.wait(self._signal, self._clock.monotonic_ms() + BETWEEN_LOOKS_MS)
+            # Checked after the wait: `stop` ends the wait, and the database may be closed by then.
             if not self._is_stopped:
                 self._look()
 
@@ -492,6 +516,7 @@ class Lease:
 
     def renew(self, since_s: float) -> None:
         """Hear that the lock was held at this time, which `now_s` told before that was found out."""
+        # Before `is_ended` is cleared: a reader that sees the old time and no end would only refuse once too often.
         self.until_s = since_s + LEASE_S
         self.is_ended = False
 
@@ -501,13 +526,14 @@ class Lease:
 
     def extend(self, since_s: float) -> None:
         """Have it last if it has not run out: a commit is under way, whose thread ends it as soon as the connection is lost. Any thread."""
-        if self.is_valid:  # else that thread stood still as well
+        if self.is_valid:
             self.until_s = since_s + LEASE_S
 
 
 def _seconds_since_boot(clock: Clock) -> Callable[[], float]:
     """Return what tells seconds that go on while the machine is suspended, where the system counts that; those of an injected clock are its own."""
     since_boot = getattr(time, "CLOCK_BOOTTIME", None)
+    # CLOCK_MONOTONIC stops while a machine is suspended, and a lease would outlive the lock.
     if since_boot is None or not isinstance(clock, SystemClock):
         return lambda: clock.monotonic_ms() / 1000
     return partial(time.clock_gettime, since_boot)

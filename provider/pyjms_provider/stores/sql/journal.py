@@ -92,12 +92,14 @@ def open_journal(
     )
     database, paging, meta = _opener(url)(request)
     force_all = settings.acknowledge is Acknowledge.FORCED
+    # Only a server's journal has a lease, and pays for a check of it on each delivery.
     kind = SqlJournal if database.lease is None else LeasedJournal
     return kind(database, paging, clock, meta, force_all=force_all, on_lost=on_lost)
 
 
 def _opener(url: URL) -> Callable[[OpenRequest], tuple[Database, Paging, Meta]]:
     if url.drivername in {"sqlite", "sqlite+pysqlite"}:
+        # Each driver is imported on use: psycopg is an extra, and a broker on SQLite need not have it installed.
         from pyjms_provider.stores.sql.sqlite import open_sqlite
 
         return open_sqlite
@@ -123,6 +125,7 @@ def _read_url(text: str) -> tuple[URL, bool]:
     shared = url.query.get(_SHARED, "false")
     if shared not in {"true", "false"}:
         raise UrlError(f"{shared!r} is no value of {_SHARED}; write true or false")
+    # The option is the broker's own: a database driver would refuse a URL that has it.
     return url.difference_update_query([_SHARED]), shared == "true"
 
 
@@ -164,6 +167,8 @@ class DeferredRecords:
         """Add what ends branches or staged units."""
         with self._lock:
             self._ends.append(changes)
+            # Writers look at `batch` alone to see whether anything is deferred, so an end without rows needs an empty
+            # batch.
             if self.batch is None:
                 self.batch = Batch()
 
@@ -177,20 +182,26 @@ class DeferredRecords:
                 raise UnavailableStoreError(
                     "the broker is about to write what was in doubt before; nothing was written, so do the transaction again"
                 )
+            # Taken and cleared under one lock, so that no two commits write the same records.
             batch, self.batch = self.batch, None
             ends, self._ends = self._ends, []
             if batch is None:
                 return None
             is_urgent = bool(ends or batch.others) or any(name in batch.rows for name in _ABOUT_NAMES)
+            # Counted while the writer has it: a joined transaction that started now would be written before these
+            # records.
             self._urgent_taken += is_urgent
             return DeferredBatch(batch, ends, is_urgent)
 
     def end(self, taken: DeferredBatch, *, was_written: bool) -> None:
         """Hear whether it was written. If not, it is to be written before what was deferred since."""
         with self._lock:
+            # Under the same lock as the return of the records, so that `is_urgent` never misses records between the two
+            # places.
             self._urgent_taken -= taken.is_urgent
             if was_written:
                 return
+            # In front of what was deferred since: a later record of the same row must still be the last one written.
             self._ends[:0] = taken.ends
             if self.batch is not None:
                 taken.batch.absorb(self.batch)
@@ -224,6 +235,7 @@ class SqlJournal(Journal):
         """`force_all`: every write survives a loss of power, also those that only acknowledge."""
         self._database = database
         self._paging = paging
+        # A batch reads paged-out bodies only while it is written, and knows the database, but not the paging table.
         database.read_paged = paging.fetch
         self._clock = clock
         self._meta = meta
@@ -236,16 +248,19 @@ class SqlJournal(Journal):
         self._deferred = DeferredRecords()
         self._last_batch = Batch()
         self._queue_numbers = count(meta.next_queue)
+        # `recover` starts the count again, behind the numbers that the store has in use.
         self._branch_numbers = count(1)
         self._queues: dict[tuple[Address, SubscriptionKey | None], QueueNumber] = {}
         self._lost: LostStoreError | None = None
         self._is_closed = False
+        # A forked child that wrote on the inherited connection would mix its bytes with its parent's.
         forget_in_children(self)
         self._was_held = True
         """Whether it was when that was looked at last."""
         self._watch: LeaseMonitor | None = None
         self._lease = database.lease
         if self._lease is not None:
+            # An idle broker commits nothing, so without this thread it would not learn that it has lost its store.
             self._watch = LeaseMonitor(self._look, clock, name=database.engine.url.database)
             self._watch.start()
 
@@ -265,15 +280,21 @@ class SqlJournal(Journal):
         database = self._database
         with database.reading(is_beginning=True) as connection:
             found = read_records(connection)
+        # A number that is in use again would merge two branches, or a branch and a staged unit: their rows differ by
+        # number alone.
         self._branch_numbers = count(found.last_branch + 1)
         statements, forgotten = database.statements, Batch()
-        if found.lost_groups:  # or another group of such a number would have what they held
+        # Messages of a damaged group are their queue's again. Rows that stayed would belong to the next group of that
+        # number.
+        if found.lost_groups:
             rows = [(number,) for number in found.lost_groups]
             forgotten.others = [(statements.drop_reserved, rows), (statements.drop_group, rows)]
         now_ms = self._clock.time_ms()
-        if any(mark.until_ms < now_ms for mark in found.duplicates):  # of destinations that nobody sends to, perhaps
+        # Expired ids are otherwise deleted by the next send to their destination, which may never come.
+        if any(mark.until_ms < now_ms for mark in found.duplicates):
             forgotten.others.append((statements.drop_old_duplicates, [(now_ms,)]))
         if forgotten.others:
+            # Deferred: the first commit carries these rows, so that the opening needs no commit of its own.
             self._deferred.add(forgotten)
         self._queues = {(record.address, record.subscription): record.number for record in found.queues}
         return Recovery(
@@ -297,10 +318,12 @@ class SqlJournal(Journal):
 
     def add(self, reference: MessageReference, envelope: Envelope, queue: QueueNumber) -> None:
         payload = encode(envelope)
+        # The encoded size is exact, and costs nothing here; memory limits count with it from now on.
         reference.size = len(payload) + MESSAGE_OVERHEAD
         row = message_row(reference, queue, None, payload)
         group = self._group
-        if group.is_free():  # nobody else writes now, so this is no group, but one statement
+        # No other thread writes now, so one statement is enough: no request, no batch, and no signal to wait for.
+        if group.is_free():
             try:
                 with group.writer_lock:
                     # Looked at with the lock held: deferred records must be written before this message, which only a group does.
@@ -310,7 +333,8 @@ class SqlJournal(Journal):
             except (StoreError, InDoubtError) as error:
                 self._note_failure(error)
                 raise
-        group.submit(row, force=True)  # where it is refused if the journal is closed, or lost
+        # The group checks again whether the journal is closed or lost, and refuses the message then.
+        group.submit(row, force=True)
 
     @property
     def can_join(self) -> bool:
@@ -324,6 +348,7 @@ class SqlJournal(Journal):
         return JoinedWriter(transaction, self._meta.opening, self._database, self)
 
     def note(self, changes: Changes) -> None:
+        # Callers cannot handle an error here, and a closed journal keeps nothing that could be written later.
         if self._is_closed:
             return
         # Which rows an end concerns is read from the database, and this method must not wait.
@@ -339,6 +364,8 @@ class SqlJournal(Journal):
         if changes.pipelines is not None:
             add_pipelines(batch, changes, self._database, lambda: next(self._branch_numbers))
         if changes.dropped:
+            # From now on `number_of` gives a queue of this name a new number: rows of the dropped queue's messages may
+            # remain.
             self._forget_numbers(changes.dropped)
             add_dropped(batch, self._database.statements, changes.dropped)
         for record in changes.corrected:
@@ -354,17 +381,21 @@ class SqlJournal(Journal):
 
     def _commit_group(self, requests: Sequence[CommitRequest[Batch | Row]]) -> None:
         """Write what was deferred and a group in one commit. If that fails, each by itself, so that no other one suffers."""
+        # Checked once more by the committing thread: `close` may have come while these requests waited.
         if self._is_closed or self._lost is not None:
             requests = self._admitted(requests)
         if self._deferred.batch is None:
             rows = [request.work for request in requests if isinstance(request.work, tuple)]
-            if len(rows) == len(requests) > 0:  # the common case where many send
+            # The common case when many threads send: single messages only, so no batches are built or merged.
+            if len(rows) == len(requests) > 0:
                 self._add_messages(requests, rows)
                 return
-            if len(requests) == 1:  # the common case where few do
+            # The common case when few threads work.
+            if len(requests) == 1:
                 [request] = requests
                 assert isinstance(request.work, Batch)
-                try:  # as `_attempt`, whose calls would cost an acknowledgement as much as making its rows
+                # This is `_attempt` inline: its calls would cost an acknowledgement as much as making its rows.
+                try:
                     self._database.commit(request.work, force=request.force)
                     request.error = None
                 except (StoreError, InDoubtError) as error:
@@ -377,7 +408,8 @@ class SqlJournal(Journal):
             was_written = self._write_all(self._look_up(deferred), requests)
         except ProviderError as error:
             self._note_failure(error)
-            # of the look-up; a branch may be prepared anew by its old name, so none overtakes it
+            # The look-up of ends has failed. Nothing is written then: a branch of the same name may be among the requests,
+            # and must not be written before the end of the older one.
             for request in requests:
                 request.error = error
         finally:
@@ -393,6 +425,8 @@ class SqlJournal(Journal):
             self._database.look()
         while deferred.ends:
             deferred.batch.absorb(self._batch(deferred.ends[0]))
+            # Removed one by one: if the next look-up fails, `end` puts back only the ends that are not in the batch
+            # yet.
             del deferred.ends[0]
         return deferred.batch
 
@@ -413,6 +447,7 @@ class SqlJournal(Journal):
         try:
             batch = self._look_up(deferred)
             yield () if batch is None else (batch,)
+            # Only here, after the borrower's commit: an exception thrown in at the `yield` leaves the records deferred.
             was_written = True
         finally:
             if deferred is not None:
@@ -425,11 +460,14 @@ class SqlJournal(Journal):
             return requests
         for request in requests:
             request.error = error
+        # `close` submits its own last batch after it has set the closed flag, and that one must pass.
         return [request for request in requests if request.work is self._last_batch and self._lost is None]
 
     def _add_messages(self, requests: Sequence[CommitRequest[Batch | Row]], rows: Sequence[Row]) -> None:
         """Write what each request adds, which is one message, where nothing was deferred; tell each how it ended."""
         error = self._attempt(self._database.add_messages, rows)
+        # The exact type: its subclasses mean that the whole store has failed, so that single attempts would fail as
+        # well.
         if type(error) is StoreError and len(rows) > 1:
             for request, row in zip(requests, rows, strict=True):
                 request.error = self._attempt(self._database.add_messages, (row,))
@@ -441,9 +479,11 @@ class SqlJournal(Journal):
         """Write, and tell each request how it ended; return whether what was deferred is written."""
         batches = [_work_of(request) for request in requests]
         if deferred is not None:
+            # First, so that a row of a request replaces the deferred row of the same key, and not the other way round.
             batches.insert(0, deferred)
         error = self._commit(merge(batches), force=any(request.force for request in requests))
         if type(error) is StoreError and len(batches) > 1:
+            # Deferred records are written by themselves, so that no request's fault keeps them from being written.
             error = None if deferred is None else self._commit(deferred, force=False)
             for request in requests:
                 # A journal that ends is not clean without what was deferred: marks are forgotten, and counts take their place.
@@ -469,11 +509,13 @@ class SqlJournal(Journal):
 
     def _note_failure(self, error: ProviderError) -> None:
         """Count a write that failed, and look for loss."""
+        # The virtual host's statistics show this counter.
         self.failed_writes += 1
         self._look_for_loss(error)
 
     def _look_for_loss(self, error: ProviderError) -> None:
         """Write nothing more if an error says that the store is lost."""
+        # A loss within a commit is reported as in doubt, with the loss itself as its cause.
         lost = error.__cause__ if isinstance(error, InDoubtError) else error
         if isinstance(lost, LostStoreError):
             self._mark_lost(lost)
@@ -484,6 +526,7 @@ class SqlJournal(Journal):
                 return
             # Once only: the listener stops the broker.
             self._lost = error
+        # Outside the lock: the listener closes this journal, and `close` takes the same lock.
         _log.error("PYJMS-STORE-3 %s", error.reason)
         self._on_lost(error)
 
@@ -497,12 +540,14 @@ class SqlJournal(Journal):
                 self._lease.extend(self._lease.now_s())
         else:
             try:
+                # The look uses the writer's connection, which serves one thread at a time.
                 with self._group.writer_lock:
                     if self._lost is None and not self._is_closed:
                         self._database.look()
             except StoreError as error:
                 _log.debug("it is not known whether the store is held: %s", error.reason)
                 self._look_for_loss(error)
+        # The monitor's thread alone sets this, so the warning comes once for each loss and needs no lock.
         was_held, self._was_held = self._was_held, self._lost is None and self._database.is_held
         if was_held and not self._was_held and self._lost is None and not self._is_closed:
             _log.warning(
@@ -519,9 +564,11 @@ class SqlJournal(Journal):
 
     def holds(self, queue: QueueNumber, reference: MessageReference) -> bool | None:
         statements = self._database.statements
-        write = Batch()  # once it is written, no other connection is writing for this broker any more
+        write = Batch()
         write.others = [(statements.set_clean, [(False,)])]
-        self._submit(write, force=True)  # as is then what was not answered, which a dying server might forget
+        # Forced, and with it every earlier commit: a server that dies later must not forget what is reported here as
+        # held.
+        self._submit(write, force=True)
         if not self._database.query(statements.has_queue, (queue,)):
             return None
         statement = statements.has_entry if reference.shared else statements.has_single
@@ -531,13 +578,16 @@ class SqlJournal(Journal):
         if self._is_closed:
             raise _closed()
         found = self._database.fetch(ids)
+        # Ids that the durable table lacks are of non-persistent messages, which were paged out.
         if len(found) < len(ids):
             found |= self._paging.fetch([each for each in ids if each not in found])
         envelopes: dict[ReferenceId, Envelope] = {}
         for reference_id, payload in found.items():
             try:
                 envelope = envelopes[reference_id] = decode(bytes(payload))
-                envelope.forget()  # most go out as these bytes
+                # Most messages are sent on in the encoded form, so the decoded body is dropped, and decoded again on
+                # demand.
+                envelope.forget()
             except CodecError as error:
                 self._set_aside(reference_id, payload, error)
         return envelopes
@@ -548,6 +598,7 @@ class SqlJournal(Journal):
 
     def _set_aside(self, reference_id: ReferenceId, payload: bytes, error: CodecError) -> None:
         """Move a message that cannot be understood out of the way. If that fails it is found again another time."""
+        # Before the rows are deleted: the places are read from the entries.
         places = self._places(reference_id)
         _log.error(
             "PYJMS-STORE-1 message %d in %s cannot be understood: %s. It is kept in the table pyjms_set_aside, and the others "
@@ -558,6 +609,7 @@ class SqlJournal(Journal):
         )
         statements = self._database.statements
         batch = Batch()
+        # One transaction: the message is copied and deleted together, so it is neither lost nor quarantined twice.
         batch.others = [
             (
                 statements.put_set_aside,
@@ -575,6 +627,7 @@ class SqlJournal(Journal):
     def _places(self, reference_id: ReferenceId) -> str:
         """Return where a message is, so that its reader knows whom to ask; nothing if that cannot be read, either."""
         try:
+            # Only for the operator's message: an unreadable place must not keep the message from being quarantined.
             with self._database.reading() as connection:
                 return read_places(connection, reference_id)
         except ProviderError:
@@ -596,11 +649,13 @@ class SqlJournal(Journal):
         number = self.number_of(record)
         batch = Batch()
         self._define(batch, replace(record, number=number))
+        # Forced, as messages are soon committed with this number: without its queue a message has no owner at recovery.
         self._submit(batch, force=True)
         return number
 
     def _define(self, batch: Batch, record: QueueRecord) -> None:
-        self.number_of(record)  # which it has from now on
+        # This registers the number for the address, so that later look-ups of this queue find it.
+        self.number_of(record)
         statements = self._database.statements
         batch.others += [
             (statements.put_queue, [queue_row(record)]),
@@ -617,16 +672,19 @@ class SqlJournal(Journal):
         return number
 
     def drop_queue(self, number: QueueNumber) -> None:
+        # Before the write: a queue of the same name that is created meanwhile gets a new number, whose messages stay.
         self._forget_numbers([number])
         self._submit(drop_queue(self._database.statements, number), force=True)
         try:
             for batch in drop_messages(self._database, number):
                 self._submit(batch, force=False)
-        except ProviderError as error:  # nobody finds them any more; the next opening removes them
+        # The queue's row is gone, so these messages are unreachable, and the next opening deletes them.
+        except ProviderError as error:
             _log.warning("PYJMS-STORE-6 messages of a dropped queue stay until the next start: %s", error.reason)
 
     def _forget_numbers(self, numbers: Sequence[QueueNumber]) -> None:
         with self._lock:
+            # The dictionary is replaced and not changed, so that nobody iterates over one that changes size.
             self._queues = {identity: known for identity, known in self._queues.items() if known not in numbers}
 
     # The end
@@ -639,15 +697,23 @@ class SqlJournal(Journal):
             if self._is_closed:
                 return
             self._is_closed = True
+        # Before the last commit: a thread that waits for a server's answer would hold the writer's lock until its time
+        # is up.
         self._database.interrupt()
         self._paging.interrupt()
+        # Before the last commit and outside the lock: the monitor's thread may be reporting a loss, which takes the
+        # lock.
         if self._watch is not None:
             self._watch.stop()
         statements = self._database.statements
         if clean:
+            # Delivery marks flag redeliveries after a crash. After a clean end no delivery is unknown, and written
+            # counts suffice.
             self._last_batch.others = [(statements.drop_marks, [()]), (statements.set_clean, [(True,)])]
         try:
-            self._group.submit(self._last_batch, force=True)  # also if it is empty: then others have finished
+            # Also when it is empty: the call returns after every commit before it has ended, so the connections can be
+            # closed.
+            self._group.submit(self._last_batch, force=True)
         except ProviderError as error:
             if self._lost is None:
                 _log.warning("PYJMS-STORE-4 the store was not closed cleanly: %s", error.reason)
@@ -660,6 +726,7 @@ class SqlJournal(Journal):
         self._is_closed = True
         # A thread that was writing is not in the child, to let others write after it: they must come as far as being refused.
         self._group = GroupCommit(self._commit_group)
+        # A thread of the parent may have held these locks at the fork, and nothing would ever release them here.
         self._lock, self._deferred = Lock(), DeferredRecords()
 
 
@@ -671,7 +738,7 @@ class LeasedJournal(SqlJournal):
     @property
     def is_held(self) -> bool:  # type: ignore[override]  # as an attribute it costs nothing where it never changes
         lease = self._lease
-        return lease.now_s() < lease.until_s and not lease.is_ended  # `is_valid`, without a call for each delivery
+        return lease.now_s() < lease.until_s and not lease.is_ended
 
 
 def _work_of(request: CommitRequest[Batch | Row]) -> Batch:
@@ -695,6 +762,7 @@ def transaction_of(connection: object) -> tuple[Connection, Transaction]:
             f"{type(connection).__name__} is no sqlalchemy.Connection; with an ORM session pass session.connection()"
         )
     transaction = connection.get_transaction()
+    # SQLAlchemy keeps the object of a failed transaction until it is rolled back, so its presence is not enough.
     if transaction is None or not transaction.is_active:
         raise ResourceError("the SQLAlchemy connection has no open transaction; begin one: with connection.begin(): …")
     return connection, transaction
@@ -721,6 +789,8 @@ class JoinedWriter(JoinedTransaction):
         self._database = database
         self._deferring = deferring
         try:
+            # Read through the application's connection: a URL tells little, but the epoch and the file say which store
+            # this is.
             found = database.opening_of(self._connection)
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
@@ -741,6 +811,7 @@ class JoinedWriter(JoinedTransaction):
         try:
             self._write_and_commit(changes)
         except Exception:  # also what a hook of the application's engine raises
+            # After a commit was sent, a rollback would only hide that its outcome is unknown.
             if not self.may_be_committed:
                 self._roll_back()
             raise
@@ -750,8 +821,10 @@ class JoinedWriter(JoinedTransaction):
             try:
                 for batch in (*deferred, make_batch(changes)):
                     steps = batch.steps(self._database)
+                    # The application's connection bypasses the journal's own check of the disk.
                     self._database.check_space(self._connection, steps)
                     for statement, rows in steps:
+                        # In portions: a transaction's paged-out messages may be larger than memory.
                         for some in rows.portions() if isinstance(rows, PagedRows) else (list(rows),):
                             if some:
                                 self._connection.exec_driver_sql(statement, some)
@@ -761,6 +834,7 @@ class JoinedWriter(JoinedTransaction):
                 raise _not_written(error) from error
             if not is_ours:
                 raise ResourceError("another broker has taken the store over; neither messages nor tables were changed")
+            # Within the lent records: they count as written only when this commit has succeeded.
             self.commit()
 
     @contextmanager
@@ -774,12 +848,13 @@ class JoinedWriter(JoinedTransaction):
             deferred: list[Batch] = []
             try:
                 if self._database.has_one_writer:
-                    # It changes nothing, but from now on nobody else writes.
                     self._connection.exec_driver_sql(self._database.statements.raise_next_queue, (0, 0))
                     self._database.detect_failed_checkpoint()
                     self._database.repair_log()
                     deferred += lent.enter_context(self._deferring.lend_deferred())
                 else:
+                    # PostgreSQL has many writers: the journal commits the records itself, before this transaction can
+                    # be seen.
                     self._deferring.flush_deferred()
             except (SQLAlchemyError, ProviderError) as error:
                 raise _not_written(error) from error
@@ -787,6 +862,7 @@ class JoinedWriter(JoinedTransaction):
 
     def commit(self) -> None:
         """Commit the application's transaction. Raises as `write`."""
+        # Set first: a second signal may end this thread between the database's commit and the return.
         self.may_be_committed = True
         try:
             self._transaction.commit()
@@ -803,7 +879,8 @@ class JoinedWriter(JoinedTransaction):
         except SQLAlchemyError as error:
             self._roll_back()
             raise ResourceError(f"the application's transaction could not be committed: {error}") from error
-        except Exception:  # a hook of the engine: before the database commits, or later
+        # A hook of the application's engine has failed: before the database commits, or after it.
+        except Exception:
             self.may_be_committed = not self._is_open()
             self._roll_back()
             raise
@@ -812,6 +889,7 @@ class JoinedWriter(JoinedTransaction):
         """Whether the database certainly has the transaction open, so that it has not been committed."""
         with suppress(SQLAlchemyError):
             driver = self._connection.connection.driver_connection
+            # The driver's own state, as SQLAlchemy's ends with the attempt, whatever became of it in the database.
             if self._database.has_one_writer:
                 return getattr(driver, "in_transaction", False) is True
             return getattr(getattr(driver, "info", None), "transaction_status", None) == _IN_TRANSACTION

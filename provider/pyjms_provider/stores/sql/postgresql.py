@@ -109,26 +109,32 @@ class AnswerTimeout:
 
     def connect(self, *arguments: Any, **options: Any) -> TimeoutConnection:
         """Connect as psycopg does. Raises its errors."""
+        # Each reader and each retry would wait for the silent server once more, one after the other, and hold up the
+        # close.
         if self.has_given_up:
             raise psycopg.OperationalError("the server has not answered before, and the store is being closed")
         try:
             connection = TimeoutConnection.connect(*arguments, **options)
         except psycopg.errors.ConnectionTimeout:
+            # Only during a close: while the store is in use, a server that was silent once may be back at the next
+            # attempt.
             self.has_given_up = self._closing_since_ms is not None
             raise
         forget_in_children(connection)
+        # Set after the connection is open: while it is being opened, psycopg's own `connect_timeout` ends the wait.
         connection.answer_timeout = self
         connection.connect_beside = partial(self.connect, *arguments, **{**options, "autocommit": True})
         return connection
 
     def lack(self, silent_ms: float, limit_ms: float) -> str | None:
         """Return why nobody waits any more on a connection that was silent for so long, and may be for `limit_ms`; None: he does."""
+        # Only a wait without a limit is ended this way; all others end by themselves.
         if math.isinf(limit_ms) and self._was_cancelled():
             return "the start was cancelled"
         silence = f"the server has not answered for {silent_ms / 1000:.1f} s"
         if self._closing_since_ms is not None:
             limit_ms = min(limit_ms, UNLOCKING_MS if self.has_given_up else CLOSING_MS)
-            # from then on: an answer may be about to come
+            # Counted from the beginning of the close at the earliest, as an answer may be about to come.
             if min(silent_ms, self.clock.monotonic_ms() - self._closing_since_ms) >= limit_ms:
                 self.has_given_up = True
                 return f"{silence}, and the store is being closed"
@@ -139,7 +145,8 @@ class AnswerTimeout:
     def _was_cancelled(self) -> bool:
         if self._cancelled is None or not self._cancelled.wait(0):
             return False
-        self._cancelled.set()  # for whoever looks next
+        # The wait has used up the signal; it is set again for the next thread that asks.
+        self._cancelled.set()
         return True
 
 
@@ -167,11 +174,13 @@ class TimeoutConnection(psycopg.Connection[Any]):
         return super().wait(self._watched(gen, self.answer_timeout), *arguments, **options)
 
     def _watched(self, gen: Generator[Any, Any, _T], timeout: AnswerTimeout) -> Generator[Any, Any, _T]:
-        silent_since_ms: float | None = None  # as most answers come at once, nobody looks at the clock for them
+        # Most answers come at once, so the clock is read only after a tenth of a second without one.
+        silent_since_ms: float | None = None
         limit_ms = math.inf
         try:
             awaited = next(gen)
             while True:
+                # psycopg sends a false value here after each tenth of a second in which nothing has moved.
                 ready = yield awaited
                 if ready:
                     silent_since_ms = None
@@ -179,13 +188,17 @@ class TimeoutConnection(psycopg.Connection[Any]):
                     now_ms = timeout.clock.monotonic_ms()
                     if silent_since_ms is None:
                         silent_since_ms = now_ms
+                        # Read when the silence begins: `limit_ms` of the connection may change between two statements.
                         limit_ms = timeout.limit_ms if self.limit_ms is None else self.limit_ms
                     lack = timeout.lack(now_ms - silent_since_ms, limit_ms)
                     if lack is not None:
+                        # Asked by another connection: a server that is at work on a long statement sends nothing on
+                        # this one.
                         if self.limit_ms is None and timeout.may_last() and self._is_served():
                             limit_ms = timeout.clock.monotonic_ms() - silent_since_ms + timeout.limit_ms
                         else:
-                            ready = yield awaited  # the answer may have come meanwhile
+                            # The answer may have come while the server was asked.
+                            ready = yield awaited
                             if not ready:
                                 self._abandon(lack)
                             silent_since_ms = None
@@ -195,13 +208,15 @@ class TimeoutConnection(psycopg.Connection[Any]):
             return result
 
     def _abandon(self, lack: str) -> NoReturn:
-        self.pgconn.finish()  # nobody knows where it stands, so it is of no use
+        # The state of the connection is unknown, and a late answer would be taken for that of the next statement.
+        self.pgconn.finish()
         raise psycopg.OperationalError(lack)
 
     def _is_served(self) -> bool:
         """Return whether the server says that it is at work for this connection."""
         try:
             with closing(self.connect_beside()) as beside:
+                # Without a limit of its own this question could itself ask whether the server is at work, without end.
                 beside.limit_ms = ASKING_MS
                 found = beside.execute(_AT_WORK, (self.info.backend_pid,)).fetchone()
         except psycopg.Error:
@@ -269,15 +284,20 @@ class LockConnection:
 
     def acquire(self) -> bool:
         """Connect, and take the lock; return whether it was free. Raises `LostStoreError`, errors of the driver."""
+        # The old connection first: the new one would find the lock taken by this broker itself.
         self.release()
         lent = self._engine.raw_connection()
         connection: Any = lent.driver_connection
         try:
+            # Outside a transaction: an advisory lock lives as long as the session, and an open transaction would hold
+            # up VACUUM.
             connection.autocommit = True
             is_free = bool(connection.execute(_LOCK, (_LOCK_CLASS,)).fetchone()[0])
+            # Also when the lock is not free: a greater epoch says at once that the store is lost, and no retry can
+            # help.
             self._check_epoch(connection)
             if not is_free and self._backend is not None:
-                # our own lost connection, which the server still takes for alive
+                # Our own lost session, which the server still takes for alive. Its process id alone may be another's by now.
                 connection.execute(_END, self._backend)
             backend = connection.execute(_ME).fetchone()
         except Exception:
@@ -290,6 +310,7 @@ class LockConnection:
         return True
 
     def _check_epoch(self, connection: psycopg.Connection[Row]) -> None:
+        # At the first opening there is no epoch to compare: whoever held the store before may have changed it.
         if self.epoch is None:
             return
         row = connection.execute(_sql(_EPOCH)).fetchone()
@@ -311,6 +332,7 @@ class LockConnection:
         connection = self.connection
         if connection is None:
             raise UnavailableStoreError("the connection that holds the store was lost while it was opened; try again")
+        # A round trip: the local state of a connection does not show that the server has ended it.
         connection.execute("SELECT 1")
 
     def unlock(self) -> None:
@@ -324,9 +346,11 @@ class LockConnection:
 
     def release(self) -> None:
         """Close the connection, and so free the lock. May be repeated."""
+        # First: no thread may deliver a message without a write once the lock can be another broker's.
         self.lease.end()
         lent, self._lent = self._lent, None
         if lent is not None:
+            # Closed and not returned: a connection in the pool would keep the lock.
             lent.invalidate()
 
 
@@ -361,11 +385,14 @@ class _Postgresql(Database):
 
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
         connection: Any = lent.driver_connection
-        connection.limit_ms = math.inf  # until it is closed: all that is kept comes by it
+        # No limit until the connection is closed: all stored messages come by it, and the server may sort them first.
+        connection.limit_ms = math.inf
+        # One snapshot for all queries, so that messages and entries are of the same state.
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         names = count()
 
         def run(query: str) -> Iterator[Row]:
+            # A named cursor stays at the server: without one, psycopg fetches all rows before it returns the first.
             cursor = cursors.enter_context(connection.cursor(name=f"stream_{next(names)}"))
             cursor.itersize = _FETCH
             return iter(cursor.execute(query))
@@ -411,10 +438,14 @@ class PostgresqlDatabase(_Postgresql):
         steps = batch.steps(self)
         if not steps:
             return
+        # Before the write: the lease counts from a moment at which the lock was certainly held.
         begun_s = self.lease.now_s()
         connection = self._ready()
         now_ms = self._clock.monotonic_ms()
+        # After a second without a forced write this one is forced, so that few batches have to be kept for a replay.
         force = self._forces and (force or now_ms - self._unforced_ms > _UNFORCED_MS)
+        # Set over the whole write, and cleared by no `finally`: a second signal leaves it set, and `_ready` then
+        # reconnects.
         self._is_in_use = True
         try:
             lost = self._write(connection, steps, force=force)
@@ -435,6 +466,8 @@ class PostgresqlDatabase(_Postgresql):
         begun_s = self.lease.now_s()
         connection = self._ready()
         try:
+            # While the lease is valid the socket tells enough. After a pause the end of the connection may be lost on
+            # its way.
             if not (is_alive(connection) if self.lease.is_valid else self._answers(connection)):
                 self._connect_again()
         except self.errors as error:
@@ -451,6 +484,7 @@ class PostgresqlDatabase(_Postgresql):
 
     def _note_written(self, batch: Batch, now_ms: float, *, force: bool) -> None:
         if force:
+            # A forced commit makes all commits before it safe: the server's log is written in order.
             self._unforced.clear()
             self._unforced_ms = math.inf
         elif self._forces:
@@ -460,7 +494,8 @@ class PostgresqlDatabase(_Postgresql):
     def _ready(self) -> psycopg.Connection[Row]:
         """Return the connection for the next write. Raises `StoreError`, `LostStoreError` among them."""
         if self._is_in_use:
-            # A second signal has ended a write. What that wrote others may see, so the next write forces it.
+            # A second signal has ended a write, which may still be on its way. Others may see what it wrote, so the next
+            # write is forced, on a connection that gets the lock only after the old session has ended.
             self._lock_connection.release()
             self._unforced_ms = -math.inf
             self._is_in_use = False
@@ -474,6 +509,7 @@ class PostgresqlDatabase(_Postgresql):
         if self._timeout.has_given_up:
             return False
         if self._clock.wait(self._closing, min(until_ms, self._clock.monotonic_ms() + RETRY_MS)):
+            # The wait has used up the signal; it is set again for the next retry.
             self._closing.set()
             return False
         return self._clock.monotonic_ms() < until_ms
@@ -484,10 +520,13 @@ class PostgresqlDatabase(_Postgresql):
         Raises `LostStoreError`, `UnavailableStoreError`, errors of the driver. Then there is no connection.
         """
         connection = self._lock_connection.acquire_again()
+        # Before anything else is written: a server that died may have forgotten commits that this broker relies on.
         if self._unforced:
             try:
                 write(connection, merge(self._unforced).steps(self), force=True)
             except Exception:
+                # Without these batches the connection must not be used: the next attempt takes the lock and writes them
+                # again.
                 self._lock_connection.release()
                 raise
             self._unforced.clear()
@@ -504,6 +543,7 @@ class PostgresqlDatabase(_Postgresql):
             self._take_back(connection)
             raise
         except self.errors as error:
+            # The connection is still good, so the transaction is rolled back and the error concerns this batch alone.
             if was_refused(error):
                 self._take_back(connection)
                 raise self.understand(error) from error
@@ -526,13 +566,16 @@ class PostgresqlDatabase(_Postgresql):
         until_ms = self._clock.monotonic_ms() + SETTLE_MS
         while True:
             try:
+                # The server gives the lock only after the old session has ended, so the lost commit is decided from
+                # here on.
                 connection = self._connect_again()
                 if self._was_written(connection, batch, force=force):
                     return
             except LostStoreError as error:
                 raise InDoubtError(f"{error.reason}; it is not known whether the last changes were written") from error
             except (*self.errors, UnavailableStoreError):
-                self._lock_connection.release()  # who could not look does not know, whatever kept them from it
+                # The look failed, for whatever reason, so the outcome is still unknown; the next attempt begins anew.
+                self._lock_connection.release()
             else:
                 if self._write(connection, steps, force=force) is None:
                     return
@@ -547,10 +590,12 @@ class PostgresqlDatabase(_Postgresql):
     def _was_written(self, connection: psycopg.Connection[Row], batch: Batch, *, force: bool) -> bool:
         witness = batch.witness
         message = batch.first_message
+        # A message's id is used once, so its row proves that the whole batch was committed.
         if message is not None:
             witness = (self.statements.has_message, (message,))
         if witness is None or connection.execute(_sql(witness[0]), witness[1]).fetchone() is None:
             return False
+        # The old commit may be visible without being forced; this forces the server's log up to it.
         if force:
             write(connection, [(_FORCE, [()])], force=True)
         return True
@@ -563,6 +608,7 @@ class PostgresqlDatabase(_Postgresql):
         self._closing.set()
 
     def close(self) -> None:
+        # First: a stand-by broker need not wait until all readers are closed.
         self._lock_connection.unlock()
         self.close_readers()
 
@@ -581,6 +627,7 @@ class UnloggedDatabase(_Postgresql):
                 connection: Any = lent.driver_connection
                 write(connection, batch.steps(self), force=False)
             except Exception:
+                # After an error the state of the connection is unknown, so it does not go back to the pool.
                 lent.invalidate()
                 raise
             lent.close()
@@ -602,6 +649,7 @@ def _sql(statement: str) -> Any:
 def _by_ids(engine: Engine, table: Table) -> str:
     """Return the query of payloads by a list of ids."""
     ids = bindparam("ids", type_=ARRAY(BigInteger))
+    # One array parameter: the statement's text is the same for any number of ids, so the server prepares it once.
     return str(select(table.c.id, table.c.payload).where(table.c.id == any_(ids)).compile(dialect=engine.dialect))
 
 
@@ -616,6 +664,7 @@ def write(connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Collec
     """Do `steps` in one transaction, and in one round trip."""
     handled = sys.exception()
     try:
+        # Sent as one: without a pipeline each statement, BEGIN and COMMIT included, would be a round trip.
         with connection.pipeline():
             cursor = connection.cursor()
             cursor.execute("BEGIN")
@@ -628,6 +677,7 @@ def write(connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Collec
         interrupt = _interrupt_behind(error, handled)
         if interrupt is None:
             raise
+        # The interrupt itself goes on: psycopg's error would look like a lost connection, and the write be repeated.
         raise interrupt from None
 
 
@@ -658,7 +708,8 @@ def take_back(connection: psycopg.Connection[Row]) -> None:
 def is_alive(connection: psycopg.Connection[Row]) -> bool:
     """Return False if the server, or the system, has ended a connection that nobody uses now. Takes a microsecond, and no round trip."""
     try:
-        for _ in range(2):  # what the server said last comes before the end
+        # Twice: what the server said last is read before the end of the connection is.
+        for _ in range(2):
             connection.pgconn.consume_input()
             connection.pgconn.is_busy()
     except psycopg.Error:
@@ -674,8 +725,10 @@ def was_refused(error: Exception) -> bool:
     """
     if not isinstance(error, psycopg.Error):
         return isinstance(error, (OverflowError, ValueError, TypeError))  # of a value that cannot be sent
+    # Without a code the error is the driver's own; these three kinds may come after the COMMIT was sent.
     if error.sqlstate is None:
         return not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError))
+    # The severity in English: the server translates the other one. FATAL ends the session, perhaps after the commit.
     return error.diag.severity_nonlocalized == "ERROR" and not error.sqlstate.startswith(_ABOUT_CONNECTIONS)
 
 
@@ -706,6 +759,7 @@ def understand(error: Exception, where: str) -> StoreError:
             f"{where} cannot be used: {text}. See that user and password are right, which a broker's configuration has as "
             f"store_password, and that pg_hba.conf of the server lets this user in from here"
         )
+    # Errors while connecting have no code in psycopg, so the text has to tell.
     if isinstance(cause, _UNUSABLE) or "does not exist" in text:
         return UnusableStoreError(
             f"{where} cannot be used: {text}. The database must exist, and the user must be allowed to create and write tables"
@@ -794,6 +848,7 @@ def make_engine(url: URL, timeout: AnswerTimeout) -> Engine:
     """Return an engine whose connections notice that the server is gone, or does not answer. Raises `UnsupportedStoreError`."""
     # SQLAlchemy hands everything in `connect_args` to the driver, after what the URL says itself.
     request = {name: value for name, value in _CONNECTING.items() if name not in url.query}
+    # The user's options come last, so that they win over those of `_SESSION`.
     options = url.query.get("options", "")
     request["options"] = f"{_SESSION} {options if isinstance(options, str) else ' '.join(options)}".strip()
     try:
@@ -802,7 +857,8 @@ def make_engine(url: URL, timeout: AnswerTimeout) -> Engine:
             paramstyle="format",
             isolation_level="AUTOCOMMIT",
             connect_args=request,
-            pool_pre_ping=True,  # who takes one from the pool believes that it is there
+            # A connection may have been ended while it was in the pool.
+            pool_pre_ping=True,
             **POOL_OPTIONS,
         )
     except (ArgumentError, SQLAlchemyError) as error:
@@ -810,6 +866,7 @@ def make_engine(url: URL, timeout: AnswerTimeout) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def connect(_dialect: object, _record: object, arguments: Sequence[Any], options: Mapping[str, Any]) -> object:
+        # Autocommit from the beginning: `_begin_session` would otherwise leave a transaction open.
         connection = timeout.connect(*arguments, **{**options, "autocommit": True})
         try:
             _begin_session(connection, url)
@@ -824,7 +881,8 @@ def make_engine(url: URL, timeout: AnswerTimeout) -> Engine:
 def _begin_session(connection: TimeoutConnection, url: URL) -> None:
     """Have a new connection do what a store needs. Raises `UnusableStoreError`, errors of the driver."""
     (schema, _) = connection.execute(_SETTINGS).fetchone() or (None, 0)
-    if schema is None:  # it would have no lock, which looks as if another broker had it
+    # Without a schema the key of the lock is NULL, and the lock would seem to be another broker's.
+    if schema is None:
         raise UnusableStoreError(
             f"{url.set(password=None, query={}).render_as_string()} has no schema to keep the store in: "
             "search_path names none that is there, and that this user may use. Make one (CREATE SCHEMA), or name another"
@@ -834,6 +892,7 @@ def _begin_session(connection: TimeoutConnection, url: URL) -> None:
 def _take_over(holding: LockConnection, engine: Engine, where: str, request: OpenRequest) -> Meta:
     """Take the lock, and have the schema ready. Raises `StoreError`; another attempt may follow."""
     try:
+        # The lock before the schema, so that only its holder creates or migrates it.
         _hold(holding, engine, where)
         with (
             engine.connect().execution_options(isolation_level="READ COMMITTED") as connection,
@@ -846,7 +905,8 @@ def _take_over(holding: LockConnection, engine: Engine, where: str, request: Ope
             meta = take(connection, describe_holder(request.holder), PostgresqlDatabase.opening_of)
             _empty_paged(connection)
     except PostgresqlDatabase.errors as error:
-        holding.unlock()  # closed, it would be held for a moment more, and the next attempt find it held by nobody
+        # Unlocked explicitly: a closed connection keeps the lock for a moment, and the next attempt would find it held.
+        holding.unlock()
         raise _understand(error, engine, where) from error
     return meta
 
@@ -860,6 +920,7 @@ def _holder_of(engine: Engine) -> str:
     try:
         with engine.connect() as connection:
             holder: Any = connection.execute(select(t.META.c.holder)).scalar()
+    # Only a name for the error message: the holder may just be creating its tables.
     except SQLAlchemyError:
         holder = None
     return str(holder or "another broker")
@@ -873,12 +934,15 @@ def _empty_paged(connection: Connection) -> None:
     if connection.scalar(select(t.PAGED.c.id).limit(1)) is None:
         return
     try:
+        # A savepoint: without it a lock that is not free would abort the whole transaction.
         with connection.begin_nested():
             connection.execute(text(f"LOCK TABLE {t.PAGED.name} IN ACCESS EXCLUSIVE MODE NOWAIT"))
-            connection.execute(text(f"TRUNCATE {t.PAGED.name}"))  # at once, however much there is
+            # TRUNCATE takes the same time however many rows there are.
+            connection.execute(text(f"TRUNCATE {t.PAGED.name}"))
     except DBAPIError as error:
         if not _is_locked(error):
             raise
+        # A reader such as pg_dump holds the table for as long as it runs; deleting waits for no reader.
         connection.execute(delete(t.PAGED))
 
 
@@ -887,6 +951,7 @@ def _understand(error: Exception, engine: Engine, where: str) -> StoreError:
     if not _is_locked(error):
         return understand(error, where)
     try:
+        # By a connection of its own: the transaction that failed runs no more queries.
         with engine.connect() as connection:
             found = connection.execute(text(_LOCKING), {"prefix": f"{t.PREFIX}%"}).all()
     except SQLAlchemyError:

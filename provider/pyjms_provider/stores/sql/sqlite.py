@@ -61,13 +61,16 @@ def open_sqlite(request: OpenRequest) -> tuple[SqliteDatabase, Paging, Meta]:
     """Return the database, held, and how it was left. Raises as `open_journal`."""
     holder, path = describe_holder(request.holder), file_of(request.url)
     _check_names(path)
+    # Before the file is opened: two brokers that prepare one file at once could both believe that it is theirs.
     lock = FileLock(f"{path}.lock", holder)
     acquire(lock.acquire, request.clock, waits=request.waits, cancelled=request.cancelled)
     try:
         with ExitStack() as undo:
             undo.callback(lock.release)
             files = OpenFiles(path, lock)
-            first = files.connect(timeout=BUSY_MS / 1000)  # it changes nothing, as the next one does, which makes a log
+            # This connection reads only. The engine's connections switch the file to a log of its own, which a foreign
+            # file must not get.
+            first = files.connect(timeout=BUSY_MS / 1000)
             undo.callback(_let_go, first, files)
             _refuse_others(table_names(first), path, is_shared=request.is_shared)
             engine = make_engine(request.url.set(database=path), files)
@@ -80,8 +83,11 @@ def open_sqlite(request: OpenRequest) -> tuple[SqliteDatabase, Paging, Meta]:
             database = SqliteDatabase(
                 engine, files, lock, request.synchronous, request.clock, keep_free_bytes=request.keep_free_bytes
             )
-            database.open_writer()  # now, as whoever closes the only connection takes the log away, and its length
+            # The writer is open before `first` closes: the last connection to close deletes the log, and its length
+            # with it.
+            database.open_writer()
             first.close()
+            # From here on the database owns all of it, and its `close` undoes it.
             undo.pop_all()
     except SqliteDatabase.errors as error:
         raise understand(error, path) from error
@@ -91,7 +97,8 @@ def open_sqlite(request: OpenRequest) -> tuple[SqliteDatabase, Paging, Meta]:
 def _let_go(first: sqlite3.Connection, files: OpenFiles) -> None:
     """Close the last connection to a store that is not opened."""
     if files.has_failed:
-        first.interrupt()  # as `SqliteDatabase.close`: the log stays for who opens the file next
+        # SQLite then copies nothing into the database, and the log stays for the broker that opens the file next.
+        first.interrupt()
     first.close()
 
 
@@ -121,7 +128,9 @@ def _check_names(path: str) -> None:
     try:
         found = Path(path).stat()
     except OSError:
-        return  # none there, or SQLite says it better
+        # A new file, or one that SQLite reports better than this function could.
+        return
+    # SQLite would open a device, and wait for it or damage it.
     if not stat.S_ISREG(found.st_mode):
         raise UnusableStoreError(
             f"{path} is not a file, but a directory or a device; name a file, which may be a new one"
@@ -140,6 +149,7 @@ def _check_length(connection: Connection, path: str) -> None:
     has there, also those of an application's connections.
     """
     with suppress(FileNotFoundError):
+        # After an unclean end the file may be shorter than its header says, until a checkpoint copies the log's pages.
         if Path(f"{path}-wal").stat().st_size:
             return
     pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
@@ -153,14 +163,17 @@ def _prepare(engine: Engine, files: OpenFiles, holder: str, request: OpenRequest
     with engine.begin() as connection:
         _check_length(connection, path)
         was_clean = prepare_schema(connection, path, is_shared=request.is_shared)
-    files.has_failed = not was_clean  # for all that is known: who had it may have ended because the disk failed
+    # The last broker may have ended because the disk failed, so its log is repaired as after a failure.
+    files.has_failed = not was_clean
     with engine.connect().execution_options(**SqliteDatabase.reading_options) as connection:
         found = _check(connection, Path(path).stat().st_size)
     if found is not None:
         raise damaged(path, f"is damaged: {' '.join(found.split())}")
     if not was_clean:
+        # Another program may be running a checkpoint just now; a stand-by broker waits for it as it does for a holder.
         acquire(lambda: _repair_log(engine, files), request.clock, waits=request.waits, cancelled=request.cancelled)
     with engine.begin() as connection:
+        # Last: a file that is refused above keeps the mark of a clean end that its last broker left.
         return take(connection, holder, SqliteDatabase.opening_of)
 
 
@@ -174,11 +187,13 @@ def _repair_log(engine: Engine, files: OpenFiles) -> None:
 
 
 def _check(connection: Connection, size: int) -> str | None:
-    """Return what is wrong with the database, or None. Recovery reads all rows of a large table of messages anyway.
+    """Return what is wrong with the database, or None.
 
     An application's tables are its own, whether the URL says that they may be there or not: they may be sorted by what only its program knows, or have rows
     that break its rules, and cannot be checked here then.
     """
+    # For a large table of messages the check would take many seconds at each start, and recovery reads all its rows
+    # anyway.
     is_small = size <= _CHECKED_WHOLE
     ours = [name for name in t.SCHEMA.tables if is_small or name != t.MESSAGE.name]
     driver: Any = connection.connection.driver_connection
@@ -196,20 +211,24 @@ def _lengthen_log(engine: Engine, path: str) -> None:
     Forcing a write is cheaper when the file does not become longer by it: 1.1 to 1.6 times as many commits a second. A
     transaction that is rolled back leaves the length, and nothing else.
     """
+    # A longer log is only faster; on a full disk the space is worth more to messages.
     if shutil.disk_usage(Path(path).parent).free < _ROOM * _LOG:
         return
     lent = engine.raw_connection()
     cursor = lent.cursor()
     (pages,) = cursor.execute("PRAGMA cache_size").fetchone()
     try:
-        cursor.execute("PRAGMA cache_size=10")  # what does not fit goes to the log, committed or not
+        # A cache of ten pages: what does not fit is written to the log at once, committed or not.
+        cursor.execute("PRAGMA cache_size=10")
         cursor.execute("BEGIN IMMEDIATE")
         cursor.execute("CREATE TABLE pyjms_scratch (filling BLOB)")
         cursor.execute("INSERT INTO pyjms_scratch VALUES (zeroblob(?))", (_LOG,))
     except sqlite3.Error:
-        pass  # it goes without; if the disk is bad, whoever writes is told
+        # The store works without; a bad disk is reported to the first writer.
+        pass
     finally:
         lent.rollback()
+        # The connection goes back to the pool, and must read with the usual cache again.
         cursor.execute(f"PRAGMA cache_size={pages}")
         lent.close()
 
@@ -222,6 +241,7 @@ def _open_paging(path: str, request: OpenRequest) -> Paging:
         for suffix in ("", "-wal", "-shm"):
             Path(f"{paged}{suffix}").unlink(missing_ok=True)
 
+    # Paged-out messages do not outlive their broker, so a file of that name is what a broker left that was killed.
     try:
         remove()
     except OSError as error:
@@ -229,6 +249,7 @@ def _open_paging(path: str, request: OpenRequest) -> Paging:
             f"{error.filename} is left of a broker that has ended, and cannot be removed: {error.strerror}; remove it"
         ) from error
     files = OpenFiles(paged)
+    # Never forced, as nothing in it survives a restart anyway.
     engine = make_engine(request.url.set(database=paged), files, synchronous="OFF")
     with engine.begin() as connection:
         t.PAGED.create(connection)
@@ -267,6 +288,7 @@ class DiskSpace:
 
     def look(self, now_ms: float, cursor: sqlite3.Cursor | None) -> None:
         """See how much there is. `cursor`: of a connection to the database; None: there is none."""
+        # Noted before the look: a failing look is repeated after `BELIEVED_MS`, and not with each write.
         self.looked_ms = now_ms
         was_short, self.is_short = self.is_short, self._is_short(cursor)
         if self.is_short and not was_short:
@@ -284,7 +306,8 @@ class DiskSpace:
         try:
             return max(shutil.disk_usage(Path(self._path).parent).free, self._room_within) < self._keep_free_bytes
         except OSError:
-            return False  # as below
+            # As in `_is_short`: the next writer is told what is wrong with the disk.
+            return False
 
     def check_room(self, size: int) -> None:
         """Look whether what is about to be written has room, of so many bytes, in the log and once more in the database. Raises `StoreError`.
@@ -294,7 +317,8 @@ class DiskSpace:
         try:
             free = shutil.disk_usage(Path(self._path).parent).free
         except OSError:
-            return  # as below
+            # As in `_is_short`: the next writer is told what is wrong with the disk.
+            return
         if self._keep_free_bytes and free < 2 * size + self._keep_free_bytes:
             raise StoreError(
                 f"the disk of {self._path} has no room for a transaction of {size / _MB:.0f} MB: it needs twice that, beside the "
@@ -309,9 +333,12 @@ class DiskSpace:
                 return free < self._keep_free_bytes
             (pages,) = cursor.execute("PRAGMA freelist_count").fetchone()
             (page_bytes,) = cursor.execute("PRAGMA page_size").fetchone()
-            self._room_within = pages * page_bytes  # what was deleted
+            # Pages of deleted messages are free within the file: on a full disk they take new messages without growing
+            # it.
+            self._room_within = pages * page_bytes
         except (OSError, sqlite3.Error):
-            return False  # whoever writes is told what is wrong
+            # The disk could not be asked; the write that follows reports its own error.
+            return False
         return self._room_within < self._keep_free_bytes
 
     def error(self) -> StoreError:
@@ -357,6 +384,7 @@ def make_engine(
     `checkpoints_in_commits`: SQLite carries the log over within commits. It tells nobody when the disk fails there, so it is for files that have nothing of a store's in them
     but what is written by this engine, with one connection at a time.
     """
+    # Readers are handed from thread to thread, one thread at a time, which the driver's own check would refuse.
     options = {"timeout": BUSY_MS / 1000, "check_same_thread": False}
     engine = create_engine(url, connect_args=options, **POOL_OPTIONS)
     connect = (files or OpenFiles(str(url.database))).connect
@@ -369,6 +397,7 @@ def make_engine(
     def prepare(connection: Any, _: object) -> None:
         connection.isolation_level = None  # the driver begins nothing by itself
         cursor = connection.cursor()
+        # In this mode readers go on while the writer commits, and a commit forces one file, once.
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute(f"PRAGMA synchronous={synchronous}")
         cursor.execute(f"PRAGMA secure_delete={'ON' if erases else 'FAST'}")
@@ -391,7 +420,7 @@ class SqliteDatabase(Database):
     name: ClassVar[str] = "sqlite"
     is_local: ClassVar[bool] = True
     has_one_writer: ClassVar[bool] = True
-    reading_options: ClassVar[Mapping[str, str]] = {"sqlite_begin": "BEGIN"}  # so that others may write meanwhile
+    reading_options: ClassVar[Mapping[str, str]] = {"sqlite_begin": "BEGIN"}
     errors = (sqlite3.Error, SQLAlchemyError, OverflowError, ValueError, TypeError)
 
     def __init__(
@@ -425,6 +454,7 @@ class SqliteDatabase(Database):
 
     def commit(self, batch: Batch, *, force: bool) -> None:
         steps = batch.steps(self)
+        # A batch without rows is no transaction: SQLite would force nothing for it.
         if steps:
             self._write(steps, self._forced if force else self._unforced, self._pages(steps))
 
@@ -435,8 +465,10 @@ class SqliteDatabase(Database):
     def _write(self, steps: Sequence[tuple[str, Collection[Row]]], level: str, pages: int) -> None:
         """Execute statements with their rows in one transaction, at this level of PRAGMA synchronous. `pages`: of the log, as `_pages`."""
         now_ms = self._clock.monotonic_ms()
+        # Before anything is written: a file that was moved or replaced is not this broker's any more.
         if now_ms - self._checked_ms >= CHECK_MS:
             self._check_file(now_ms)
+        # Only what adds messages is refused: acknowledgements must go on, as they are what makes room.
         if self._space.is_short and self._grow(steps):
             raise self._space.error()
         for _, rows in steps:
@@ -444,8 +476,12 @@ class SqliteDatabase(Database):
                 self._space.check_room(rows.size)
         try:
             cursor = self._cursor or self.open_writer()
+            # Before this commit: behind a hole in the log it would be confirmed, and lost with the power (decision
+            # 0108).
             if self._files.has_failed:
                 self._repair_log(cursor)
+            # The level is a property of the connection, and the PRAGMA would cost as much as a small statement each
+            # time.
             if level != self._level:
                 cursor.execute(f"PRAGMA synchronous={level}")
                 self._level = level
@@ -457,15 +493,20 @@ class SqliteDatabase(Database):
                     cursor.executemany(statement, rows)
                 cursor.execute("COMMIT")
             elif len(rows) == 1:
-                cursor.execute(statement, *rows)  # alone it is a transaction, and costs one statement in place of three
+                # One statement outside a transaction is a transaction of its own, and costs one statement in place of
+                # three.
+                cursor.execute(statement, *rows)
             elif len(rows) <= _TOGETHER and statement is self._add_message:
                 self._add_together(cursor, rows)
             else:
                 cursor.execute("BEGIN IMMEDIATE")
                 cursor.executemany(statement, rows)
                 cursor.execute("COMMIT")
+            # After the commit, so that no sender waits for a checkpoint before its message is safe.
             self._checkpoints.wrote(pages, cursor)
         except self.errors as error:
+            # Before `understand`, whose errors say that nothing was written: after a failed fsync the log may have the
+            # commit.
             if self.leaves_doubt(error):
                 raise InDoubtError(
                     f"the disk of {self._path} failed when it was to keep what was written ({error}), so it is not known whether that is kept; "
@@ -487,12 +528,14 @@ class SqliteDatabase(Database):
         return pages
 
     def _repair_log(self, cursor: sqlite3.Cursor) -> None:
-        cursor.execute("BEGIN IMMEDIATE")  # an application may write the same file
+        # This takes the write lock: an application may write the same file, and the log must not change meanwhile.
+        cursor.execute("BEGIN IMMEDIATE")
         self.repair_log()
         cursor.execute("ROLLBACK")
 
     def repair_log(self) -> None:
-        self._files.look()  # the log of this name may be another program's
+        # The log of this name may be another program's by now, and must not be written over.
+        self._files.look()
         if self._files.has_failed:
             self._files.repair_log()
 
@@ -516,6 +559,7 @@ class SqliteDatabase(Database):
         # Python's interpreter may change hands with each statement, with each row of `executemany`, and once more in
         # `execute`, which asks for the last row's id.
         count = len(rows)
+        # One statement text for each number of rows, as the driver caches compiled statements by their text.
         text = self._adding_several.get(count)
         if text is None:
             head, values, one = self._add_message.rpartition(" VALUES ")
@@ -527,10 +571,12 @@ class SqliteDatabase(Database):
         connection = self.engine.raw_connection()
         writer: sqlite3.Connection = connection.driver_connection  # type: ignore[assignment]
         connection.detach()
-        self._lent = connection  # the pool would close what nobody refers to
+        # The pool closes a connection that nothing refers to, also one that was detached.
+        self._lent = connection
         self._writer, self._level = writer, "NORMAL"
         self._cursor = writer.cursor()
         self._cursor.execute(f"PRAGMA journal_size_limit={_LONGEST_LOG}")
+        # Now that a connection is open, the log exists; from here on it must stay the same file.
         self._files.watch_log()
         return self._cursor
 
@@ -545,7 +591,9 @@ class SqliteDatabase(Database):
         writer, self._writer, self._cursor, self._lent = self._writer, None, None, None
         if writer is not None:
             if not self._files.has_log():
-                writer.interrupt()  # SQLite then carries nothing over; it deletes a log of that name only if the database has all of this one
+                # SQLite then copies nothing into the database. It deletes a log of that name only if the database has
+                # all of this one.
+                writer.interrupt()
             self._files.unwatch_log()
             with suppress(sqlite3.Error):
                 writer.close()
@@ -567,6 +615,7 @@ class SqliteDatabase(Database):
         connection: Any = lent.driver_connection
         # a damaged file may have text anywhere, and the driver fails at what is not UTF-8
         connection.text_factory = bytes
+        # One read transaction for all queries, so that messages and entries are of the same state.
         connection.execute("BEGIN")
         return lambda query: iter(connection.execute(query))
 
@@ -574,6 +623,7 @@ class SqliteDatabase(Database):
     def opening_of(connection: Connection) -> tuple[object, ...]:
         found = connection.exec_driver_sql(_OPENING).first()
         try:
+            # The inode is part of it: a copy of the file has the same epoch and holder, and is another store.
             file = Path(found[-1]).stat() if found else None
         except OSError:
             file = None
@@ -587,14 +637,17 @@ class SqliteDatabase(Database):
         return understand(error, self._path)
 
     def close(self) -> None:
+        # First, so that no thread copies the log while the last connection decides about it.
         self._checkpoints.close()
         self.close_readers()
         # Last: the last connection carries the log over and takes it away, and who writes can keep it from that.
         self.detect_failed_checkpoint()
-        if self._files.has_failed and self._forced != "OFF":  # then nothing of it need survive a loss of power
+        # With the level OFF nothing need survive a loss of power, so there is nothing to repair.
+        if self._files.has_failed and self._forced != "OFF":
             self._repair_at_end()
         self._close_writer()
         if self._lock is not None:
+            # Last: another broker may open the file as soon as the lock is free.
             self._lock.release()
 
     def _repair_at_end(self) -> None:
@@ -604,7 +657,9 @@ class SqliteDatabase(Database):
             if self._writer is not None:
                 with suppress(sqlite3.Error):
                     self._writer.rollback()
-                self._writer.interrupt()  # SQLite then carries nothing over, and the log stays for who opens the file next
+                # SQLite then copies nothing into the database, and the log stays for the broker that opens the file
+                # next.
+                self._writer.interrupt()
 
 
 def damaged(path: str, what: str, *, has_messages: bool = True) -> DamagedStoreError:
@@ -618,6 +673,7 @@ def damaged(path: str, what: str, *, has_messages: bool = True) -> DamagedStoreE
 def understand(error: Exception, path: str, *, has_messages: bool = True) -> StoreError:
     """Return what an error of SQLite on the file `path` means. `has_messages`: as for `damaged`."""
     cause = error.orig if isinstance(error, DBAPIError) else error
+    # The low byte is the primary code; the rest says where in SQLite it happened.
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
         return DamagedStoreError(

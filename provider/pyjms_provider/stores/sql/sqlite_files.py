@@ -69,6 +69,7 @@ class LogIndex:
     def pages(self) -> int | None:
         """Return how many pages are in the log since it began; None: that cannot be seen here."""
         with suppress(StoreError, OSError, struct.error):
+            # Read without the lock of checkpoints: a wrong number only makes a checkpoint come early or late.
             index = self._descriptor()
             return None if index is None else _number(index, _LENGTH)
         return None
@@ -88,6 +89,8 @@ class LogIndex:
         try:
             if index is not None:
                 for _ in range(_ATTEMPTS):
+                    # The log is written over within the same lock: a checkpoint between the two would copy pages behind
+                    # the hole.
                     if self._alone(index, mend):
                         return
                     Signal().wait(_PAUSE_S)
@@ -97,11 +100,14 @@ class LogIndex:
                     "Try again, or end that program"
                 )
         except OSError:
-            pass  # there are no such locks
+            # This system or file system has no such locks.
+            pass
         write_log()
 
     def _take_back(self, index: int) -> None:
         try:
+            # Both, as SQLite itself does when the log restarts: with one of them set a failure would be seen where none
+            # is.
             for at in _BACKFILLED, _ATTEMPTED:
                 os.pwrite(index, bytes(4), at)
         except OSError as error:
@@ -120,6 +126,8 @@ class LogIndex:
     def _alone(self, index: int, work: Callable[[int], _T]) -> _T | None:
         """Return what `work` returns, which nobody carries over beside; None: somebody is at it. Raises `OSError` where there are no such locks."""
         let_in = _lock(F_UNLCK)
+        # Around the unlock too: a lock of a descriptor is shared by all threads, and the first to unlock would end it
+        # for all.
         with self._one_thread:
             try:
                 return work(index) if _keep_out(index) else None
@@ -134,12 +142,15 @@ class LogIndex:
             expected = os.stat(self._path)  # noqa: PTH116 - a Path costs three times as much
         except FileNotFoundError:
             return None
+        # Checked each time: SQLite may have closed its index since, and the number may be another file's.
         if _is_open(self._found, expected):
             return self._found
         try:
             names = os.listdir("/dev/fd")  # noqa: PTH208 - the names are numbers, not paths
         except OSError:
             return None
+        # SQLite tells no one its descriptors, and opening the file once more would free the locks of this process at
+        # the close.
         for name in names:
             if _is_open(int(name), expected):
                 self._found = int(name)
@@ -161,12 +172,14 @@ def _keep_out(index: int) -> bool:
     """Keep everybody from carrying over; return False if somebody is at it. Raises `OSError` where there are no such locks."""
     try:
         fcntl(index, F_OFD_SETLK, _lock(F_WRLCK))
+    # POSIX lets a system answer EAGAIN or EACCES for a lock that is held.
     except (BlockingIOError, PermissionError):
         return False
     return True
 
 
 def _lock(kind: int) -> bytes:
+    # The layout of struct flock on 64-bit Linux; the process id must be 0 for a lock of a descriptor (fcntl(2)).
     return struct.pack("hhqqi0q", kind, os.SEEK_SET, _CHECKPOINTS, 1, 0)
 
 
@@ -192,6 +205,7 @@ def file_of(url: URL) -> str:
         raise UrlError("the name of the store's file has a null character; leave it out")
     if url.query:
         raise UnsupportedStoreError(f"sqlite has no option {next(iter(url.query))!r} here; leave it out")
+    # One file must have one name: the lock and the log stand beside it under that name.
     return os.path.realpath(path)
 
 
@@ -225,13 +239,16 @@ def write_log_again(path: str) -> None:
         descriptor = os.open(log, os.O_RDWR)
         try:
             at = 0
+            # The bytes come from the system's memory, which has what the disk refused; the write marks them as
+            # unwritten again.
             while block := os.pread(descriptor, _BLOCK, at):
                 at += os.pwrite(descriptor, block, at)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except FileNotFoundError:
-        return  # as all of it is in the database
+        # Without a log, all of it is in the database.
+        return
     except OSError as error:
         raise StoreError(
             f"the disk failed to keep {log}, and fails still ({error.strerror}); nothing was written. Look after the disk, and try again"
@@ -253,6 +270,7 @@ class OpenFiles:
         self._index = LogIndex(path)
         self._inode: int | None = None
         self._held = {} if lock is None else {lock.path: lock.inode}
+        # Without the log until `watch_log`: it exists only while a connection is open.
         self._beside = self._held
         self.has_failed = False
         """Whether the disk could not force something, and `repair_log` was not called since."""
@@ -260,6 +278,7 @@ class OpenFiles:
 
     def note(self, error: BaseException | None) -> bool:
         """Return whether `error` says that the disk could not force something, and remember that. Any thread."""
+        # Only a failed fsync: other errors of the disk leave the transaction uncommitted, and SQLite takes it back.
         is_failure = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC
         if is_failure:
             self.has_failed = True
@@ -274,13 +293,15 @@ class OpenFiles:
 
         It sees, and remembers, that somebody else has failed, and also that another thread has, which is about to `note` it.
         """
+        # Before the files are checked: a failure that is visible now must be remembered, whatever `look` raises.
         tells = self._index.tells_of_failure()
         if tells:
             self.has_failed = True
         try:
             self.look()
         except StoreError:
-            return False  # who writes next looks, too, and is told
+            # The next writer checks the files, too, and is told.
+            return False
         return tells is False and not self.has_failed
 
     def repair_log(self) -> None:
@@ -292,7 +313,8 @@ class OpenFiles:
         self._index.reset_backfill(self._write_log_again)
 
     def _write_log_again(self) -> None:
-        self.has_failed = is_written = False  # first: another thread may find that it fails again
+        # Cleared first: another thread may find a new failure during the repair, which must not be forgotten.
+        self.has_failed = is_written = False
         try:
             write_log_again(self.path)
             is_written = True
@@ -304,9 +326,11 @@ class OpenFiles:
         """Open a connection; the first one makes the file if there is none. Raises `sqlite3.Error`, and as `look`."""
         if self._inode is None:
             connection = connect(self.path, may_create=True, **options)
+            # By the first connection, after SQLite has made the file: from now on only this inode is the store.
             self._inode = _inode(self.path)
             return connection
-        self.look()  # a connection to another file of this name would apply this one's log to it
+        # A connection to another file of this name would apply this file's log to it.
+        self.look()
         return connect(self.path, **options)
 
     def forget(self) -> None:
@@ -316,6 +340,7 @@ class OpenFiles:
         known = []
         for name in (self.path, self._log, f"{self.path}-shm"):
             with suppress(OSError):
+                # The descriptors are SQLite's own and unknown here, so they are found by device and inode.
                 known.append(os.stat(name))  # noqa: PTH116 - as in `_inode`
         with suppress(OSError):  # where they are not listed
             for descriptor in map(int, os.listdir("/dev/fd")):  # noqa: PTH208 - the names are numbers, not paths
@@ -340,6 +365,8 @@ class OpenFiles:
         be carried over any more, and the log of that name is not ours to delete.
         """
         try:
+            # Only the log: this is asked where its name decides, and an exchanged lock file is no reason to lose the
+            # log.
             return all(_inode(path) == inode for path, inode in self._beside.items() if path == self._log)
         except OSError:
             return False
@@ -356,6 +383,7 @@ class OpenFiles:
         try:
             is_same = _inode(self.path) == self._inode
         except OSError as error:
+            # No loss yet: the same file may come back, as after a short unmount.
             raise UnavailableStoreError(f"{self.path} is gone ({error.strerror}); put the same file back") from error
         if not is_same:
             raise LostStoreError(f"{self.path} is another file than the one that was opened; start the broker again")
@@ -422,10 +450,12 @@ class Checkpoints:
     def wrote(self, pages: int, writer: sqlite3.Cursor) -> None:
         """Hear that a commit of `writer` wrote about so many pages; if the thread is done, carry over by `writer` what little is left."""
         self._pages += pages
+        # The thread has copied most of it; only the writer can restart the log while commits go on.
         if self._is_left:
             self._checkpoint_rest(writer)
         elif self._pages >= self._look_at:
             self._look_at = self._pages + _LOOK
+            # `_pages` is an estimate by this process, and an application may write to the same log.
             seen = self._files.log_pages()
             written = self._pages if seen is None else seen
             if written >= _LONG or (written >= PAGES and not self._is_told and not self._wake()):
@@ -434,16 +464,19 @@ class Checkpoints:
     def _checkpoint_rest(self, writer: sqlite3.Cursor) -> None:
         if not self._files.may_checkpoint():
             return  # it is left until the log is mended, or tried again soon
+        # Before the checkpoint: what fails now is tried again after `_LOOK` more pages.
         self._is_left = self._is_told = False
         self._pages, self._look_at = 0, _LOOK
         try:
             writer.execute(_CHECKPOINT).fetchone()
-        except sqlite3.Error as error:  # what was to be written is; the log goes on as it is
+        # The commit itself is done; only the checkpoint failed, and the log goes on as it is.
+        except sqlite3.Error as error:
             self._files.note(error)
 
     def _wake(self) -> bool:
         """Have the thread carry over. Return False when there is none."""
         with self._lock:
+            # True, so that the writer does nothing either: the last connection runs the checkpoint when it closes.
             if self._is_closed:
                 return True
             self._is_wanted = self._is_told = True
@@ -451,7 +484,8 @@ class Checkpoints:
                 thread = Thread(target=self._run, name=f"pyjms checkpoints {self._path}", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError as error:  # the system has no more threads
+                # The system has no more threads; the writer runs the checkpoint itself.
+                except RuntimeError as error:
                     _log.warning("%s could not be started: %s", thread.name, error)
                     self._is_told = False
                     return False
@@ -465,6 +499,7 @@ class Checkpoints:
             self._is_closed = True
             connection, thread = self._connection, self._thread
             if connection is not None:
+                # Under the lock, under which the thread clears `_connection` before it closes it.
                 connection.interrupt()
         self._changed.set()
         if thread is not None:
@@ -476,9 +511,11 @@ class Checkpoints:
             try:
                 connection = connection or self._connect()
                 self._checkpoint(connection)
-            except (sqlite3.Error, StoreError) as error:  # whoever writes is told by its own commit, if it concerns it
+            # The writer is told by its own commit, if this concerns it.
+            except (sqlite3.Error, StoreError) as error:
                 self._files.note(error)
-                self._is_left = True  # not before the failure is noted
+                # After `note`: the writer that sees this flag must already see the failure.
+                self._is_left = True
                 _log.debug("the log of %s was not carried over: %s", self._path, error)
                 self._let_go(connection)
                 connection = None
@@ -496,7 +533,8 @@ class Checkpoints:
             self._changed.wait(-1)
 
     def _connect(self) -> sqlite3.Connection:
-        self._files.look()  # a connection to another file of this name would carry this one's log over into it
+        # A connection to another file of this name would copy this file's log into it.
+        self._files.look()
         connection = connect(self._path, isolation_level=None, check_same_thread=False)
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         return connection
@@ -504,6 +542,7 @@ class Checkpoints:
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
         with self._lock:
             self._connection = connection  # for `close`, which interrupts it
+            # `close` may have come before the connection was known here, and could not interrupt it then.
             if self._is_closed:
                 return
         if self._files.may_checkpoint():
