@@ -71,6 +71,7 @@ def log_number(name: str) -> int | None:
 
 def _check_whole(session: SparkSession, directory: str) -> None:
     """Look that a place is not a part of an archive: there Spark would read all files, those of batches that broke off, too."""
+    # A folder with wildcard characters in its name is taken literally where it exists.
     found = [directory] if exists(session, directory) else matches(session, directory)
     for place in found:
         if exists(session, f"{place.rstrip('/')}/{METADATA}"):
@@ -98,10 +99,14 @@ def _moved(session: SparkSession, directory: str, form: str) -> list[str] | None
     committed = _committed(session, directory)
     _check_endings(directory, committed, form)
     parts = {match["own"]: match for match in map(_PATH.fullmatch, committed) if match is not None}
+    # Both sides are qualified by Hadoop: the log has URLs with scheme and host, and users write plain paths.
     here = qualified(session, directory)
     if all(qualified(session, root) == here for root in {match["root"] for match in parts.values()}):
         return None
+    # The log's roots are of the former place, so files are matched by their names below the archive's folder.
     there = {"/".join(each.below): each for each in all_below(session, directory)}
+    # Lengths are compared, as a copy that was interrupted, or made while a batch was written, has files of the right
+    # names.
     missing = sorted(own for own, match in parts.items() if own not in there or there[own].size != committed[match[0]])
     if missing:
         raise OptionError(
@@ -115,13 +120,17 @@ def _committed(session: SparkSession, directory: str) -> dict[str, int]:
     """Return the paths, as they were then, and lengths of all files that batches have written to their end."""
     logs = {each.name: each.place for each in inside(session, f"{directory.rstrip('/')}/{METADATA}") or ()}
     numbers = {name: number for name in logs if (number := log_number(name)) is not None}
+    # A compact file of Spark repeats everything before it, and older files may be deleted: reading starts at the newest
+    # one.
     since = max((number for name, number in numbers.items() if name.endswith(".compact")), default=-1)
     wanted = [name for name, number in numbers.items() if number > since or name == f"{since}.compact"]
     found: dict[str, int] = {}
     for name in sorted(wanted, key=numbers.__getitem__):
         for line in text_of(session, logs[name]).splitlines()[1:]:  # the first is the version
             entry = json.loads(line)
+            # Spark logs paths as URIs; names of files in an archive may have characters that are percent-encoded there.
             path = unquote(entry["path"])
+            # The log is replayed in the order of its batches: a later entry may take back a former one.
             if entry["action"] == "delete":
                 found.pop(path, None)
             else:
@@ -141,6 +150,8 @@ def check_place(session: SparkSession, directory: str, checkpoint: str) -> None:
     A batch that the checkpoint has planned and not committed is repeated, message by message, and may be in the folder.
     """
     written = _newest(session, f"{directory.rstrip('/')}/{METADATA}")
+    # Both logs count: a batch that is planned and not committed is repeated message by message, and may be in the
+    # folder.
     known = max(_newest(session, f"{checkpoint.rstrip('/')}/{log}") for log in ("offsets", "commits"))
     if written > known:
         raise DataLossError(

@@ -74,6 +74,7 @@ def record_batch(messages: Sequence[ReservedMessage], schema: pa.Schema, *, with
 
 def _array(field: pa.Field, values: list[Any]) -> pa.Array:
     first = values[0] if values else None
+    # `count` stops at nothing but compares by identity first, so it is quick where all messages share one value.
     if (first is None or field.name not in _OWN) and values.count(first) == len(values):
         # One value for all messages, as in most batches.
         return (
@@ -86,6 +87,7 @@ def _array(field: pa.Field, values: list[Any]) -> pa.Array:
 
 def _map_array(kind: pa.DataType, runs: Sequence[Run]) -> pa.Array:
     sizes = chain.from_iterable(repeat(len(run.names), run.maps) for run in runs)
+    # Built from offsets, keys and items: `pa.array` would need a dict for each message.
     offsets = pa.array(accumulate(sizes, initial=0), pa.int32())
     if len(runs) == 1:
         (run,) = runs
@@ -114,6 +116,7 @@ def tuples(
     """Yield messages as the tuples that Spark takes: slower than `record_batch`, and the same rows."""
     columns = column_values(messages, names, with_bodies=with_bodies)
     for name in _TIMES & columns.keys():
+        # Computed from the epoch, since `datetime.fromtimestamp` goes through a float and loses microseconds.
         columns[name] = [None if value is None else _EPOCH + timedelta(microseconds=value) for value in columns[name]]
     return zip(*columns.values(), strict=True)
 
@@ -121,9 +124,11 @@ def tuples(
 def column_lists(batch: pa.RecordBatch) -> Iterable[list[Any]]:
     """Return each column of a batch as Python values, as `pyjms.spark.messages` reads them. Raises `RowError` for text that is none."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        # As whole numbers: `to_pylist` would make a `datetime`, which ends with the year 9999.
         plain = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()) if name in _TIMES else column
         try:
             yield plain.to_pylist()
+        # Arrow does not check text that Spark wrote, so the error appears only when a value becomes a Python string.
         except UnicodeDecodeError as error:  # Spark makes text of any bytes, as by cast(bytes AS STRING)
             raise RowError(
                 f"column {name!r} has text that is no UTF-8, as no message has it: write such bytes in the column bytes; the row has "

@@ -59,12 +59,15 @@ class Link:
         while True:
             try:
                 connection = self.connection()
+            # A client id may still be in use by the former driver, whose connection the broker has not given up yet; so
+            # it is tried again, too.
             except (ConnectionLostError, ResourceError, DuplicateClientIdError) as error:
                 self._pause(error, until_ms)
                 continue
             try:
                 return action(connection)
             except ProviderError as error:
+                # Providers report a broken connection by various errors, so the connection's state decides, too.
                 if not (isinstance(error, (ClosedError, ConnectionLostError)) or connection.state != "connected"):
                     raise
                 self.forget(connection)
@@ -73,10 +76,15 @@ class Link:
     def connection(self) -> ProviderConnection:
         """Return the open connection. Raises as `Provider.connect`."""
         with self._lock:
+            # Read under the lock and used outside of it: the call may take long, and other threads use the same
+            # connection meanwhile.
             found = self._connection
         if found is not None:
             return found
+        # Asked for each connection, so that credentials are read again from their file.
         request = self._request()
+        # Connecting takes seconds when a broker is away, so the lock is not held: two threads may both connect, and one
+        # connection is closed.
         made = find_provider(request.url.scheme).connect(request, _Events())
         with self._lock:
             if self._connection is None:
@@ -89,6 +97,7 @@ class Link:
     def forget(self, connection: ProviderConnection) -> None:
         """Close a connection that is of no use any more; the next call makes another one."""
         with self._lock:
+            # Another thread may have noticed the same loss and made a new connection already, which must stay.
             if self._connection is connection:
                 self._connection = None
         _close(connection)
@@ -102,6 +111,7 @@ class Link:
 
     def _pause(self, error: ProviderError, until_ms: float) -> None:
         """Wait a little, or raise `error` when the time is over."""
+        # The monotonic clock: a wall clock that is set would end the attempts early, or never.
         now_ms = self.clock.monotonic_ms()
         if now_ms >= until_ms:
             raise error
@@ -140,7 +150,10 @@ def link_of(options: JmsOptions, *, with_client_id: bool = False) -> Link:
 
     with_client_id: the connection takes the client id, as who makes a durable subscription must; only one may have it.
     """
+    # A connection with the client id is one of its own: only one may exist at the broker, and workers connect beside
+    # it.
     client_id = options.client_id if with_client_id else None
+    # The process is part of the key: PySpark's daemon forks its workers, which inherit this table.
     key = _Key(os.getpid(), options.url, options.credentials, client_id)
     with _lock:
         found = _links.get(key)
@@ -154,6 +167,7 @@ def close_links() -> None:
     pid = os.getpid()
     with _lock:
         mine = [link for key, link in _links.items() if key.pid == pid]
+    # Closed outside of the lock: a close waits for the broker.
     for link in mine:
         link.close()
 
@@ -186,6 +200,7 @@ def read_credentials(place: str | None) -> tuple[str | None, str | None]:
                 f"credentials={place}: write the user's name in the first line, the password in the second"
             )
         return lines[0], lines[1]
+    # `partition` cuts at the first colon, so that passwords may contain more of them.
     user_name, colon, password = os.environ.get(name, "").partition(":")
     if not colon:
         raise OptionError(
@@ -210,6 +225,7 @@ class MessageIds:
     _numbers = count(1)
 
     def __init__(self, connection: ProviderConnection) -> None:
+        # Several tasks of one process share a connection, so each maker has a number of its own.
         self._prefix = f"ID:{connection.connection_id}:spark-{os.getpid()}-{next(self._numbers)}:"
         self._count = count(1)
 

@@ -22,7 +22,9 @@ def acknowledge(job_id: str, *, url: str, credentials: str | None = None) -> int
 
     To be called when the job's output is safe; again it does nothing and returns 0. Raises `ProviderError`.
     """
+    # The list tells the group's client id, which a connection must have to open a group of a durable subscription.
     group = next((each for each in groups(url=url, credentials=credentials) if each.name == job_id), None)
+    # An acknowledgement that is repeated after a crash of the caller finds no group: it was released the first time.
     if group is None:
         return 0
     link = _link(url, credentials, group.client_id)
@@ -33,7 +35,10 @@ def _acknowledge(found: ReaderGroups, group: ReaderGroup) -> int:
     request = GroupRequest(
         name=group.name, address=group.address, subscription=group.subscription, selector=group.selector
     )
+    # Opened again with its own terms: the fence now belongs to this call, and a job that still reserves messages is
+    # stopped.
     opened = found.open(request)
+    # Counted before the acknowledgement, which moves the low mark.
     held = opened.group.high - opened.group.low
     found.acknowledge(opened, opened.group.high)
     try:
@@ -124,6 +129,7 @@ def name_in_query(sink_id: str, query: str) -> str:
 
 def promoted_by_query(batch: DataFrame, *, sink_id: str, url: str, credentials: str | None = None) -> int | None:
     """Return the last epoch that the query of `batch` has written with `promote`; None: none, or it is not known. Raises `ProviderError`."""
+    # A local property is bound to the thread, so this works in the thread that Spark calls with the batch.
     query = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     return None if query is None else promoted(name_in_query(sink_id, query), url=url, credentials=credentials)
 

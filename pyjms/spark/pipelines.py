@@ -62,10 +62,14 @@ def archive(
     for folder in (directory, place):
         check_folder(folder)
         make_folder(session, folder)
+    # After the folders are made and before the query starts: Spark would pass over the batches and acknowledge their
+    # messages.
     check_place(session, directory, place)
     given = {"url": url, "destination": destination, "readerGroup": group, **options}
     rows = _noted(session.readStream.format("jms").options(**_texts(given)).load())
     writer = (
+        # `to_date` uses the session's zone, which `make_session` sets to UTC: folders must not depend on where they are
+        # made.
         rows.selectExpr("*", "to_date(timestamp) AS day")
         .writeStream.format(form)
         .partitionBy("day")
@@ -113,29 +117,40 @@ def replay(
     from pyspark.sql.functions import lit
 
     rows = chosen_of(session, directory, where=where, form=form).drop("day")
+    # The sink leaves out expired rows, and in an archive most times to live are over.
     ordered = rows.withColumn("expiration", lit(None).cast("timestamp")).orderBy(*_ORDER)
     given = {"headers": "keep", **options}
+    # Counted before anything is sent: the number is part of the terms, and an empty choice does not use up the job's
+    # name.
     total = ordered.count()
     if total == 0:
         yield Replayed(messages=0, of=0, epoch=0, is_new=False)
         return
     known = {"url": url} | {name: str(value) for name, value in options.items() if name == "credentials"}
+    # Terms are kept as 20 bits beside the marker, like the content of an epoch (decision 0208).
     terms = mark_of(repr((_place(directory), where, per_second, destination, total)))
     done = promoted(job, **known)
+    # None: the former run died between its first portion and the note, or the broker keeps no notes.
     if done is not None and terms_of(job, **known) not in (None, terms):
         raise OptionError(_other_terms(job))
     if per_second is None:
         if done is None:
             promote(ordered, 0, sink_id=job, url=url, destination=destination, **given)
+            # After the promotion: a job that could not send anything may be begun again with other words.
             note_terms(job, terms, **known)
         yield Replayed(messages=total, of=total, epoch=0, is_new=done is None)
         return
+    # `zipWithIndex` numbers without holes in the order of the sort; Spark's SQL functions have holes, or need one
+    # partition.
     placed = _in_micros(ordered).rdd.zipWithIndex().map(_with_place).toDF(f"{_SCHEMA_IN_MICROS}, place bigint")
+    # Cached, as each portion would read and sort the whole archive.
     numbered = _of_micros(placed, "place").cache()
     try:
+        # Division rounded up: the last portion may be smaller.
         for epoch in range(-(-total // per_second)):
             first = epoch * per_second
             sent = min(total, first + per_second)
+            # Portions that were sent are reported and not made again: the sink would refuse epochs below its marker.
             if done is not None and epoch <= done:
                 yield Replayed(messages=sent, of=total, epoch=epoch, is_new=False)
                 continue
@@ -143,6 +158,7 @@ def replay(
             promote(portion, epoch, sink_id=job, url=url, destination=destination, **given)
             note_terms(job, terms, **known)
             yield Replayed(messages=sent, of=total, epoch=epoch, is_new=True)
+            # No wait after the last portion.
             if wait is not None and sent < total:
                 wait(1.0)
     finally:
@@ -182,6 +198,7 @@ class Rules:
         self._file = file
         self._told = told
         self._in_force = RulesText(file.read_text(encoding="utf-8"), file.name)
+        # Compiled at once, to refuse wrong rules at the start: a worker would only report them as a failed task.
         decider_of(self._in_force)
 
     def look(self) -> RulesText:
@@ -191,6 +208,7 @@ class Rules:
             if found != self._in_force:
                 decider_of(found)
                 self._in_force = found
+        # A file may be read while an editor replaces it; a route that runs must not stop for that.
         except (OSError, ValueError) as error:
             self.tell(f"the rules of {self._file} are refused, those before stay in force: {error}")
         return self._in_force
@@ -229,20 +247,24 @@ def route(
     sink = {name: str(value) for name, value in given.items() if name in ("url", "credentials")}
     unwanted = f"queue:{group}.undeliverable"
     count = session.sparkContext.accumulator(0)
+    # One for each run: the first batch after a start is the one that may be a repetition.
     choosing = BatchRules(KeptRules(session, checkpoint))
 
     def write(batch: DataFrame, epoch: int) -> None:
         def is_written() -> bool:
             return promoted_by_query(batch, sink_id=_ROUTE, **sink) == epoch
 
+        # Once for each batch, so that all of its rows are made by one text.
         now = rules.look()
         chosen = choosing.of(epoch, now, is_written)
         if chosen != now:
             rules.tell(
                 f"batch {epoch} was written by the rules before, and ends by them; those of now count from the next one on"
             )
+        # The accumulator only grows, so a batch's share is a difference; tasks that are repeated count twice.
         before = count.value
         made_of = _routed(batch, chosen, unwanted, count.add)
+        # The headers stay, as routing makes no new messages: JMSMessageID and JMSTimestamp are the sender's.
         promote(made_of, epoch, sink_id=_ROUTE, headers="keep", **sink)
         if made is not None:
             made(epoch, count.value - before)

@@ -55,6 +55,7 @@ def are_within(one: str, other: str) -> bool:
 
 def _holds(outer: str, inner: str) -> bool:
     (ours, is_pattern), (theirs, _) = _steps(outer), _steps(inner)
+    # A pattern holds nothing for sure: what is below its certain part may not match the rest of it.
     return not is_pattern and theirs[: len(ours)] == ours
 
 
@@ -65,7 +66,9 @@ def _steps(place: str) -> tuple[tuple[str, ...], bool]:
         assert path is not None, "what is no URL is on this machine"
         return ("file", "", *path.parts), False
     known = _SPECIAL.split(url["path"] if path is None else str(path), maxsplit=1)
+    # The name with the first wildcard is cut off whole, as its beginning is no folder.
     certain = known[0] if len(known) == 1 else known[0].rpartition("/")[0]
+    # Normalised by text alone: the place may be on another machine, where links cannot be followed.
     steps = Path(normpath(f"/{certain.lstrip('/')}")).parts
     return (url["scheme"].lower(), url["host"] or "", *steps), len(known) > 1
 
@@ -112,9 +115,11 @@ def make_folder(session: SparkSession, place: str) -> None:
     try:
         is_made = bool(files.mkdirs(path))
     except Py4JJavaError as error:
+        # Other errors, such as a name node that does not answer, may pass: they are not the user's mistake.
         if str(error.java_exception.getClass().getSimpleName()) not in _NO_FOLDER:
             raise
         is_made = False
+    # `mkdirs` succeeds for a folder that exists and may not be written to; `os.access` can only ask this machine.
     local = local_path(qualified(session, place))
     if not is_made or (local is not None and not os.access(local, os.W_OK | os.X_OK)):
         raise OptionError(f"{place} cannot be written to: {_in_the_way(session, place)}; name another folder")
@@ -126,6 +131,7 @@ _NO_FOLDER = frozenset({"AccessControlException", "FileAlreadyExistsException", 
 
 def _in_the_way(session: SparkSession, place: str) -> str:
     files, _ = _files(session, place)
+    # The nearest place that exists is the reason: everything below it would have been made.
     for each in (qualified(session, place), *parents(session, place)):
         path = _jvm(session).org.apache.hadoop.fs.Path(each)
         if exists(session, each):
@@ -150,6 +156,7 @@ def all_below(session: SparkSession, place: str) -> Iterator[Found]:
 def text_of(session: SparkSession, place: str) -> str:
     """Return the text of a file."""
     files, path = _files(session, place)
+    # Read by the JVM: Python has no access to HDFS or object stores, and their libraries are Spark's.
     stream = files.open(path)
     try:
         return str(_jvm(session).org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -159,6 +166,7 @@ def text_of(session: SparkSession, place: str) -> str:
 
 def _files(session: SparkSession, place: str) -> tuple[Any, Any]:
     spark: Any = session
+    # Hadoop resolves the file system: the same text may mean HDFS on a cluster and this machine in local mode.
     path = _jvm(session).org.apache.hadoop.fs.Path(place)
     return path.getFileSystem(spark._jsc.hadoopConfiguration()), path  # noqa: SLF001
 
@@ -178,6 +186,7 @@ def _listed(files: Any, path: Any, above: tuple[str, ...]) -> list[Found]:
         )
         for status in files.listStatus(path)
     ]
+    # File systems list their entries in any order.
     return sorted(found, key=lambda each: each.below)
 
 

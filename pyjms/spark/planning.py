@@ -56,6 +56,7 @@ class Offset:
     def from_json(cls, value: Mapping[str, Any]) -> Offset:
         """Read what `to_json` wrote. Raises `DataLossError` for what another program wrote."""
         try:
+            # `DataLossError` is no `ValueError`, so the handler below does not replace this text by a vaguer one.
             if value["v"] != VERSION:
                 raise DataLossError(
                     f"the checkpoint was written in version {value['v']} of pyjms's offsets, and this is {VERSION}: run the "
@@ -89,6 +90,8 @@ def between(start: Offset, end: Offset) -> Range:
     """Return the messages of the batch that lies between two offsets."""
     if end.begins_after is not None:
         return Range(after=end.begins_after, upto=end.seq)
+    # An end before the start is possible when a checkpoint of another generation is in use; it is an empty batch, not a
+    # negative one.
     return Range(after=start.seq, upto=max(start.seq, end.seq))
 
 
@@ -100,7 +103,10 @@ def cut(whole: Range, parts: int | None, *, processors: int, least: int) -> list
     count = len(whole)
     if parts is None:
         parts = max(1, min(processors, count // least))
+    # The option `partitions` may ask for more tasks than the batch has messages; an empty range gets no task at all.
     parts = min(parts, count)
+    # Edges are computed from the whole, not by adding a rounded length: so they end at `upto` exactly, and parts differ
+    # by one at most.
     edges = [whole.after + count * number // parts for number in range(parts + 1)] if parts else []
     return [Range(after=low, upto=high) for low, high in pairwise(edges)]
 
@@ -212,10 +218,13 @@ def reserve_all(link: Link, opened: OpenGroup, max_bytes: int | None = None) -> 
     first = high = opened.group.high
     while True:
         found = link.call(
+            # `reserve` counts from `after`: with the first number in each call, `max_bytes` limits all pages together,
+            # and a call that is made again after a lost connection reserves nothing twice.
             lambda connection, most=high - first + _PAGE: connection.reader_groups().reserve(  # type: ignore[misc]
                 opened, after=first, max_messages=most, max_bytes=max_bytes, wait_ms=0
             )
         )
+        # A page that was not filled means that the queue is empty or `max_bytes` is reached; a full one says neither.
         if found < high + _PAGE:
             return int(found)
         high = found
@@ -245,7 +254,11 @@ class GroupPlanner(Planner):
     def _open(self) -> OpenGroup:
         """Open the group, once: who opens it later takes it from us, and we must notice."""
         if self._opened is None:
+            # Opened once only: a second `open` would raise the fence and take the group back from a query that started
+            # later, which would hide the conflict.
             self._opened = self._link.call(self._open_with)
+            # The marks are cached, as they only change by this planner's own calls: another query's calls would fence
+            # it.
             self._low, self._high = self._opened.group.low, self._opened.group.high
         return self._opened
 
@@ -278,14 +291,21 @@ class GroupPlanner(Planner):
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
         self._open()
+        # The checkpoint's place is judged before anything is reserved: an old copy of the store would give new messages
+        # numbers that the checkpoint calls done.
         after = self._place_of(start)
         self._aim()
+        # A place of another generation must not acknowledge: its numbers mean other messages here.
         is_known = after == start.seq and self._is_ours(start)
         if is_known and self._options.ack_on is AckOn.PROGRESS:
+            # Spark asks what follows `start` only when the batch that ended there is in its commit log (decision 0170),
+            # so the output has these messages.
             self._acknowledge(start.seq)
         high = self._reserve(after, limits)
         if high == after:
             return start
+        # Where messages were lost the batch starts elsewhere than its start offset says, and Spark keeps the end offset
+        # alone.
         return self._offset(high, None if is_known else after)
 
     def _reserve(self, after: int, limits: Limits) -> int:
@@ -306,6 +326,7 @@ class GroupPlanner(Planner):
                 )
             )
         )
+        # With enough reserved already, `reserve` returns a number below the highest one.
         self._high = max(self._high, high)
         return int(high)
 
@@ -318,10 +339,14 @@ class GroupPlanner(Planner):
             self._lose(self._foreign(start))
             return self._low
         if start.seq < self._low:
+            # Refused for any value of failOnDataLoss: Spark's sinks would take the next batches for repetitions and
+            # drop new messages.
             raise old_checkpoint(start.seq, f"reader group {self._name!r}", self._low)
         if start.seq > self._high:
             self._lose(self._beyond(start.seq))
             self._renew()
+            # The store was replaced or released: its own numbers begin at the low mark, and the query goes on there if
+            # the options allow it.
             return self._low
         return start.seq
 
@@ -329,6 +354,8 @@ class GroupPlanner(Planner):
         """Begin a new generation, as the numbers up to the checkpoint's place would come again: to acknowledge up to it, as Spark says when the
         next batch is planned, or after a crash before that, would take new messages away. What is held the output has.
         """
+        # The order makes each step repeatable: a driver that dies in between finds a group that is empty or gone, and
+        # does the rest.
         self._acknowledge(self._high)
         self._guarded(lambda: self._link.call(self._release))
         self._opened = None
@@ -380,7 +407,11 @@ class GroupPlanner(Planner):
             raise old_checkpoint(wanted.after, f"reader group {self._name!r}", self._low)
         if wanted.upto > self._high:
             self._lose(self._beyond(end.seq))
+            # With failOnDataLoss=false Spark still expects the planned batch: it gets the part of it that the store
+            # has.
             return Range(after=min(wanted.after, self._high), upto=self._high)
+        # With availableNow the batch that is repeated comes before the first `latest`; what is there now is reserved
+        # when the checkpoint's place is known.
         self._aim()
         return wanted
 
@@ -389,8 +420,12 @@ class GroupPlanner(Planner):
             self._acknowledge(end.seq)
 
     def _acknowledge(self, upto: int) -> None:
+        # Spark's `commit` comes late and again; the message system is not asked about what this planner has settled
+        # itself.
         if upto <= self._low:
             return
+        # The group is bound outside of the lambda: a link that reconnects repeats the call with the same fence, and a
+        # newer query stays protected.
         opened = self._open()
         self._guarded(lambda: self._link.call(lambda connection: connection.reader_groups().acknowledge(opened, upto)))
         self._low = upto
@@ -429,6 +464,7 @@ class Receiver:
             no_local=False,
             durable_name=options.subscription,
         )
+        # The provider sets this signal from its own thread; everything else here belongs to the planner's one thread.
         self._signal = Signal()
         self._connection: ProviderConnection | None = None
         self._session: ProviderSession | None = None
@@ -453,6 +489,8 @@ class Receiver:
         """
         if self._is_over:
             return []
+        # A lost connection is opened here, outside of the `try`: `Link.call` has its own time limit, and its error
+        # should end the query.
         consumer = self._open()
         until_ms = self._link.clock.monotonic_ms() + wait_ms
         found: list[Delivery] = []
@@ -461,13 +499,19 @@ class Receiver:
             while (limits.max_messages is None or len(found) < limits.max_messages) and (
                 limits.max_bytes is None or size < limits.max_bytes
             ):
+                # `poll` alone is the short way: `catch_up` costs a round trip to a remote broker, so it is only called
+                # when nothing is there.
                 delivery = consumer.poll() or self._look_again(consumer, may_wait=not found, until_ms=until_ms)
                 if delivery is None:
                     self._is_over = self._since_ms is not None  # whatever was there has been received
                     break
                 found.append(delivery)
+                # The size is added after the message is taken: a batch has one message at least, even if that exceeds
+                # `max_bytes`, or the query would stand still.
                 size += _ROW_BYTES + content_size(delivery.envelope)
         except (ClosedError, ConnectionLostError):
+            # The deliveries received so far are dropped with their connection: they could not be acknowledged, and the
+            # broker delivers them again.
             self.forget()
             return []
         if self._since_ms is not None and all(each.envelope.timestamp_ms > self._since_ms for each in found):
@@ -476,12 +520,18 @@ class Receiver:
 
     def _look_again(self, consumer: ProviderConsumer, *, may_wait: bool, until_ms: float) -> Delivery | None:
         """Return a message that is on its way; if there is none, wait for one."""
+        # The broker may have sent messages that the client has not processed yet: without this, an empty `poll` would
+        # end `availableNow` too early.
         consumer.catch_up()
         delivery = consumer.poll()
         while delivery is None and may_wait:
             delivery = consumer.poll_or_wait()
             if delivery is None and not self._link.clock.wait(self._signal, until_ms):
+                # The wait is over: with its interest left, the provider would wake this consumer, which no longer
+                # looks, in place of another one.
                 consumer.set_interested(False)
+                # A message may have been delivered between the end of the wait and the loss of interest; it is already
+                # this session's.
                 return consumer.poll()
         return delivery
 
@@ -503,6 +553,8 @@ class Receiver:
         try:
             self._session.acknowledge(deliveries)
         except ProviderError as error:
+            # Providers report a broken connection by various errors, so its state decides too; the acknowledgement may
+            # have arrived all the same.
             is_gone = self._connection is None or self._connection.state != "connected"
             if not is_gone and not isinstance(error, (ClosedError, ConnectionLostError)):
                 raise
@@ -514,6 +566,8 @@ class Receiver:
         """Let go of the connection; all that is not acknowledged comes again."""
         connection, self._connection = self._connection, None
         self._session = self._consumer = None
+        # Counted before the close, which may fail: deliveries of the former connection must never be acknowledged on a
+        # new one.
         self.life += 1
         if connection is not None:
             with suppress(ProviderError):
@@ -533,9 +587,11 @@ def one_ahead(pages: Iterable[_T]) -> Iterator[_T]:
     Who stops in the middle waits for nobody: the page that is under way is dropped when it is there, which the connection's own time-out limits.
     """
     source = iter(pages)
+    # One thread only: `source` is a generator, and two threads must not be in it at once.
     pool = ThreadPoolExecutor(1, "pyjms page")
 
     def ask() -> Future[list[_T]]:
+        # A list of one or none, since StopIteration cannot pass through a Future.
         return pool.submit(lambda: list(islice(source, 1)))
 
     try:
@@ -544,6 +600,7 @@ def one_ahead(pages: Iterable[_T]) -> Iterator[_T]:
             coming = ask()
             yield found[0]
     finally:
+        # Without waiting: a task that Spark cancels would otherwise hang in the request that is under way.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -557,10 +614,12 @@ Page = Sequence[ReservedMessage]
 
 def pages_of_group(options: JmsOptions, group: str, generation: str, after: int, upto: int) -> Iterator[Page]:
     """Yield the messages from ``after + 1`` to `upto`. Raises `GroupError` when they are not there any more."""
+    # Reading needs no client id: only the planner's connection may have it, and tasks run beside it in other processes.
     link = link_of(options)
     while after < upto:
         page = link.call(_page(group, generation, after, upto))
         yield page
+        # The broker decides how many messages make a page, so the next one begins after the last number that came.
         after = page[-1].number
 
 

@@ -50,6 +50,7 @@ class KeptRules:
 
     def of(self, epoch: int) -> RulesText | None:
         """Return the rules of a batch that was begun before; None: they were not kept."""
+        # A file is named after the first batch made by its rules, and counts for those that follow.
         first = max((int(name) for name in self._names() if name.isdecimal() and int(name) <= epoch), default=None)
         if first is None:
             return None
@@ -63,6 +64,7 @@ class KeptRules:
     def keep(self, epoch: int, rules: RulesText) -> None:
         """Keep the rules of this batch and the next ones. What others were made by is of no use any more: only the last batch comes again."""
         place, unfinished = self._path(str(epoch)), self._path(f"_{epoch}")
+        # Written under another name first: after a crash in between, half a file would be taken for the rules.
         stream = self._files.create(unfinished, True)
         try:
             stream.write(bytearray(json.dumps({"text": rules.text, "name": rules.name}).encode()))
@@ -74,6 +76,7 @@ class KeptRules:
             raise OSError(
                 f"the rules of batch {epoch} cannot be kept as {place}: see who may write there, and start again"
             )
+        # After the rename: until the new rules are safe, the former ones are needed.
         for name in self._names():
             if name != str(epoch):
                 self._files.delete(self._path(name), False)
@@ -100,10 +103,15 @@ class BatchRules:
 
         is_written: asks whether the sink has written the batch; called for the first of a run, as only that one may be a repetition.
         """
+        # Spark repeats one batch at most, the first of a run; asking the sink for the others would cost a call for
+        # each.
         is_first, self._is_first = self._is_first, False
+        # A batch that was planned and not written follows the present rules: rules that a target refuses could never be
+        # mended otherwise.
         former = self._kept.of(epoch) if is_first and is_written() else None
         if former is not None:
             return former
+        # The rules are kept before their first batch is written, and not again while they stay the same.
         if now != self._last:
             self._kept.keep(epoch, now)
             self._last = now
@@ -135,8 +143,11 @@ def decider_of(given: RulesText) -> Callable[[Envelope, Address], list[Envelope]
             try:
                 changed = envelope if choice.rule is None else transformed(choice.rule, envelope)
             except TransformerError as error:
+                # What the other rules made of the message is dropped, too: a message goes to all of its targets or to
+                # none.
                 return [_aside(envelope, unwanted, str(error))]
             made.append(replace(changed, destination=rules.targets[choice.target].address))
+        # A tap is among the choices and does not count: its copy does not make a message wanted.
         if not compiled.is_wanted(choices):
             made.append(_aside(envelope, unwanted, "no rule wants it"))
         return made
@@ -159,9 +170,11 @@ def routing_function(
     """
 
     def function(rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        # Compiled in the worker: only the text of the rules is pickled.
         decide, place = decider_of(rules), parse_address(unwanted)
         for row in rows:
             values = row.asDict()
+            # The envelope's body has to be immutable.
             if values["bytes"] is not None:
                 values["bytes"] = bytes(values["bytes"])  # Spark gives a bytearray
             found = _made_of(values, decide, place)
@@ -182,6 +195,7 @@ def _made_of(
     made = decide(envelope, place)
     try:
         return [_tuple(values, each) for each in made]
+    # A transformer is the user's code, and one bad message must not stop the job at each start.
     except Exception as error:  # what a transformer has made: it may be anything
         reason = f"what the rules make of it is no message: {reason_of(error)}"
         return [_tuple(values, _aside(envelope, place, reason))]
@@ -193,6 +207,7 @@ def _tuple(values: Mapping[str, Any], made: Envelope) -> tuple[Any, ...]:
 
 def _stand_in(values: Mapping[str, Any], place: Address, reason: str) -> Envelope:
     """Return a message that has in its text, as JSON, all columns of a row that is none."""
+    # `default` is only called for what JSON lacks; here that is bytes.
     told = json.dumps(values, default=lambda value: b64encode(value).decode(), ensure_ascii=False)
     kept = {name: values.get(name) for name in ("message_id", "timestamp")}
     return envelope_of({**kept, "text": told, "properties": {REASON: f"no message: {reason}"}}, place)

@@ -59,6 +59,7 @@ def find_java(home: str | None, path: str | None) -> str | None:
     """Return the program `java` that Spark would start, by the values of JAVA_HOME and PATH; None if there is none."""
     if home:
         program = Path(home) / "bin" / "java"
+        # Spark's scripts look at JAVA_HOME first and do not fall back to the PATH if it is wrong, so neither does this.
         return str(program) if program.exists() else None
     return shutil.which("java", path=path)
 
@@ -69,6 +70,7 @@ def _what_is_wrong(home: str | None, path: str | None) -> str | None:
     if program is None:
         return f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
     try:
+        # The output is searched in both streams: `java -version` writes to stderr, `--version` to stdout.
         told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=_SECONDS, check=True)  # noqa: S603  what Spark will start, too
     except (OSError, subprocess.SubprocessError) as error:
         return f"{program} does not run ({error})"
@@ -120,13 +122,17 @@ def make_session(
     """
     builder = spark_sql().SparkSession.builder.appName(name)
     if log_level == "OFF":
+        # Before anything starts a JVM, which reads the variable once, when it begins.
         _have_jvm_quiet(os.environ)
+    # Only the JVM reads `spark-defaults.conf` and what spark-submit was given.
     where = _master_of_environment({**_SETTINGS, **(settings or {})}) if master is None else master
     chosen = dict(_SETTINGS)
     if where.startswith("local"):
         chosen |= _LOCAL_SETTINGS
         _name_the_python(os.environ)
+        # Spark's default of 200 partitions is for clusters: on one machine each of them is a small task.
         chosen["spark.sql.shuffle.partitions"] = str(_processors(where))
+    # The user's settings come last, so that they replace ours.
     for key, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.master(where).getOrCreate()
@@ -142,6 +148,7 @@ def _master_of_environment(settings: Mapping[str, str]) -> str:
     _name_the_python(os.environ)  # a JVM starts the processes that plan streams by what is named when it starts
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))  # noqa: SLF001 -- nothing else asks a JVM without a session
     found = SparkConf().get("spark.master")
+    # PySpark sets `local[*]` where nothing is configured, and a user who writes it means the same.
     if found is None or found == _SPARKS_OWN:
         return LOCAL
     if not found.startswith("local"):  # workers elsewhere have no Python at our path
@@ -154,9 +161,11 @@ def _master_of_environment(settings: Mapping[str, str]) -> str:
 
 def _name_the_python(environment: MutableMapping[str, str]) -> None:
     """Have workers run this Python, else they run the first python3 on the PATH; and start quickly, where PySpark lies beside us."""
+    # The user's own choice of a Python stays.
     if "PYSPARK_PYTHON" in environment:
         return
     environment["PYSPARK_PYTHON"] = sys.executable
+    # With a SPARK_HOME, PySpark is in the archive of that installation, which the script takes off the path.
     if os.name == "posix" and "SPARK_HOME" not in environment and os.access(QUICK_PYTHON, os.X_OK):
         environment.update(PYSPARK_PYTHON=str(QUICK_PYTHON), PYJMS_SPARK_PYTHON=sys.executable)
     if (
@@ -168,6 +177,7 @@ def _name_the_python(environment: MutableMapping[str, str]) -> None:
 def _have_jvm_quiet(environment: MutableMapping[str, str]) -> None:
     """Have a JVM that is started log nothing, which it would do before its session can be told."""
     before = environment.get(_JAVA_OPTIONS, "")
+    # A user who configured the log of Spark keeps that configuration.
     if "-Dlog4j" not in before:
         environment[_JAVA_OPTIONS] = f"{before} -Dlog4j2.configurationFile={_QUIET.as_uri()}".strip()
 

@@ -66,6 +66,7 @@ def batch_writer(options: Mapping[str, Any], schema: StructType, *, overwrite: b
 
 def _checked(options: Mapping[str, Any], schema: StructType) -> JmsOptions:
     parsed = parse_options(options)
+    # Checked before any task runs: each of them would fail four times until the user sees why.
     check_sink_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
     if parsed.destination is None and "destination" not in schema.names:
         raise OptionError(
@@ -81,6 +82,7 @@ def _name_of(sink_id: str | None) -> str | None:
     if sink_id is None or query is None:
         return sink_id or query
     name = name_in_query(sink_id, query)
+    # The provider's limit counts the query's id too, which the user does not see: the error names what is left.
     if len(name) > _SINK_MAX:
         raise OptionError(f"option sinkId of a query has {_SINK_MAX - len(query) - 1} characters at most")
     return name
@@ -95,9 +97,12 @@ def _write(
     *,
     may_come_again: bool = True,
 ) -> JmsCommitMessage:
+    # None outside of a task, as on the driver and in tests: such a write has one partition.
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
     name = StageName(sink=sink, epoch=epoch, partition=partition, attempt=attempt_of(run))
+    # Digests cost a `repr` for each row; a table with a name of its own is never written again, so there is nothing to
+    # compare.
     seen = RowSum() if may_come_again and options.repeated is Repeated.COMPARE else None
     written = write_partition(name, lambda connection: _envelopes(options, connection, batches, seen), options)
     return JmsCommitMessage(written if seen is None else replace(written, content=seen.content))
@@ -108,6 +113,7 @@ def _envelopes(
 ) -> Iterator[Envelope]:
     from pyjms.spark.arrow import column_lists
 
+    # Made in the task: the message ids begin with the connection's id, so that two workers never make the same one.
     maker = EnvelopeMaker(
         destination=options.destination,
         next_id=MessageIds(connection).next,
@@ -156,6 +162,8 @@ class JmsStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         written = _written(messages)
         if written:
+            # The sink's name comes from the tasks, as `commit` runs on a writer without task context and does not know
+            # the query.
             finish(written[0].name.sink, batchId, written, self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -167,7 +175,10 @@ class JmsBatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: JmsOptions) -> None:
         self._options = options
+        # Made here and pickled to all tasks: units of this writer then have one run, and another writer's units are
+        # told apart.
         self._run = uuid.uuid4().hex
+        # The prefix keeps names of jobs and of sinks apart, which share one name space at the broker.
         self._job = f"job:{options.job_id or self._run}"
         self._epoch = options.epoch or 0
 

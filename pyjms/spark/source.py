@@ -76,6 +76,8 @@ def stream_reader(options: Mapping[str, Any], schema: StructType) -> JmsStreamRe
     if parsed.mode in (Mode.BROWSE, Mode.RESERVE):
         raise OptionError(f"mode={parsed.mode.value} is for spark.read; a stream has replay, spool or at-least-once")
     source_address(parsed)
+    # A planner is made and dropped, as its constructor checks the options of its mode: the user hears of an error
+    # before the query starts.
     planner_of(parsed)
     return JmsStreamReader(parsed, schema)
 
@@ -102,6 +104,8 @@ class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._made: Planner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
+        # The planner has connections, locks and files, which cannot be pickled; a task only needs the options and the
+        # schema.
         return {**self.__dict__, "_made": None}
 
     @property
@@ -123,6 +127,8 @@ class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.latest(Offset.from_json(start), self._limits(limit)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
+        # Spark may ask on a reader that has planned nothing; a report must not open a connection or take over the
+        # group.
         found = None if self._made is None else self._made.reported()
         return None if found is None else found.to_json()
 
@@ -138,11 +144,14 @@ class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner.commit(Offset.from_json(end))
 
     def stop(self) -> None:
+        # Spark also stops readers that never planned anything: making a planner only to close it would open
+        # connections.
         if self._made is not None:
             self._made.close()
 
     def _limits(self, limit: ReadLimit) -> Limits:
         options = self._options
+        # Spark wants everything in one batch, as for its trigger `once`: the limits of the options do not apply.
         if isinstance(limit, ReadAllAvailable):
             return Limits(max_messages=None)
         if isinstance(limit, ReadMaxRows):
@@ -182,6 +191,7 @@ def selector_of(conditions: Iterable[Condition]) -> str | None:
     room = _MOST
     for each in conditions:
         clause = _clause(each)
+        # A clause that is left out only makes the selector choose more: Spark filters the rows again.
         if clause is not None and len(clause) <= room:
             clauses.append(clause)
             room -= len(clause)
@@ -206,12 +216,14 @@ def _text_clause(name: str, condition: Condition) -> str | None:
     if condition.operator == "IN" and _all(value, str):
         return f"{name} IN ({', '.join(map(quote, value))})"
     if condition.operator == "STARTS" and isinstance(value, str):
+        # The escape character is escaped first, or the ones added for % and _ would be doubled.
         escaped = value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
         return f"{name} LIKE {quote(escaped + '%')} ESCAPE '\\'"
     return None
 
 
 def _number_clause(name: str, condition: Condition) -> str | None:
+    # IN takes strings alone (JMS 1.1 §3.8.1.1), so numbers become comparisons joined by OR.
     if condition.operator == "IN" and _all(condition.value, int):
         return f"({' OR '.join(f'{name} = {value}' for value in condition.value)})"
     if condition.operator not in _COMPARISONS:
@@ -219,13 +231,17 @@ def _number_clause(name: str, condition: Condition) -> str | None:
     value = condition.value
     if isinstance(value, datetime):
         return _moment_clause(name, condition.operator, value)
+    # `bool` is a subclass of `int`, and True is no number of a selector: so the type is compared exactly.
     return f"{name} {condition.operator} {value}" if type(value) is int else None
 
 
 def _moment_clause(name: str, operator: str, value: datetime) -> str | None:
     """Compare with a whole millisecond, so that nothing is left out that the column would have chosen."""
+    # Without a zone the moment is unknown; before 1970, `int` would round to the wrong side.
     if value.tzinfo is None or value.timestamp() < 0:
         return None
+    # The float may be a little off, and Spark's moments have microseconds: one millisecond more on each side covers
+    # both.
     low = int(value.timestamp() * 1000)
     if operator in ("<", "<="):
         return f"{name} <= {low + 1}"
@@ -255,7 +271,10 @@ def batch_reader(options: Mapping[str, Any], schema: StructType) -> JmsBatchRead
     elif parsed.destination is not None and parsed.destination.kind is AddressKind.TOPIC:
         raise OptionError("mode=browse looks at a queue; a topic keeps no messages")
     source_address(parsed)
+    # The default mode of a table is not that of a stream, so it is written into the options that tasks get.
     parsed = replace(parsed, mode=mode)
+    # A reserved job has one selector for its whole life: a pushed filter would differ from one action to the next, and
+    # the group would refuse it.
     if parsed.pushdown and mode is Mode.BROWSE:
         return PushingReader(parsed, schema)
     return JmsBatchReader(parsed, schema)
@@ -273,6 +292,7 @@ class BrowsePiece:
 
     def _pages(self, options: JmsOptions) -> Iterator[Page]:
         connection = link_of(options).call(_browsable)
+        # The session is this task's own, and the connection is shared by the process, so only the session is closed.
         session = connection.open_session(transacted=False)
         try:
             page: list[ReservedMessage] = []
@@ -311,6 +331,7 @@ class JmsBatchReader(DataSourceReader):
 
     def _pieces(self) -> Sequence[Piece]:
         if self._options.mode is Mode.BROWSE:
+            # One task: a browser cannot begin in the middle of a queue, so several tasks would each read all of it.
             return [BrowsePiece(selector=self._selector)]
         opened, high = _reserve(self._options)
         group = opened.group
@@ -337,11 +358,15 @@ def _reserve(options: JmsOptions) -> tuple[OpenGroup, int]:
     def open_group(connection: ProviderConnection) -> OpenGroup:
         nonlocal attempts
         require(connection, Capability.REPLAY, "read with mode=browse, which changes nothing")
+        # Counted per call and not per success: `Link.call` repeats an open whose answer was lost, and each one raises
+        # the fence.
         attempts += 1
         return connection.reader_groups().open(request)
 
     opened = link.call(open_group)
     group = opened.group
+    # A fence above our own attempts means that the job was opened before, and reserved nothing then: it must read
+    # nothing again.
     if group.high > group.low or opened.fence > attempts:  # an attempt that nobody answered may have opened it, too
         return opened, group.high
     if options.max_messages is None:
@@ -365,6 +390,7 @@ class PushingReader(JmsBatchReader):
         """Take what a selector can say of `filters`. All go back to Spark, too: the two may think differently of NULL."""
         selector = selector_of([_condition(each) for each in filters])
         self._selector = " AND ".join(f"({each})" for each in (self._options.selector, selector) if each) or None
+        # All go back to Spark, which filters again: it may treat NULL differently from a selector.
         return filters
 
 
@@ -384,6 +410,7 @@ def _condition(given: Filter) -> Condition:
     """Return a filter without Spark's classes; one that is not known has an empty operator."""
     return Condition(
         operator=_OPERATORS.get(type(given), ""),
+        # A nested column, joined by dots, has the name of no header, so it stays with Spark.
         column=".".join(getattr(given, "attribute", ())),
         value=getattr(given, "value", None),
     )

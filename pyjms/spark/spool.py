@@ -44,6 +44,8 @@ class Frame:
 
 def pack(frame: Frame) -> bytes:
     """Return a frame as a segment has it."""
+    # The checksum covers numbers and length too: a frame whose head was damaged must not pass as messages of other
+    # numbers.
     rest = struct.pack(">QII", frame.first, frame.count, len(frame.data))
     return (
         _HEAD.pack(_MAGIC, zlib.crc32(frame.data, zlib.crc32(rest)), frame.first, frame.count, len(frame.data))
@@ -58,6 +60,7 @@ def frames_of(segment: bytes) -> Iterator[tuple[Frame, int]]:
         magic, check, first, count, length = _HEAD.unpack_from(segment, place)
         data = segment[place + _HEAD.size : place + _HEAD.size + length]
         rest = struct.pack(">QII", first, count, length)
+        # The system may write the pages of a frame in any order, so a frame of full length may be damaged all the same.
         if magic != _MAGIC or len(data) < length or zlib.crc32(data, zlib.crc32(rest)) != check:
             return
         place += _HEAD.size + length
@@ -82,6 +85,7 @@ class Marks:
             "generation": self.generation,
             "low": self.low,
             "settled": self.settled,
+            # JSON has no sets; sorted, equal marks make equal files.
             "unsettled": sorted(self.unsettled),
         }
         return json.dumps(told)
@@ -156,6 +160,7 @@ def batches_between(folder: Path, after: int, upto: int) -> Iterator[pa.RecordBa
         for frame, _ in frames_of(path.read_bytes()):
             if frame.last <= place or place >= upto:
                 continue
+            # Numbers have no holes: a gap means that a file is missing, and the error below names the numbers.
             if frame.first > place + 1:
                 break
             for batch in batches_of(frame.data):
@@ -170,7 +175,9 @@ def batches_between(folder: Path, after: int, upto: int) -> Iterator[pa.RecordBa
 
 def _segments(folder: Path, after: int = -1) -> list[Path]:
     """Return the segments in order, from the one on that may hold ``after + 1``."""
+    # Names are padded to twenty digits, so the order of texts is the order of numbers.
     found = sorted(folder.glob(f"*{_SUFFIX}"))
+    # The last segment that starts at or before the number may hold it: names have the first number, and no length.
     begin = max((number for number, path in enumerate(found) if int(path.stem) <= after + 1), default=0)
     return found[begin:]
 
@@ -182,6 +189,7 @@ class SpoolFolder:
         self._folder = folder
         self._segment: BinaryIO | None = None
         folder.mkdir(parents=True, exist_ok=True)
+        # Before the marks are read: another planner could still change them, and both would give out the same numbers.
         self._lock = _lock(folder, clock)
         marks = folder / _MARKS
         if marks.exists():
@@ -202,9 +210,12 @@ class SpoolFolder:
             for frame, place in frames_of(content):
                 end = place
                 self.high = max(self.high, frame.last)
+                # Messages up to the mark were acknowledged; the few that were not are named in the marks.
                 if frame.last > self.marks.settled:
                     self._suspect(frame)
             if end < len(content):
+                # Only the newest segment can be cut by a crash: a newer one begins after the last frame before it is
+                # synchronised.
                 if number < len(paths) - 1:
                     raise SpoolError(f"{path} is damaged at byte {end}: restore it, or begin with an empty folder")
                 os.truncate(path, end)  # written by who died before it was safe, so nothing of it was acknowledged
@@ -224,12 +235,16 @@ class SpoolFolder:
             segment = self._begin_segment(frame.first)
         segment.write(pack(frame))
         segment.flush()
+        # The acknowledgement follows, after which the broker forgets the messages: `flush` alone leaves them in the
+        # system's cache.
         os.fsync(segment.fileno())
         self.high = frame.last
 
     def _begin_segment(self, first: int) -> BinaryIO:
         self._end_segment()
         self._segment = (self._folder / f"{first:020d}{_SUFFIX}").open("ab")
+        # fsync(2): the data of a file may be safe, and its entry in the folder lost, until the folder is synchronised,
+        # too.
         _sync_folder(self._folder)
         return self._segment
 
@@ -245,17 +260,22 @@ class SpoolFolder:
             file.write(marks.to_json())
             file.flush()
             os.fsync(file.fileno())
+        # Synchronised before it is renamed: after a power cut, a renamed file could otherwise be empty.
         beside.replace(self._folder / _MARKS)
         _sync_folder(self._folder)
+        # Set last: if a write fails, memory has what the disk has, and the same call may be made again.
         self.marks = marks
 
     def trim(self) -> None:
         """Delete the segments whose messages are all done with, as the saved marks say."""
         if self._segment is not None and self.marks.low >= self.high:
+            # If every message is done with, the open segment is closed, too, and can be deleted: an idle spool takes no
+            # room.
             self._end_segment()
         paths = _segments(self._folder)
         for number, path in enumerate(paths):
             is_open = self._segment is not None and number == len(paths) - 1
+            # A segment's last number is known from the name of the next one, so that no file has to be read.
             last = int(paths[number + 1].stem) - 1 if number + 1 < len(paths) else self.high
             if not is_open and last <= self.marks.low:
                 path.unlink()
@@ -282,6 +302,7 @@ def _lock(folder: Path, clock: Clock) -> BinaryIO:
     until_ms = clock.monotonic_ms() + _LOCK_MS
     while True:
         try:
+            # `flock` and not a file that exists: the system releases it when a killed driver is gone.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             if clock.monotonic_ms() >= until_ms:
@@ -289,6 +310,7 @@ def _lock(folder: Path, clock: Clock) -> BinaryIO:
                 raise SpoolError(
                     f"{folder} is in use by another query: give each query a readerGroup of its own, and let one run at a time"
                 ) from None
+            # A planner that was just killed may take a moment to end, so a lock that is held is tried again.
             clock.wait(Signal(), clock.monotonic_ms() + _LOCK_PAUSE_MS)
         else:
             return file

@@ -87,6 +87,7 @@ class SpoolPlanner(Planner):
             )
         self._options = options
         self._name = options.reader_group
+        # A group's name may have slashes, and its spool is one folder directly below `spoolDir`.
         self._path = Path(options.spool_dir) / quote(options.reader_group, safe="")
         self._receiver = Receiver(options)
         self._opened: SpoolFolder | None = None
@@ -96,7 +97,10 @@ class SpoolPlanner(Planner):
         if self._opened is None:
             from pyjms.spark.spool import SpoolFolder
 
+            # Opened at first use: the folder takes a lock, and Spark makes planners that only check options or are
+            # pickled.
             self._opened = SpoolFolder(self._path, SystemClock())
+            # A copy: the folder's set is what recovery found, and this one changes with every acknowledgement.
             self._seen = Seen(set(self._opened.suspects))
         return self._opened
 
@@ -114,12 +118,16 @@ class SpoolPlanner(Planner):
         folder = self._folder()
         after = self._place_of(start)
         is_known = after == start.seq and self._is_ours(start)
+        # Spark has the batch before `start` in its commit log when it asks for the next one (decision 0170).
         if is_known and self._options.ack_on is AckOn.PROGRESS:
             self._done(start.seq)
+        # Nothing new is received while messages wait in the spool: those of a crashed driver are batched first.
         if folder.high == after:
             self._receive(limits)
         high = folder.high
         if limits.max_messages is not None:
+            # Messages spooled before a crash may be more than one batch may have; their bytes are not known here, only
+            # their numbers.
             high = min(high, after + limits.max_messages)
         if high <= after:
             return start
@@ -153,16 +161,22 @@ class SpoolPlanner(Planner):
     def _receive(self, limits: Limits) -> None:
         """Receive, spool and acknowledge."""
         deliveries = self._receiver.receive(limits, WAIT_MS)
+        # Messages that came again after a crash are in the spool already: they are only acknowledged.
         fresh = [each for each in deliveries if not self._seen.is_repeated(each.envelope.message_id)]
         if self._options.duplicates is Duplicates.REFUSE and any(each.envelope.message_id is None for each in fresh):
             raise SpoolError(
                 "a message has no JMSMessageID, so that the spool would not know it if it came again after a crash: let its sender "
                 "set ids (setDisableMessageID(false)), or read with duplicates=allow"
             )
+        # Without this a batch of repeated messages alone would write an empty frame and synchronise the disk for it.
         if fresh:
             self._write(fresh)
         ids = [each.envelope.message_id for each in deliveries]
+        # Between the write and the acknowledgement: if the acknowledgement is lost, the ids are remembered and the
+        # messages recognised.
         self._seen.spooled(ids)
+        # Repeated deliveries are acknowledged with the others, or the broker would redeliver them after each
+        # reconnection.
         if deliveries and self._receiver.acknowledge(deliveries):
             self._seen.settled(ids)
 
@@ -175,6 +189,7 @@ class SpoolPlanner(Planner):
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
         wanted = self._there(start, end)
+        # The path is resolved here, since workers may run in another working directory.
         spans = cut(wanted, self._options.partitions, processors=processors(), least=_LEAST_IN_PARTITION)
         return [SpoolPiece(folder=str(self._path.resolve()), span=span) for span in spans]
 
@@ -203,6 +218,8 @@ class SpoolPlanner(Planner):
         folder.save(
             Marks(generation=marks.generation, low=upto, settled=folder.high, unsettled=frozenset(self._seen.ids))
         )
+        # After the marks are safe: a crash before leaves a segment too many, the other order would lose ids that only
+        # the segment names.
         folder.trim()
 
     def close(self) -> None:
@@ -237,6 +254,7 @@ class HoldingPlanner(Planner):
         self._options = options
         self._name = options.reader_group
         self._receiver = Receiver(options)
+        # A new generation for each driver: what an earlier one held went back to the broker when its connection ended.
         self._generation = uuid.uuid4().hex
         self._held: deque[tuple[int, Delivery]] = deque()
         """Each with the life of the receiver that it came in; their numbers begin with ``_base + 1``."""
@@ -257,6 +275,7 @@ class HoldingPlanner(Planner):
         self._receiver.end_with_what_is_there()
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
+        # A new driver numbers on from the checkpoint: numbers up to that place would make empty batches.
         if not self._is_placed:
             self._go_on_from(start.seq)
         if self._options.ack_on is AckOn.PROGRESS:
@@ -278,6 +297,7 @@ class HoldingPlanner(Planner):
 
     def _receive(self, limits: Limits) -> None:
         deliveries = self._receiver.receive(limits, WAIT_MS)
+        # Each with the connection's count at its receipt: a later connection cannot acknowledge it.
         self._held.extend((self._receiver.life, each) for each in deliveries)
 
     def reported(self) -> Offset | None:
@@ -291,6 +311,7 @@ class HoldingPlanner(Planner):
                 end.seq,
             )
             return []
+        # A deque has no slices.
         held = [delivery for _, delivery in self._held]
         spans = cut(between(start, end), self._options.partitions, processors=processors(), least=_LEAST_IN_PARTITION)
         base = self._base
@@ -306,8 +327,11 @@ class HoldingPlanner(Planner):
             self._done(end.seq)
 
     def _done(self, upto: int) -> None:
+        # The bounds are needed: Spark's `commit` may come again, with a number that is below the base.
         taken = [self._held.popleft() for _ in range(max(0, min(upto - self._base, len(self._held))))]
+        # Moved before the acknowledgement, which may fail: numbers and held messages stay in step in any case.
         self._base += len(taken)
+        # The broker delivers the others again: they cannot be settled, and the log says how many rows may come twice.
         mine = [delivery for life, delivery in taken if life == self._receiver.life]
         settled = not mine or self._receiver.acknowledge(mine)
         lost = len(taken) - (len(mine) if settled else 0)

@@ -61,8 +61,11 @@ class RowSum:
 
     def add(self, names: Sequence[str], columns: Sequence[Sequence[Any]]) -> None:
         """Count rows that are given by the column."""
+        # Sorted by name: a repetition may have its columns in another order, and its rows are the same then.
         by_name = sorted(zip(names, columns, strict=True), key=lambda each: each[0])
+        # `repr` tells 1 from "1" and None from "None", which joined text would not.
         rows = [repr(row) for row in zip(*(column for _, column in by_name), strict=True)]
+        # A sum, and not a hash of all rows: Spark may cut a repeated batch into other partitions, in another order.
         digests = self.content.digests + sum(map(_digest, rows))
         self.content = Content(rows=self.content.rows + len(rows), digests=digests % _MANY)
 
@@ -79,6 +82,8 @@ def mark_of(text: str) -> int:
 def together(parts: Sequence[Content | None]) -> Content | None:
     """Return what the tasks of an epoch have written; None: not all of them know."""
     known = [each for each in parts if each is not None]
+    # A task that did not count makes the sum worthless: a comparison with part of the rows would refuse a true
+    # repetition.
     if len(known) < len(parts):
         return None
     return Content(rows=sum(each.rows for each in known), digests=sum(each.digests for each in known) % _MANY)
@@ -86,6 +91,8 @@ def together(parts: Sequence[Content | None]) -> Content | None:
 
 def note(stages: Stages, sink: str, epoch: int, mark: int) -> None:
     """Keep what an epoch was made of, after it was promoted; again, or for an earlier epoch: nothing."""
+    # The marker is a signed 64-bit number in the stores; only a table's own `epoch` can be so large, and it is not
+    # compared then.
     if epoch < _EPOCHS:
         stages.promote(_name(sink), epoch << _BITS | mark, [])
 
@@ -98,6 +105,7 @@ def noted(stages: Stages, sink: str, epoch: int) -> int | None:
 
 def _name(sink: str) -> str:
     """Return where it is kept: a sink's name may be as long as names are."""
+    # A digest has a fixed length: a sink's name may have 200 characters already, and the prefix would exceed the limit.
     return f"content:{hashlib.sha256(sink.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
@@ -130,6 +138,8 @@ def attempt_of(run: str | None) -> str:
 
     None: it is not known, and nothing of other runs is ended then.
     """
+    # A new id for each attempt: Spark runs two attempts of a task at once when it speculates, and only one of them is
+    # promoted.
     own = uuid.uuid4().hex
     return own if run is None else f"{run[:_RUN_MAX]}.{own}"
 
@@ -174,8 +184,11 @@ class Staging(Way):
         self, connection: ProviderConnection, name: StageName, envelopes: Iterable[Envelope], options: JmsOptions
     ) -> Written:
         marker = connection.stages().marker(name.sink)
+        # Asked before anything is sent: the promotion would refuse the epoch in any case, after a whole partition was
+        # staged in vain.
         if marker is not None and marker >= name.epoch:
             return self._repeated(marker, name, envelopes)
+        # Before sending: the staged messages of a dead run take the room of a limited queue, which may be all there is.
         self._end_former_runs(connection, name)
         session = connection.open_session(transacted=True)
         try:
@@ -183,6 +196,8 @@ class Staging(Way):
             for envelope in envelopes:
                 session.send(envelope)
                 count += 1
+            # A partition without rows stages nothing: an empty unit would cost a write, and promotion of the epoch
+            # moves the marker anyway.
             if count:
                 session.stage(name, keep_s=options.stage_timeout_s)
         finally:
@@ -201,6 +216,7 @@ class Staging(Way):
             return
         stages = connection.stages()
         waiting = [unit.name for unit in stages.units(name.sink)]
+        # Only units of other runs: the other tasks of this run write their partitions of the same epoch at this moment.
         former = [each for each in waiting if each.epoch <= name.epoch and _run_of(each.attempt) != run]
         if former:
             # nobody answered when they were promoted: our promotion finishes that one first
@@ -210,6 +226,7 @@ class Staging(Way):
     @staticmethod
     def _repeated(marker: int, name: StageName, envelopes: Iterable[Envelope]) -> Written:
         if marker == name.epoch:  # the driver died after it had promoted this epoch, and before Spark knew
+            # The iterator has to be consumed, since the row sum is counted as rows pass through it.
             for _ in envelopes:
                 pass  # `finish` looks whether they are those that were promoted
             return Written(name=name, way="stage", messages=0, waits=False)
@@ -221,8 +238,12 @@ class Staging(Way):
     def finish(self, link: Link, sink: str, epoch: int, written: Sequence[Written]) -> None:
         units = sorted(each.name for each in written if each.waits)
         is_new = link.call(lambda connection: connection.stages().promote(sink, epoch, units))
+        # The marker has reached this epoch, so units staged by a repetition are never promoted: they would hold the
+        # queue's room until their time-out.
         if not is_new and units:
             link.call(lambda connection: connection.stages().discard(units))
+        # The comparison comes after the promotion and not in one write with it (decision 0208): without the mark an
+        # epoch counts as a repetition.
         content = together([each.content for each in written])
         if content is None:
             return
@@ -310,6 +331,8 @@ class Branches(Way):
     ) -> Written:
         session = connection.open_session(transacted=True)
         try:
+            # The driver died after it had committed this branch: the partition is visible, and a second branch would
+            # write it twice.
             if (name.epoch, name.partition) in _visible(session, name.sink):
                 return Written(name=name, way="xa", messages=0, waits=False)
             xid = _xid(name)
@@ -318,6 +341,7 @@ class Branches(Way):
             for envelope in marked(name, envelopes):
                 session.send(envelope)
                 count += 1
+            # The ledger's message is in the same branch as the rows, so both become visible together or not at all.
             session.send(_ledger_entry(name))
             session.xa_end(xid)
             session.xa_prepare(xid)
@@ -333,6 +357,8 @@ class Branches(Way):
         session = connection.open_session(transacted=True)
         try:
             of_this_epoch = _transaction(sink, epoch)
+            # Rolled back before ours are committed: a failed attempt's branch holds a copy of the same rows, which
+            # nobody else would end.
             for xid in session.xa_recover():
                 if xid.global_transaction_id == of_this_epoch and xid not in ours:
                     _settled(session.xa_rollback, xid)  # of an attempt that failed, or of a driver that died
@@ -386,6 +412,7 @@ def _visible(session: ProviderSession, sink: str) -> set[tuple[int, int]]:
 
 def _prune(connection: ProviderConnection, sink: str, epoch: int) -> None:
     """Take what tells of epochs before `epoch` off the ledger: Spark never repeats those."""
+    # A consumer receives nothing on a stopped connection (JMS 1.1 §4.3.3); sending and browsing work on it.
     connection.start()
     session = connection.open_session(transacted=False)
     try:
@@ -433,12 +460,14 @@ def write_partition(
     envelopes_of: makes the messages, given the connection. Raises `ProviderError`: Spark then tries the task again.
     """
     link = link_of(options)
+    # Only connecting is repeated by the link, not the write: the rows come from an iterator that cannot be read twice.
     connection = link.call(lambda opened: opened)
     try:
         living = _Living(envelopes_of(connection), link.clock.time_ms)
         written = WAYS[way_of(connection)].write(connection, name, living, options)
         return replace(written, expired=living.expired)
     except (ClosedError, ConnectionLostError):
+        # A dead connection would be handed to Spark's next attempt in this worker, which lives on for other tasks.
         link.forget(connection)
         raise
 
@@ -469,5 +498,6 @@ def abandon(written: Sequence[Written], options: JmsOptions) -> None:
     for way in {each.way for each in written}:
         try:
             WAYS[way].abandon(link_of(options), [each for each in written if each.way == way and each.waits])
+        # The epoch has failed already, and Spark reports why: what stays staged ends by its time-out.
         except ProviderError as error:
             _log.warning("what an epoch had prepared is left to its timeout: %s", error.reason)
