@@ -140,6 +140,7 @@ class FailoverConnection:
         self.takes_unexpected: Callable[[PhysicalConnection, Frame], bool] | None = None
         """Is asked about each ERROR of a broker that does not name receipts; True: it was about no call."""
         self._clock = clock
+        # Before the first connect, whose I/O thread calls what is set here.
         self.hand_over(headers, owner)
         self._lock = Lock()
         self._state = FailoverState.CONNECTED
@@ -169,6 +170,8 @@ class FailoverConnection:
 
     def begin(self) -> None:
         """Heal what is lost from now on, also what was lost already: the owner can `restore`. Called once, before anything was done."""
+        # The flag first: a loss before it is found by `_look_at`, one after it
+        # by `on_ended`. If both find it, the state lets only the first one heal.
         self._heals = True
         self._look_at(self._physical)
 
@@ -210,6 +213,8 @@ class FailoverConnection:
         signal = Signal()
         try:
             while True:
+                # Registered under the lock with the check: a change of
+                # the state between the two would not wake this thread.
                 with self._lock:
                     if self._state is FailoverState.CONNECTED and not self._is_about_to_heal():
                         return self._physical
@@ -246,6 +251,7 @@ class FailoverConnection:
             old.close()
             physical = self._connect_anywhere()
         except ProviderError as error:
+            # This call raises it: the exception listener must not be told as well.
             self._give_up(error, is_told=False)
             raise
         try:
@@ -254,6 +260,7 @@ class FailoverConnection:
         except Exception:
             physical.close()
             raise
+        # It may have ended before it was the present one, and `on_ended` has ignored that.
         self._look_at(physical)
 
     def _leave(self) -> PhysicalConnection:
@@ -262,6 +269,8 @@ class FailoverConnection:
             if not self._is_left:
                 self.current()
             with self._lock:
+                # Another thread may have lost or closed the connection
+                # since `current` returned; then the loop looks again.
                 if self._state is FailoverState.CONNECTED or (
                     self._is_left and self._state is not FailoverState.CLOSED
                 ):
@@ -285,6 +294,7 @@ class FailoverConnection:
         with self._lock:
             physical, waiting = self._physical, list(self._waiting)  # each takes itself out
             was_connected = self._state is FailoverState.CONNECTED
+            # Before the connection ends: its end is then no loss, and no healer starts.
             self._state = FailoverState.CLOSED
         self._stop.set()
         for signal in waiting:
@@ -306,6 +316,7 @@ class FailoverConnection:
     def forget(self) -> None:
         """Be lost, in a child of this process, which has none of its threads."""
         why = f"the connection to {self._places()} is of the process that this one was forked from: make one here"
+        # A thread of the parent may have held the lock at the fork; in the child nobody would release it.
         self._lock, self._state, self._error = Lock(), FailoverState.LOST, ConnectionLostError(why)
         for physical in (self._physical, self.newest):
             physical.forget(why)
@@ -329,6 +340,7 @@ class FailoverConnection:
     def on_ended(self, physical: PhysicalConnection, reason: str) -> None:
         """Begin to heal, if it was the present one."""
         with self._lock:
+            # The healer itself notices the end of a connection in which it is just restoring everything.
             if not self._heals or physical is not self._physical or self._state is not FailoverState.CONNECTED:
                 return
             self._state = TRANSITIONS[self._state, FailoverEvent.LOSE]
@@ -364,6 +376,7 @@ class FailoverConnection:
                 self._pause()
             while not self._try_round() and self._is_healing():
                 rounds += 1
+                # `reconnect_attempts` is 0 for no limit, which the count never equals.
                 if rounds == self._settings.reconnect_attempts:
                     self._give_up(
                         ResourceError(f"{rounds} rounds of attempts have failed; the last one: {self._error}")
@@ -391,6 +404,7 @@ class FailoverConnection:
         first = self._first
         for step in range(len(endpoints)):
             index = (first + step) % len(endpoints)
+            # The client may have closed the connection during the last attempt.
             if not self._is_healing():
                 return False
             try:
@@ -407,6 +421,7 @@ class FailoverConnection:
 
     def _take_up(self, physical: PhysicalConnection) -> bool:
         """Restore everything in `physical` and make it the present one; return False if that failed."""
+        # Before the restore: messages arrive as soon as the first consumer is restored, and are judged by `newest`.
         self.newest = physical
         try:
             self._owner.restore(physical)
@@ -416,6 +431,8 @@ class FailoverConnection:
             physical.close()
             return False
         with self._lock:
+            # An end during the restore was ignored by `on_ended`, as this was not the present
+            # connection; an end after this check finds the present one, and heals again.
             if self._state is FailoverState.RECONNECTING and not physical.has_ended:
                 self._physical = physical
                 self._healed_ms = self._clock.monotonic_ms()
@@ -444,6 +461,7 @@ class FailoverConnection:
         for signal in waiting:
             signal.set()
         if is_told:
+            # Without the lock, since this runs code of the application's.
             self._owner.on_lost(lost)
 
     def _take_waiting(self) -> set[Signal]:
@@ -457,6 +475,7 @@ class FailoverConnection:
         for index, endpoint in enumerate(self._settings.endpoints):
             try:
                 physical = self._connect(endpoint)
+            # Any other error, such as a wrong password, would be the same at the next endpoint.
             except (ResourceError, ConnectionLostInCallError) as error:
                 reasons.append(str(error))
                 continue
@@ -479,6 +498,7 @@ class FailoverConnection:
         except ConnectionLostInCallError as error:
             why = f"{endpoint} closed the connection before it answered CONNECT: {error}"
             raise ConnectionLostInCallError(why + advice(self._settings.scheme, endpoint, why)) from error
+        # This client cannot talk to that broker, whose dialect may be unknown: no other endpoint is tried.
         except StompError as error:
             physical.close()
             raise ProviderError(error.reason) from error
@@ -561,6 +581,7 @@ class StompConnectionBase(ProviderConnection):
 
     def _shut_down(self) -> None:
         with self._lock:
+            # Under the lock of the list: no session is entered between the flag and the copy.
             self._closed = True
             sessions = self._open_sessions()
         for session in sessions:
@@ -574,6 +595,7 @@ class StompConnectionBase(ProviderConnection):
 
     def on_interrupted(self, error: ConnectionInterruptedError) -> None:
         """Forget what the broker has again, and tell the client."""
+        # First: whatever the client does when it is told, sessions and consumers already know of the loss.
         self._leave_physical()
         self._events.on_exception(error)
 

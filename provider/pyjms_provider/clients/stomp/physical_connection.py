@@ -102,6 +102,7 @@ def refusal(frame: Frame) -> ProviderError:
     if frame.headers.get("code", "").startswith("PYJMS"):
         return error_of(frame)
     message = frame.headers.get("message", "")
+    # ActiveMQ sends a Java stack trace as the body, of which the lines before the first frame are meant for people.
     body = bytes(frame.body[:4096]).decode(errors="replace").partition("\n\tat ")[0].strip()
     text = ": ".join(dict.fromkeys(part for part in (message.strip(), body) if part)) or "no reason given"
     searched = text.lower()
@@ -191,6 +192,7 @@ _UNWRITTEN_BYTES_MAX: Final = 4 * 1024 * 1024
 _HEADERS_MAX: Final = 16 * 1024 * 1024
 _VERSION: Final = Version.V1_2
 _BEAT: Final = b"\n"
+# So many sends after a pause are written at once, so that a single message is not delayed (decision 0603).
 _AT_ONCE: Final = 2
 _RECEIPT: Final = Frame("RECEIPT", {})
 _plain_receipt = re.compile(rb"RECEIPT\nreceipt-id:([A-Za-z0-9.\-]{1,100}+)\n\n\0").fullmatch
@@ -308,6 +310,7 @@ class PhysicalConnection:
             )
             # the first to go: the number of a closed socket may be another one's soon
             acquired.callback(self._reader.end)
+            # Taken out of the stack only now: if a step above fails, the stack closes what the earlier ones acquired.
             self._acquired = acquired.pop_all()
 
     def open(self, headers: dict[str, str]) -> Frame:
@@ -321,6 +324,7 @@ class PhysicalConnection:
         except RuntimeError as error:  # the system has no more threads for the moment
             self._acquired.close()
             raise ResourceError(f"no connection to {self.endpoint}: {error}") from error
+        # After the start of the thread: over TLS only that thread may write, and it reads the answer.
         self.post(Frame("CONNECT", {"accept-version": _VERSION.value, "heart-beat": f"{period},{period}", **headers}))
         is_answered = self._opened.wait(self._settings.connect_timeout_ms / 1000)
         connected = self.connected
@@ -337,6 +341,7 @@ class PhysicalConnection:
                 f"{self.endpoint} accepted the connection and did not answer CONNECT for "
                 f"{self._settings.connect_timeout_ms} ms: does it speak STOMP there?"
             )
+        # The I/O thread sets the signal at its end, too.
         if connected is None:
             raise ConnectionLostInCallError(self.reason)
         raise RefusedError(connected)
@@ -351,6 +356,7 @@ class PhysicalConnection:
         cannot be written (nothing of it is), `ResourceError` when the broker does not read, `ConnectionLostInCallError`.
         """
         try:
+            # All frames are encoded before the first is put: one that cannot be encoded leaves nothing half said.
             if len(frames) == 1:
                 data = frames[0].prepared() or encode(frames[0], _VERSION)
             else:
@@ -369,9 +375,11 @@ class PhysicalConnection:
 
         Raises as `post`.
         """
+        # Counted without a lock: a count that is lost only decides whether one frame is corked.
         self._in_a_row += 1
         corked = waits or self._in_a_row > _AT_ONCE
         self.post(*frames, corked=corked)
+        # If no thread waits before, the I/O thread writes the frame at its next tick.
         if corked:
             self._reader.keep_polling()
 
@@ -380,6 +388,7 @@ class PhysicalConnection:
         self._in_a_row += 1
         corked = waits or self._in_a_row > _AT_ONCE
         try:
+            # The first message of a frame starts the ticks; those that follow find them running.
             if self._buffer.gather(session, message, corked=corked) and corked:
                 self._reader.keep_polling()
         except (WriteBufferClosedError, OSError) as error:
@@ -395,6 +404,7 @@ class PhysicalConnection:
 
     def _lost(self, error: Exception) -> ConnectionLostInCallError:
         """Return what is told of an error of the buffer: what finds it closed never gets in; what a failing socket took is not known."""
+        # The I/O thread finds the error of the socket by itself, and ends the connection because of it.
         self._wakeup.set()
         kind = NotSentError if isinstance(error, WriteBufferClosedError) else ConnectionLostInCallError
         return kind(self.reason or str(error) or "it was closed")
@@ -431,24 +441,32 @@ class PhysicalConnection:
         receipt, answer = f"r{next(self._receipts)}", _Answer()
         is_main = may_last and me == deferred.main
         frames[-1].headers["receipt"] = receipt
+        # Registered before anything is written, as the answer may come before `post`
+        # returns; and under the lock of `_end`, which fails every answer that it finds.
         with self._lock:
             if self.has_ended:
                 raise NotSentError(self.reason)
             self._answers[receipt] = answer
         try:
             self.post(*frames, needs_room=needs_room, sent=sent)
+            # Counted from here: the wait for room in the buffer has a time limit of its own.
             limit_ms = self._settings.timeout_ms if timeout_ms is None else timeout_ms
             until_ms = self._clock.monotonic_ms() + limit_ms
             if is_main:
                 deferred.wake = answer.set
             self.wait(answer, until_ms)
+            # The wake-up of a deferred signal raises the flag, too,
+            # but brings no frame: `is_there` tells the two apart.
             if is_main and deferred.pending and not answer.is_there:
                 self.wait(answer, min(until_ms, self._clock.monotonic_ms() + _GRACE_MS))
+                # The broker makes the sender wait, perhaps for room in a
+                # queue: the handler runs now, in the midst of the call.
                 if not answer.is_there:
                     deferred.run_handlers()
         finally:
             if is_main:
                 deferred.wake = None
+            # Under the lock of `_on_receipt`: a late RECEIPT finds either the answer or `late`, never neither.
             with self._lock:
                 if self._answers.pop(receipt, None) is not None and late is not None:
                     self._late[receipt] = late
@@ -462,6 +480,7 @@ class PhysicalConnection:
         if not request.is_sent:
             frame.headers["receipt"] = receipt = f"r{next(self._receipts)}"
             try:
+                # As in `request`: registered before anything is written, under the lock of `_end`.
                 with self._lock:
                     if self.has_ended:
                         raise NotSentError(self.reason)
@@ -507,6 +526,7 @@ class PhysicalConnection:
         """Wait as the clock does, for something that this connection brings; see `SocketReader.wait`."""
         self._in_a_row = 0
         try:
+            # What is awaited may be the broker's answer to a frame that is still corked.
             self._buffer.uncork()
         except OSError:
             self._wakeup.set()  # the I/O thread finds out why
@@ -521,18 +541,19 @@ class PhysicalConnection:
 
         This takes no lock: what the garbage collector ends may call it, on whichever thread that runs, whatever lock it holds.
         """
+        # First the entry, then the wakeup: the I/O thread reads the list after it has cleared the wakeup.
         self._chores.append(chore)
         self._wakeup.set()
 
     @contextmanager
     def browsing(self, end: Callable[[], None]) -> Iterator[None]:
-        """Browse a queue, and have `end` called after it: by the I/O thread if the iterator is dropped half way, perhaps by the garbage
-        collector, which runs anywhere, also where a lock is held.
-        """
+        """Browse a queue, and have `end` called after it: by the I/O thread if the iterator is dropped half way."""
         chore = end
         try:
             yield
         except GeneratorExit:
+            # The garbage collector may close the iterator, on any thread
+            # and while that holds any lock: so the I/O thread ends it.
             chore = partial(self.call_soon, end)
             raise
         finally:
@@ -558,6 +579,7 @@ class PhysicalConnection:
 
     def close(self) -> None:
         """End the connection; its thread ends soon. Any thread; may be repeated."""
+        # The flag first: the I/O thread that is woken must find it.
         self.is_closing = True
         self._buffer.close()
         self._wakeup.set()
@@ -570,11 +592,13 @@ class PhysicalConnection:
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread to end, unless it is the caller's."""
+        # A thread that was never started has no ident, and cannot be joined.
         if self._thread is not current_thread() and self._thread.ident is not None:
             self._thread.join(timeout_s)
 
     def forget(self, reason: str) -> None:
         """Have ended, in a child of this process: what it sent there would be its parent's word, and its end the parent's."""
+        # A thread of the parent may have held the lock at the fork; in the child nobody would release it.
         self._lock, self.reason, self.has_ended, self.is_closing = Lock(), reason, True, True
         self._buffer.forget()
         self._reader.forget()
@@ -594,6 +618,8 @@ class PhysicalConnection:
         except Exception as error:  # the top of a thread
             _log.exception("PYJMS-STOMP the connection to %s ends because of an error of pyjms", self.endpoint)
             self.reason = f"{type(error).__name__}: {error}"
+        # The buffer is closed before the socket: a later send then hears that nothing was
+        # written (`NotSentError`), where an error of the socket would leave that open.
         self.is_closing = True
         self._buffer.close()
         try:
@@ -610,6 +636,7 @@ class PhysicalConnection:
             poller.poll_writes(buffer.has_rest)
             is_woken, is_readable = poller.wait(self._sleep_s())
             if is_woken:
+                # Cleared before the state is read: a change after that ends the next wait.
                 self._wakeup.clear()
             if reader.failure is not None:
                 raise reader.failure
@@ -617,11 +644,14 @@ class PhysicalConnection:
                 reader.try_read()
             while self._chores:
                 self._chores.popleft()()
+            # Every round writes what is corked, so that a tick is the longest delay.
             self._in_a_row = 0
             buffer.uncork()
             if buffer.has_rest:
                 buffer.flush(self._socket.write)
                 self._beats.sent_ms = self._system_clock.monotonic_ms()
+            # Only a wait that has lasted its whole time is a tick: a
+            # wake-up may follow the last use of the socket at once.
             if reader.is_ticking and not (is_woken or is_readable):
                 reader.tick()
             self._keep_time()
@@ -674,6 +704,8 @@ class PhysicalConnection:
                 while (event := decoder.next_event()) is not None:
                     if not isinstance(event, Heartbeat):
                         self._take(event)
+            # The poll is level-triggered: what is left in the socket ends
+            # the next wait. Another `recv` would mostly find nothing.
             if not self._socket.has_more:
                 return
             for answer in self._socket.answers():
@@ -738,10 +770,12 @@ class PhysicalConnection:
             self._farewell = error.reason  # the end comes right after it, and is told then
             return
         with self._lock:
+            # An ERROR is an answer, too: the broker has made nothing that `late` would have to undo.
             self._late.pop(receipt or "", None)
             if receipt is not None:
                 awaiting = [receipt] if receipt in self._answers else []
             else:
+                # An ERROR without a receipt may be the answer to any of the requests.
                 awaiting = [] if self.error_names_receipt else list(self._answers)
             refused = [self._answers.pop(each) for each in awaiting]
             for answer in refused:

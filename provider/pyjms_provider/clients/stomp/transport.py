@@ -17,6 +17,7 @@ from pyjms.spi.interrupts import deferred
 from pyjms_provider.forks import let_go
 from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, FRAME_MESSAGES_MAX, LENGTH
 
+# A silence of two periods and a second is allowed: brokers round the periods, and machines are slow.
 _TOLERANCE: Final = 2
 _GRACE_MS: Final = 1000
 
@@ -24,8 +25,7 @@ _GRACE_MS: Final = 1000
 class HeartBeat:
     """When to send a heart-beat, and when silence means that the other side is gone (STOMP 1.2, "Heart-beating"). Pure.
 
-    Any byte, of whatever frame, is a sign of life. A silence of two periods and a second is borne: brokers round periods, and
-    machines are slow.
+    Any byte, of whatever frame, is a sign of life.
     """
 
     def __init__(self, offer_ms: int, answer: str, now_ms: float) -> None:
@@ -54,6 +54,8 @@ class HeartBeat:
         if self.send_every_ms:
             waits.append(self.sent_ms + self.send_every_ms / 2 - now_ms)
         if self.expect_every_ms:
+            # `is_dead` compares with `>`: a thread that woke one
+            # millisecond earlier would find nothing to do, and spin.
             waits.append(self.received_ms + self.silence_max_ms - now_ms + 1)
         return max(0.0, min(waits)) if waits else None
 
@@ -61,6 +63,7 @@ class HeartBeat:
 def _periods(answer: str) -> tuple[int, int]:
     """Return what the broker sends and wants; a header that is no pair of numbers stands for none."""
     sends, comma, wants = (part.strip() for part in answer.partition(","))
+    # `isdecimal` alone is true for the digits of every script.
     if not (comma and sends.isdecimal() and wants.isdecimal() and sends.isascii() and wants.isascii()):
         return 0, 0
     return int(sends), int(wants)
@@ -72,6 +75,7 @@ class Wakeup:
     def __init__(self) -> None:
         """Raises `OSError` when the process may open no more."""
         self._reader, self._writer = socket.socketpair()
+        # A full pair must not block the thread that signals; it may be the handler of a signal.
         self._reader.setblocking(False)
         self._writer.setblocking(False)
         self.fileno = self._reader.fileno()
@@ -105,6 +109,7 @@ class Poller:
         self._wakeup = wakeup
         self._lock = Lock()
         self._reads, self._writes = True, False
+        # epoll(7): another thread may change the set while this one sleeps on it, and the change counts at once.
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
         self._selector = selectors.DefaultSelector() if self._epoll is None else None
         if self._epoll is not None:
@@ -124,6 +129,7 @@ class Poller:
             self._set(self._reads, writes)
 
     def _set(self, reads: bool, writes: bool) -> None:
+        # `close` takes the lock, too: the set cannot be closed between the look and the change.
         with self._lock:
             self._reads, self._writes = reads, writes
             if self._epoll is not None and not self._epoll.closed:
@@ -151,19 +157,21 @@ class Poller:
             self._selector.close()
 
 
+# Corked frames, and a socket that no thread reads any more, wait for two ticks at most (decisions 0601, 0603).
 TICK_S: Final = 0.004
+# poll(2) takes an int of milliseconds: a longer wait is made of several.
 _LONGEST_POLL_MS: Final = 1e8
 _END_S: Final = 5.0
+# `select` has no POLLIN on Windows, where the socket is never shared.
 _IN: Final = getattr(select, "POLLIN", 0)
 
 
 class SocketReader:
     """The right to read one socket: of its I/O thread or, while it waits, of an application's thread. Any thread.
 
-    A thread that waits for an answer would sleep until the I/O thread had read it: a change of threads for each answer, which costs
-    more than all the rest. So a thread that waits polls the socket itself, and does with what comes what the I/O thread would
-    do. One thread reads at a time; the I/O thread does not poll the socket meanwhile, and gets it back at the latest two ticks after
-    the last thread has read, or at once if another thread waits for what may come.
+    A thread that waits for an answer polls the socket itself, and handles all that arrives as the I/O thread would (decision 0601).
+    One thread reads at a time. The I/O thread does not poll the socket meanwhile. It gets the socket back two ticks after the last
+    read at the latest, or at once if another thread waits for a message.
     """
 
     def __init__(self, *, is_shared: bool, wake: Callable[[], None], poll_reads: Callable[[bool], None]) -> None:
@@ -172,9 +180,11 @@ class SocketReader:
         """
         self._wake = wake
         self._poll_reads = poll_reads
+        # Two locks: the right is held as long as a thread reads, the lock of the flags only while they change.
         self._right = Lock()
         self._lock = Lock()
         self._wakeup = Wakeup()
+        # Without epoll the I/O thread cannot be told to leave the socket alone while it sleeps, so it always reads.
         self._poll = select.poll() if is_shared and hasattr(select, "epoll") else None
         self._fileno = -1
         self._read: Callable[[], None] = _nothing
@@ -205,6 +215,7 @@ class SocketReader:
 
         `is_alone`: whether no other thread will miss what comes after the wait, until the next one or the next tick.
         """
+        # The answer may be there already: then the wait costs no system call and no tick.
         if signal.wait(0):
             return True
         if (
@@ -241,6 +252,7 @@ class SocketReader:
             if not self._is_lent:
                 self._is_lent = True
                 self._poll_reads(False)
+        # The I/O thread may sleep without a time limit: it is woken once, so that it begins to tick.
         if is_new:
             self._wake()
         self.reader = get_ident()
@@ -258,6 +270,7 @@ class SocketReader:
                     remaining_ms = min(until_ms - clock.monotonic_ms(), _LONGEST_POLL_MS)
                     ready = poll(remaining_ms) if remaining_ms > 0 else []
                     if not ready and remaining_ms < _LONGEST_POLL_MS:
+                        # A signal that was raised together with the end of the time still counts.
                         return signal.wait(0)
                 for fileno, _ in ready:
                     if fileno != self._fileno:
@@ -266,6 +279,8 @@ class SocketReader:
                     try:
                         self._read()
                     except Exception as error:
+                        # The I/O thread raises it, since it alone ends the
+                        # connection; this thread then waits for that end.
                         self.failure = error
                     if self.failure is not None:
                         self._is_lendable = False
@@ -310,6 +325,8 @@ class SocketReader:
     def tick(self) -> None:
         """Take the socket back if no thread has read since the last tick."""
         with self._lock:
+            # A thread that polls since before the last tick has not
+            # counted again, so the present reader is looked at, too.
             is_used = self._uses != self._seen_uses or self.reader is not None
             self._seen_uses = self._uses
             if not is_used:
@@ -320,17 +337,20 @@ class SocketReader:
         """Let no thread read any more; return when none does, or after `_END_S`: a reader that is still in a listener by then
         finds that all is over, or that the socket is closed.
         """
+        # The flag first, then the wakeup: the reader that wakes must find the flag down.
         self._is_lendable = False
         self._ring()
         is_mine = self._right.acquire(timeout=_END_S)
         try:
             self._wakeup.close()
         finally:
+            # After a timeout another thread holds the right, and this one must not release it.
             if is_mine:
                 self._right.release()
 
     def forget(self) -> None:
         """Let no thread read, in a child of this process."""
+        # A thread of the parent may have held the locks at the fork; in the child nobody would release them.
         self._right, self._lock, self._is_lendable = Lock(), Lock(), False
 
 
@@ -416,23 +436,29 @@ class WriteBuffer:
         Raises `ResourceError` when there was none, `WriteBufferClosedError`.
         """
         size, batch = len(data), data
+        # Read without the lock: the limit is a soft one, and threads that race for the same room all get in.
         if needs_room and self._size and self._size + size > self._limit:
             self._wait_for_room(size)
         with self._lock:
             if self._is_closed:
                 raise WriteBufferClosedError
+            # Set under the lock, with the entry: whatever fails later,
+            # the flag says whether the frames are in the buffer.
             if sent is not None:
                 sent.is_sent = True
+            # What was gathered came first: the order on the wire is that of the calls.
             if self._is_open:
                 self._seal()
             if corked or self._size or self._write_here is None:
                 self._pending.append(data)
                 self._size += size
+                # The writer looks for more under this lock before it stops (`_drain`), so nothing is left behind.
                 if self._is_writing or (corked and self._size < _CORKED_MAX):
                     return
                 batch = self._begin()
             else:  # no thread writes, as there is nothing
                 self._size, self._is_writing = size, True
+        # Without the lock: other threads may add to the buffer during the system call.
         self._write(batch)
 
     def gather(self, session: str, message: bytes, *, corked: bool = True) -> bool:
@@ -467,6 +493,8 @@ class WriteBuffer:
 
         head: the frame's beginning, up to the ids; one object for each session. Raises as `put`.
         """
+        # The head is compared by identity, as each session has one; `_seal` forgets it, so a sealed
+        # frame never grows. A longer range takes no more room, so it gets into a full buffer.
         goes_on = head is self._ack_head and first == self._ack_last + 1  # asked once more with the lock held
         if self._size + _ACK_SIZE > self._limit and not goes_on:
             self._wait_for_room(_ACK_SIZE)
@@ -495,6 +523,7 @@ class WriteBuffer:
             self._gathered, self._gathered_size = [], 0
         data = self._frame(data)
         self._pending.append(data)
+        # Until now the size was an estimate.
         self._size += len(data) - size
 
     def _gathered_frame(self) -> bytes:
@@ -508,12 +537,15 @@ class WriteBuffer:
         """
         if (timeout_s := self._timeout_s()) is None:
             return
+        # In real time: how fast the broker reads does not depend on an application's virtual clock.
         signal, until_ms = Signal(), _CLOCK.monotonic_ms() + timeout_s * 1000
         try:
             with self._lock:
+                # Registered before the check: room that is made between the two raises the signal.
                 self._waiting.add(signal)
             while not (self._is_closed or self._has_room(size)):
                 if (
+                    # Asked again after the time is over: room, or the end, may have come together with it.
                     not deferred.wait(_CLOCK.wait, signal, until_ms)
                     and not self._is_closed
                     and not self._has_room(size)
@@ -528,6 +560,7 @@ class WriteBuffer:
 
     def uncork(self) -> None:
         """Have written what was put in and nobody writes yet. Any thread."""
+        # Asked before each wait, and mostly there is nothing to write: so first without the lock.
         if not self._size or self._is_writing:
             return
         with self._lock:
@@ -563,6 +596,7 @@ class WriteBuffer:
             signal.set()
 
     def _has_room(self, size: int) -> bool:
+        # A piece that is larger than the limit gets into an empty buffer, or it could never be sent.
         return not self._size or self._size + size <= self._limit
 
     def _begin(self) -> bytes:
@@ -581,12 +615,15 @@ class WriteBuffer:
         while True:
             written = write(batch) if batch else 0
             with self._lock:
+                # `close` has emptied the buffer and set the size to 0: it must not be counted down once more.
                 if self._is_closed:
                     return True
                 self._size -= written
                 if self._waiting:
                     self._wake_waiting()
                 if written < len(batch):
+                    # The rest of a frame stays in front. `_is_writing`
+                    # stays set: from now on the I/O thread is the writer.
                     self._pending.appendleft(batch[written:])
                     self.has_rest = True
                     return False
@@ -604,6 +641,7 @@ class WriteBuffer:
             self._pending.clear()
             return batch
         first = self._pending.popleft()
+        # A large frame is written as it is: `join` would copy it.
         if not self._pending or len(first) >= _BATCH:
             return first
         pieces, size = [first], len(first)
