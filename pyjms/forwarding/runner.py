@@ -22,6 +22,7 @@ class ForwardRunner(RouteRunner):
     def start(self, request: RouteRequest) -> RunningRoute:
         settings, targets = _read(request)
         transfer = Transfer(settings, to_all(targets), lambda: targets, request.clock)
+        # Before its thread starts: a route that was paused must not take a message after a restart.
         transfer.set_paused(request.is_paused)
         return RouteThread(transfer, request.on_failure)
 
@@ -49,6 +50,7 @@ class RouteThread(RunningRoute):
         self._transfer = transfer
         self._on_failure = on_failure
         self._is_stopped = False
+        # A daemon: a site that does not answer must not keep the process from ending.
         self._thread = Thread(target=self._run, name=f"pyjms route {transfer.settings.name}", daemon=True)
         self._thread.start()
 
@@ -61,6 +63,7 @@ class RouteThread(RunningRoute):
         except Exception as error:
             self._transfer.counters.failed(f"{type(error).__name__}: {error}")
             _log.exception("PYJMS-ROUTE route %s has ended by a fault", name)
+        # The owner is told on this thread, after the transfer has let its connections go; it may call stop from there.
         failure = self._transfer.counters.statistics()
         if failure.state is RouteState.FAILED and self._on_failure is not None:
             self._on_failure(failure.last_error or "")
@@ -74,6 +77,7 @@ class RouteThread(RunningRoute):
     def stop(self) -> None:
         self._is_stopped = True
         self._transfer.halt()
+        # A thread that joins itself gets a RuntimeError.
         if self._thread is current_thread():
             return
         self._thread.join(_IN_ORDER_S)
@@ -93,6 +97,7 @@ class RouteThread(RunningRoute):
 
     def statistics(self) -> RouteStatistics:
         seen = self._transfer.counters.statistics()
+        # The transfer leaves its state as it was when it was halted; only a failure outlives a stop.
         if self._is_stopped and seen.state is not RouteState.FAILED:
             self._transfer.counters.state = RouteState.STOPPED
             return self._transfer.counters.statistics()

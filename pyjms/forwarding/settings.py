@@ -34,6 +34,7 @@ class Site:
     url: str
     """Also its name in messages; without a password."""
     user_name: str | None = None
+    # Kept out of the representation, which may go into logs.
     password: str | None = field(default=None, repr=False)
     opens: Callable[[ConnectionEvents], ProviderConnection] | None = field(default=None, repr=False)
     """What connects instead of the provider of the URL: for a broker that is here, and that its own route needs no URL for."""
@@ -131,6 +132,7 @@ class Described:
 
     def _number(self, name: str, default: int, least: int, most: int) -> int:
         value = self._settings.get(name, default)
+        # A bool is an int in Python, and true in the settings is no number.
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
         self.problems.append(f"{name}: write a number from {least} to {most}")
@@ -144,6 +146,7 @@ class Described:
             return Site(url=HERE, opens=self._request.here)
         try:
             parsed = ProviderUrl.parse(url)
+            # An unknown option is told here, when the route is created, and not only when it connects.
             find_provider(parsed.scheme).check_url(parsed)
         except ProviderError as error:
             self.problems.append(f"{place}: {error.reason}")
@@ -215,6 +218,7 @@ class Described:
             self.problems.append(f"{place}: {error.reason}")
 
 
+# No limit in practice, yet a bound: each success doubles the size.
 _ALL: Final = 1 << 30
 
 
@@ -231,6 +235,7 @@ class AdaptiveBatchSize:
 
     def failed(self, tried: int) -> bool:
         """Hear that so much did not get in; return whether less can be tried."""
+        # Half of what was tried, as the present size may be far above that.
         self.most = max(tried // 2, 1)
         return tried > 1
 
@@ -261,6 +266,7 @@ class RouteCounters:
         """Hear that something was tried in vain, and will be tried again."""
         self._failures += 1
         self._last_error = (reason, self._clock.time_ms())
+        # The next message that comes through sets it to RUNNING again.
         self.state = RouteState.AWAY
 
     def failed(self, reason: str) -> None:

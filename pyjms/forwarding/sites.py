@@ -100,12 +100,17 @@ class RouteConnection:
         """Return the session; connect first if there is none. Raises `RouteError` when that is in vain, `ProviderError`."""
         session = self._session
         if session is None:
+            # Cleared before the connect: the provider may tell of a problem of the new connection before this call
+            # returns.
             self.problem = None
             try:
                 connection = connect(self.site, self._clock, self._tell)
             except (UrlError, MissingProviderError) as error:
+                # A wrong URL or a provider that is not installed stays so: the route ends instead of trying again.
                 raise RouteError(f"{self.site.url} cannot be used: {error.reason}") from error
             with self._lock:
+                # The lock orders this against end(): either end() finds the connection and closes it, or this thread sees
+                # that the route is over. Connecting and closing may wait for the network, and stay outside of it.
                 is_wanted = not self._is_over
                 if is_wanted:
                     self._connection = connection
@@ -131,6 +136,7 @@ class RouteConnection:
         return session
 
     def _tell(self, problem: ProviderError) -> None:
+        # This runs on a thread of the provider. The problem is stored before the route's thread is woken to look at it.
         self.problem = problem
         self._wake()
 
@@ -140,6 +146,8 @@ class RouteConnection:
             connection, self._connection = self._connection, None
         self._session = None
         if connection is not None:
+            # Whether it closes well does not matter: the site takes back what was not settled on a lost connection,
+            # too.
             with suppress(ProviderError):
                 connection.close()
 
@@ -147,6 +155,8 @@ class RouteConnection:
         """Let a call that waits come back, and no connection be made any more. Any thread."""
         with self._lock:
             self._is_over = True
+            # The connection stays in its place, for the route's thread to drop: this thread only makes its waiting call
+            # return.
             connection = self._connection
         if connection is not None:
             with suppress(ProviderError):
@@ -164,6 +174,7 @@ _OF_THE_SITE = (
 )
 """What says nothing of the message: the site is away, full, or not set up; all other messages would fare alike."""
 _LOST = (ClosedError, ConnectionLostError, InDoubtError)
+# A bound for the memory: ten times the largest batch that the settings allow.
 _REMEMBERED_MAX = 100_000
 
 
@@ -180,6 +191,8 @@ class Sink:
         self._attempts = attempts
         self._batch_size = AdaptiveBatchSize()
         self._failures = 0
+        # A counter and not a set: a producer may have sent two messages of one id, and each is one delivery to be
+        # skipped.
         self._arrived: Counter[str] = Counter()
         self.sent = 0
 
@@ -198,6 +211,8 @@ class Sink:
             return
         session = self._session()
         while waiting:
+            # The size is halved while transactions fail, so that a site with little room takes some of the batch, and a
+            # message that the site refuses is found alone.
             some = _with_different_identities(waiting[: self._batch_size.most])
             try:
                 self._commit(session, some)
@@ -207,18 +222,24 @@ class Sink:
             else:
                 self._batch_size.succeeded()
                 self._failures = 0
+            # The pieces of one transaction are done together, so the first one tells for all.
             waiting = waiting if not some[0].is_done else waiting[len(some) :]
 
     def _session(self) -> ProviderSession:
+        # The provider may have told of the loss while the sink was idle; a send by that connection would fail for
+        # nothing.
         if self.link.problem is not None:
             self.link.drop()
         return self.link.session()
 
     def _look_at(self, tried: Sequence[Piece], error: ProviderError) -> None:
         """Have less be tried next, or give up the one piece that the site refuses. Raises `error` when it must wait for another time."""
+        # A rollback at the commit does not say which message caused it, nor whether there was no room.
         may_fit = is_refusal(error) or isinstance(error, (ResourceError, RolledBackError))
         if may_fit and self._batch_size.failed(len(tried)) and self._is_well:
             return
+        # A lost connection never counts against a message: only an error of a message that was sent alone does
+        # (decision 0900).
         if len(tried) > 1 or not self._is_well:
             raise error
         (piece,) = tried
@@ -231,10 +252,13 @@ class Sink:
         piece.item.refused = UndeliverableError(error.reason, str(piece.outgoing.target))
 
     def _commit(self, session: ProviderSession, pieces: Sequence[Piece]) -> None:
+        # Known only since the connection was made, so the envelopes are built for each attempt.
         found_by = self.duplicate_property
         for piece in pieces:
             session.send(piece.envelope(found_by))
         session.commit()
+        # Only after the commit: if its outcome is not known, the pieces are sent again, and the site drops those that
+        # it has.
         self.sent += len(pieces)
         for piece in pieces:
             piece.is_done = piece.is_there = True
@@ -255,10 +279,12 @@ class Sink:
         return self.link.is_open and self.link.problem is None
 
     def _undo(self, session: ProviderSession, error: ProviderError) -> None:
+        # A lost connection has rolled its transaction back; another attempt needs another connection.
         if isinstance(error, _LOST):
             self.link.drop()
             return
         try:
+            # In a transacted session the SPI allows this only after a rollback.
             session.rollback()
         except ProviderError:
             self.link.drop()
@@ -266,6 +292,7 @@ class Sink:
     def not_settled(self, pieces: Sequence[Piece]) -> None:
         """Remember what is here, as the source hands it out again."""
         for piece in pieces:
+            # A piece that was refused is not remembered: when it comes again it is to be tried again.
             if piece.is_there and piece.identity is not None:
                 self._arrived[piece.identity] += 1
         while len(self._arrived) > _REMEMBERED_MAX:  # what never came again: it expired, or somebody took it away
@@ -307,6 +334,7 @@ class Source:
         self._signal = signal
         self._is_over = is_over
         self._selector = selector_or_none(settings.selector)
+        # The route's name is part of it: two routes that read one queue must not take each other's messages.
         self._named = Address(AddressKind.QUEUE, f"{settings.source.address.name}.{settings.name}.named")
         self._consumer: ProviderConsumer | None = None
         self._naming: ProviderConsumer | None = None
@@ -318,12 +346,14 @@ class Source:
 
     def open(self) -> None:
         """Begin to receive, unless it has. Raises `ProviderError`."""
+        # New rules of a router may need ids for the first time; then this end is opened again with the second consumer.
         lacks_naming = self.gives_ids and self._naming is None
         if self._consumer is not None and self.link.problem is None and not lacks_naming:
             return
         self.close()
         self.link.session()
         wake = self._signal.set
+        # A run that died may have left messages in the route's own queue.
         self._may_have_named = self.gives_ids
         if self.gives_ids:
             self._naming = self._subscribe(self._named, wake)
@@ -338,6 +368,8 @@ class Source:
 
     def close(self) -> None:
         """Give back, in their places, what was taken and not settled."""
+        # They are given back as unseen before the connection closes, which would count a delivery for each of them
+        # and mark it redelivered.
         held, self._held = list(self._held), deque()
         self._consumer = self._naming = None
         if held and self.link.is_open:
@@ -346,6 +378,7 @@ class Source:
 
     def give_back(self, batch: list[Delivery]) -> None:
         """Give back a batch that was handed out, and all else that was taken."""
+        # In front and in their order: they are older than what is held.
         self._held.extendleft(reversed(batch))
         self.close()
 
@@ -361,6 +394,8 @@ class Source:
         """Return a batch, all of it with lasting ids if `gives_ids`; empty when it is over. Raises `ProviderError`."""
         while not self._is_over():
             self.open()
+            # The route's own queue is emptied before anything else is taken, as its messages are older than those of
+            # the source.
             if self._may_have_named and self._naming is not None:
                 named = self._poll_all(self._naming, self._settings.batch)
                 if named:
@@ -371,6 +406,7 @@ class Source:
                 continue
             if not self.gives_ids:
                 return self._take_held(lambda _: True)
+            # A batch ends at the first message without a lasting id, so that this one is overtaken by nothing.
             batch = self._take_held(lambda each: has_lasting_id(each.envelope))
             if batch:
                 return batch
@@ -390,6 +426,8 @@ class Source:
         assert self._consumer is not None
         settings, until_ms = self._settings, None
         while len(self._held) < settings.batch and not self._is_over() and self.link.problem is None:
+            # The consumer becomes interested in the same step: a message that came between a poll and the wait would
+            # wake nobody.
             delivery = self._consumer.poll_or_wait()
             if delivery is not None:
                 self._held.append(delivery)
@@ -398,11 +436,15 @@ class Source:
                 return
             if self._held and until_ms is None:
                 until_ms = self._clock.monotonic_ms() + settings.linger_ms
+            # The signal may also mean a pause, the end or a lost connection: the condition of the loop looks at all
+            # three.
             if not self._clock.wait(self._signal, until_ms):
                 return
 
     @staticmethod
     def _poll_all(consumer: ProviderConsumer, most: int) -> list[Delivery]:
+        # Messages that this route has just moved may still be on their way to the consumer; without this, later ones
+        # would overtake them.
         consumer.catch_up()
         found: list[Delivery] = []
         while len(found) < most and (delivery := consumer.poll()) is not None:
@@ -432,6 +474,7 @@ class Source:
             session.rollback()
             self._held.extendleft(reversed(part))
             return
+        # Sends and acknowledgements commit together at one site, so that a crash loses and doubles nothing.
         session.acknowledge(part)
         session.commit()
         self._batch_size.succeeded()

@@ -36,12 +36,16 @@ class Transfer:
         self._targets = targets
         self._clock = clock
         self._signal = Signal()
+        # No lock guards these two: each is written by one assignment, and the route's thread looks at both whenever the
+        # signal wakes it.
         self._is_over = self._is_paused = False
         self._here = settings.source.site
         self.counters = RouteCounters(clock)
         self._source = Source(settings, self._link(self._here), clock, self._signal, self._must_wait, self._receives)
         self._sinks: dict[Site, Sink] = {}
         self._batch_size = AdaptiveBatchSize()
+        # The jitter has random numbers of its own: from the module's generator it would take those of a program that
+        # has seeded it, as Hypothesis does.
         self._delays = Delays(settings.back_off, Random().random)  # noqa: S311
 
     def _link(self, site: Site) -> RouteConnection:
@@ -54,12 +58,15 @@ class Transfer:
 
     def halt(self) -> None:
         """Have `run` return as soon as it looks."""
+        # The flag is set before the signal: the route's thread would otherwise wake, find nothing changed and sleep
+        # again.
         self._is_over = True
         self._signal.set()
 
     def break_off(self) -> None:
         """Have calls that wait for a site come back, too."""
         self.halt()
+        # The sinks are copied, as the route's thread may add one meanwhile; that one is ended where it is added.
         for link in [self._source.link, *(sink.link for sink in list(self._sinks.values()))]:
             link.end()
 
@@ -75,6 +82,7 @@ class Transfer:
         try:
             while not self._is_over:
                 if self._is_paused:
+                    # A paused route gives its messages back, so that other consumers of the queue can have them.
                     self._source.close()
                     self.counters.state = RouteState.PAUSED
                     self._clock.wait(self._signal, None)
@@ -90,9 +98,12 @@ class Transfer:
 
     def _move_some(self) -> None:
         """Move one batch."""
+        # Computed for each batch: the rules of a router may have been replaced, and name a target at another site for
+        # the first time.
         self._source.gives_ids = any(target.site != self._here for target in self._targets())
         try:
             batch = self._source.take()
+        # A RouteError is a ProviderError too, but no waiting heals it: it ends the route.
         except RouteError:
             raise
         except ProviderError as error:
@@ -121,10 +132,14 @@ class Transfer:
         self.counters.waiting = len(batch)
         while batch:
             settings = self.settings
+            # The unit is planned again in each turn, as the rules or the targets may have changed while the route
+            # waited.
             unit = make_unit(batch, self._plan, settings.name, settings.hops_max, self._clock.time_ms())
             try:
                 is_over = self._carry_unit(unit, batch)
             finally:
+                # Whatever ended the attempt, the sinks must know what they have committed: the source hands those
+                # messages out again.
                 self._forsake(unit)
             if is_over is not None:
                 return is_over
@@ -134,9 +149,13 @@ class Transfer:
         """Do so for the planned choices of each message of the batch; None: plan the rest of the batch again."""
         while True:
             for site, pieces in unit.pieces.items():
+                # The other sites commit before the source does (decision 0900). After a crash in between the batch
+                # comes again, and they drop it by its ids; the other order would lose it.
                 if site != self._here and not self._bring(site, pieces):
                     return False
             try:
+                # What goes to queues of the source's own site needs no ids: it is in one transaction with the
+                # acknowledgement.
                 is_settled = self._settle_in_parts(unit, batch)
             except RolledBackError as error:
                 self._batch_size.failed(len(batch))
@@ -150,6 +169,7 @@ class Transfer:
                 return True
             if is_settled:
                 return True
+            # No error is passed on, as the counters have it already.
             if not self._wait(self._here, None):
                 return False
             if self.settings.undeliverable is None:
@@ -165,6 +185,7 @@ class Transfer:
         """Have all pieces at another site, however long it is away; return False if the route must stop meanwhile."""
         sink = self._sink(site)
         while True:
+            # An attempt that brought a part of the batch over counts as progress: the pause after it is a short one.
             sent = sink.sent
             try:
                 self._judge(sink, pieces)
@@ -184,16 +205,22 @@ class Transfer:
         sink = self._sinks.get(site)
         if sink is None:
             sink = self._sinks[site] = Sink(self._link(site), self.settings.attempts)
+            # The new site may find no duplicates; what is promised is unknown again until it has been reached.
             if self.counters.guarantee is Guarantee.ONCE_ONLY:
                 self.counters.guarantee = None
+            # The sink is registered before this check: break_off either finds it in the table, or has set the flag that
+            # is read here.
             if self._is_over:
                 sink.link.end()
         return sink
 
     def _judge(self, sink: Sink, pieces: Iterable[Piece]) -> None:
         """See what can be promised at this site. Raises `RouteError` if that is not enough."""
+        # An open connection was judged when it was made.
         if sink.link.is_open:
             return
+        # Only a connected provider tells its name, by which duplicate detection is known. A route that requires more is
+        # refused here, before anything was sent.
         sink.link.session()
         known = duplicate_property_of(sink.link.provider_name)
         for target in {piece.outgoing.target for piece in pieces}:
@@ -228,11 +255,14 @@ class Transfer:
         In one transaction, or, where a queue here has no room for all of it, in some.
         """
         while unit.items:
+            # A queue here may have no room for the whole batch: then it is settled in smaller transactions.
             part = unit.first(self._batch_size.most)
             if self._settle(part):
                 self._batch_size.succeeded()
                 del batch[: len(part.items)]
                 unit.drop(part)
+            # The size was not halved, so a smaller part would not help: it was one message alone, or the error is not
+            # about room.
             elif len(part.items) <= self._batch_size.most:
                 return False
         return True
@@ -240,6 +270,7 @@ class Transfer:
     def _settle(self, unit: Unit) -> bool:
         """Do all that is to be done here, in one transaction; return False if it must be tried again."""
         session = self._source.link.session()
+        # A piece that is done here was refused: its message goes to the undeliverable queue instead.
         here = [piece for piece in unit.pieces.get(self._here, ()) if not piece.is_done]
         try:
             for piece in here:
@@ -247,17 +278,23 @@ class Transfer:
             refused = [item for item in unit.items if item.refused is not None]
             for item in refused:
                 self._set_aside(session, item.delivery, item.refused)
+            # Expired messages are acknowledged like all others, though they were sent nowhere.
             session.acknowledge(unit.deliveries)
         except (RolledBackError, RouteError):
             raise
         except ProviderError as error:
+            # A broken connection has lost its transaction: there is nothing to roll back, and the batch comes again by
+            # the next one.
             if self._source.link.problem is not None:
                 raise
             session.rollback()
+            # After a rollback the deliveries are still this session's, so the same batch is tried again and keeps its
+            # place in the queue.
             if isinstance(error, ResourceError) and self._batch_size.failed(len(unit.items)):
                 return False
             self.counters.attempt_failed(f"{self._here.url}: {error.reason}")
             if is_refusal(error):
+                # The error names no message, so each is tried alone.
                 self._find_refused(session, here)
             return False
         session.commit()
@@ -281,11 +318,14 @@ class Transfer:
                 if not is_refusal(error):
                     raise
                 piece.is_done = True
+                # The next attempt sends it to the undeliverable queue, in the transaction that acknowledges it.
                 piece.item.refused = UndeliverableError(error.reason, str(piece.outgoing.target))
             session.rollback()
 
     def _settled(self, unit: Unit, sent_here: int, refused: int) -> None:
         self._came_through()
+        # Pieces for other sites count here, too, once the source has committed: an earlier count would tell a repeated
+        # batch twice.
         sent = sent_here + sum(len(pieces) for site, pieces in unit.pieces.items() if site != self._here)
         self.counters.settled(len(unit.items) - refused - unit.expired, sent, refused, unit.expired)
 
@@ -295,6 +335,7 @@ class Transfer:
         try:
             # Not `recover`: what made the commit fail is no fault of the messages, which would be dead letters after ten such failures.
             self._source.link.session().give_back_unseen([*batch, *self._source.unsettled()])
+            # What was taken and not handed out yet was given back as well, as it would overtake the batch otherwise.
             self._source.forget()
         except ProviderError:
             self._source.close()

@@ -28,6 +28,8 @@ UNDELIVERABLE_ROUTE: Final = "pyjms_undeliverable_route"
 UNDELIVERABLE_TARGET: Final = "pyjms_undeliverable_target"
 
 _PARTS_OF_A_DELIVERY: Final = 3
+# Longer numbers are not read: Python's int() raises ValueError above 4,300 digits, and one such message would end the
+# route at each start.
 _LONGEST_HOPS: Final = 9
 """Digits of a number of hops."""
 _NOT_OURS: Final = ("JMS_", "_AMQ")
@@ -43,6 +45,7 @@ def forward_id(route: str, label: str, envelope: Envelope) -> str | None:
     before = str(envelope.properties.get(FORWARD_ID) or "")
     # Lengths keep apart what would otherwise run together.
     identity = f"{len(label)}:{label}{len(before)}:{before}{envelope.message_id}"
+    # As in Java, a text may hold half of a surrogate pair, which plain UTF-8 refuses.
     return f"{route}:{blake2b(identity.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
@@ -57,6 +60,7 @@ def has_lasting_id(envelope: Envelope) -> bool:
 def hops_of(envelope: Envelope) -> int:
     """Return through how many routes a message has come."""
     value = envelope.properties.get(HOPS)
+    # A bool is an int in Python. A text is read, too: over STOMP a property may come back as one.
     if value is None or isinstance(value, bool) or not isinstance(value, (int, str)):
         return 0
     text = str(value) if isinstance(value, int) else value[: _LONGEST_HOPS + 1]  # anybody may have sent anything
@@ -73,12 +77,16 @@ def marked(
     another site: it becomes a property.
     """
     properties = _own(envelope.properties)
+    # The first route writes where the message comes from; later routes keep that.
     if ORIGIN_ID not in properties:
         if origin.message_id is not None:
             properties[ORIGIN_ID] = origin.message_id
         properties[ORIGIN_TIMESTAMP] = Long(origin.timestamp_ms)
         properties[ORIGIN_DESTINATION] = str(origin.destination)
+    # Counted from the message as it was received: a transformer that removes the property must not let a message go
+    # round for ever.
     properties[HOPS] = hops_of(origin) + 1
+    # The mark of the route before is part of the new identity; left in its place it would be taken for this route's.
     properties.pop(FORWARD_ID, None)
     if identity is not None:
         properties[FORWARD_ID] = identity
@@ -102,6 +110,7 @@ def readdressed(
     envelope: Envelope, address: Address, properties: Mapping[str, Stored], reply_to: Address | None
 ) -> Envelope:
     """Return a copy with other properties, for another destination or the same. Made for every message, so without `dataclasses.replace`, which is slow."""
+    # By position and without dataclasses.replace, which is slow: this runs for every message.
     return Envelope(
         address,
         envelope.message_id,
@@ -215,6 +224,7 @@ class Unit:
         if most >= len(self.items):
             return Unit(list(self.items), dict(self.pieces))
         part = Unit(self.items[:most])
+        # By identity: items compare by value, and have no hash.
         wanted = {id(item) for item in part.items}
         part.pieces = {
             site: [each for each in pieces if id(each.item) in wanted] for site, pieces in self.pieces.items()
@@ -223,6 +233,7 @@ class Unit:
 
     def drop(self, part: Unit) -> None:
         """Take out what `first` has returned."""
+        # The pieces of a site are in the order of the items, so those of the first items are its first pieces.
         del self.items[: len(part.items)]
         self.pieces = {site: pieces[len(part.pieces.get(site, ())) :] for site, pieces in self.pieces.items()}
 
@@ -232,6 +243,7 @@ def make_unit(batch: Sequence[Delivery], plan: Plan, route: str, hops_max: int, 
     unit = Unit([Item(delivery) for delivery in batch])
     for item in unit.items:
         envelope = item.delivery.envelope
+        # A message without expiration has 0 (JMS 1.1 §3.4.9).
         if 0 < envelope.expiration_ms <= now_ms:
             item.is_expired = True
             continue
@@ -246,8 +258,11 @@ def make_unit(batch: Sequence[Delivery], plan: Plan, route: str, hops_max: int, 
             outgoing = plan(envelope)
         except UndeliverableError as error:
             item.refused = error
+            # Targets that only listen in still get a message that nobody else wants.
             outgoing = error.outgoing
         for message in outgoing:
+            # The id is made of the message as it was received: it must be the same after a crash, whatever a
+            # transformer makes of the headers.
             piece = Piece(item, message, forward_id(route, message.label, envelope))
             unit.pieces.setdefault(message.target.site, []).append(piece)
     return unit

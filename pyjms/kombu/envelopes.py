@@ -57,6 +57,7 @@ class Outgoing:
         self._body: Body = body if isinstance(body, str) else bytes(body)
         self._kind = BodyKind.TEXT if isinstance(body, str) else BodyKind.BYTES
         self._routing_key = routing_key
+        # Programs write the mode as a number or by its name; kombu's default is persistent.
         self._is_lasting = str(properties.get("delivery_mode")) not in {"1", "transient"}
         self._priority = _priority_of(properties)
         self._time_to_live_ms = _time_to_live_of(properties)
@@ -73,7 +74,9 @@ class Outgoing:
         for name, key in ((_TYPE, "content-type"), (_ENCODING, "content-encoding")):
             if message.get(key) is not None:
                 self._properties[name] = str(message[key])
+        # The place of publishing comes last: a message that was received and is published again may have its old one.
         info = {**(properties.pop("delivery_info", None) or {}), "exchange": exchange, "routing_key": routing_key}
+        # kombu's own JSON: it keeps dates, UUIDs and decimals, which the standard library's refuses.
         text = dumps(dict(zip(_SECTIONS, (rest, properties, info), strict=True)))
         for number, start in enumerate(range(0, len(text), _PART_MAX)):
             self._properties[f"{_REST}_{number}" if number else _REST] = text[start : start + _PART_MAX]
@@ -86,6 +89,7 @@ class Outgoing:
             message_id,
             now_ms,
             0 if self._time_to_live_ms is None else now_ms + self._time_to_live_ms,
+            # By a topic the message goes to present subscribers only, so that it need not be stored.
             2 if self._is_lasting and not is_to_topic else 1,
             self._priority,
             self._correlation_id,
@@ -108,6 +112,7 @@ def parts_of(delivery: Delivery, queue: str) -> Parts:
     headers = {name: _plain(value) for name, value in found.items() if _is_header(name)}
     properties = {"priority": envelope.priority, "delivery_mode": envelope.delivery_mode, **rest.get("properties", {})}
     if isinstance(envelope.correlation_id, str):
+        # A text that is too long for a header of JMS is in the JSON, and counts.
         properties.setdefault("correlation_id", envelope.correlation_id)
     if envelope.reply_to is not None:
         properties.setdefault("reply_to", envelope.reply_to.name)
@@ -122,12 +127,14 @@ def parts_of(delivery: Delivery, queue: str) -> Parts:
             "routing_key": queue,
             "priority": properties["priority"],
             **rest.get("delivery_info", {}),
+            # After what the sender wrote: only this broker can tell of this delivery.
             "redelivered": delivery.redelivered,
             "delivery_count": delivery.count,
         },
     )
 
 
+# Cached, as a program sends the same few header names with each message.
 @lru_cache(maxsize=1024)
 def _can_be_name(name: str) -> bool:
     """Whether a property of JMS may have this name, and none that is used here has it."""
@@ -144,8 +151,10 @@ def _can_be_property(name: object, value: object) -> bool:
     """Whether a header comes back just as it is when it travels as a property of JMS, at any broker."""
     if not isinstance(name, str) or not _can_be_name(name):
         return False
+    # Exact types: a subclass, such as an enum's member, would come back as a plain text.
     if type(value) is str:
         return len(value) <= _TEXT_MAX
+    # A Java int, which every broker keeps. JMSXGroupID is a String (JMS 1.1 §3.5.9).
     return type(value) is bool or (type(value) is int and -(2**31) <= value < 2**31 and name != "JMSXGroupID")
 
 
@@ -160,6 +169,7 @@ def _taken_text(properties: dict[str, Any], name: str) -> str | None:
 def _priority_of(properties: Mapping[str, Any]) -> int:
     """Return the priority: the higher, the sooner, as in RabbitMQ; 0, if there is none."""
     try:
+        # JMS has priorities 0 to 9, RabbitMQ up to 255.
         return min(max(int(properties.get("priority") or 0), 0), _PRIORITY_MAX)
     except (TypeError, ValueError):
         return 0
@@ -171,6 +181,7 @@ def _time_to_live_of(properties: Mapping[str, Any]) -> int | None:
     if given is None:
         return None
     try:
+        # At least 1: AMQP's 0 expires at once, where 0 means never in JMS.
         return min(max(int(given), 1), _TIME_MAX_MS)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{given!r} is no expiration: it is a number of milliseconds") from error
@@ -187,6 +198,7 @@ def _rest_of(found: Mapping[str, Stored]) -> Mapping[str, Any] | None:
         rest = loads("".join(map(str, texts)))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return None
+    # Another program may have a property of this name; then all of it is that program's.
     is_ours = isinstance(rest, dict) and all(isinstance(rest.get(name), dict) for name in _SECTIONS)
     return rest if is_ours else None
 
@@ -195,6 +207,7 @@ def _body_of(envelope: Envelope) -> tuple[bytes, str | None, str | None]:
     """Return a body as bytes, with the content type and the encoding that it has where the message does not name them."""
     body = envelope.body
     if isinstance(body, str) or body is None:
+        # A text of Java may hold half of a surrogate pair, which plain UTF-8 refuses.
         return (body or "").encode("utf-8", "surrogatepass"), "text/plain", "utf-8"
     if isinstance(body, bytes):
         return body, "application/octet-stream", "binary"
@@ -212,6 +225,7 @@ def _plain(value: Stored) -> Any:
     """Return a value of JMS without its type in Java."""
     if type(value) is str:
         return value
+    # bool comes first, as it is an int in Python.
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)

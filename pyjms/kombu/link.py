@@ -65,17 +65,21 @@ class Link:
         self.process = os.getpid()
         self._place = f"{url.scheme}://{url.host}"
         self._numbers = count(1)
+        # Two sessions with a lock each: a send that waits for room must not delay an acknowledgement, which may be what
+        # makes the room (decision 0213).
         self._sending = RLock()
         self._receiving = RLock()
         self._sender: ProviderSession | None = None
         self._receiver: ProviderSession | None = None
         self._waiter: Callable[[Signal, float | None], bool] = self.clock.wait
         self._interested: dict[ProviderConsumer, None] = {}
+        # Set before the connect: the provider may call on_exception from another thread before the call below returns.
         self._connection: ProviderConnection | None = None
         self._connection = self._connect(url, user_name, password, defaults)
         self._id = self._connection.connection_id
         self.capabilities = self._connection.capabilities
         if Capability.EMBEDDED_BROKER in self.capabilities:
+            # A forked child inherits this table, and by it finds out that the broker stayed in its parent.
             _homes[url.scheme, url.host] = self.process
 
     def _connect(
@@ -97,6 +101,8 @@ class Link:
             connection = provider.connect(replace(request, url=url), self)
         try:
             if Capability.EMBEDDED_BROKER in connection.capabilities:
+                # The table of homes is empty in a pool that was forked before anybody connected, so that is asked for
+                # separately.
                 self._check_is_no_pool()
             connection.start()
         except Exception:
@@ -137,12 +143,15 @@ class Link:
     def check(self) -> None:
         """Raise `ConnectionLostError` once the connection was interrupted."""
         if self.problem is not None:
+            # Only from here on does kombu hear from verify_connection that it has to connect again.
             self.is_told = True
             raise ConnectionLostError(self.problem.reason) from self.problem
 
     def on_exception(self, error: ProviderError) -> None:
         """Hear of a problem that no call reports."""
         connection = self._connection
+        # A provider that restores its connection is in another state meanwhile. What was received before is lost to its
+        # consumers all the same.
         if isinstance(error, ConnectionLostError) or (connection is not None and connection.state != "connected"):
             self.problem = error
             self.wake()
@@ -151,10 +160,12 @@ class Link:
 
     def poison(self) -> None:
         """Give the connection up, as a signal has interrupted a call of it in its midst."""
+        # No lock is taken: the frame that the signal interrupted may hold it, and it runs in this thread.
         connection, self._connection = self._connection, None
         self.problem = ConnectionLostError(REASON)
         if connection is not None:
             connection.abort()
+            # An orderly close may wait for a broker that does not answer, so that another thread makes it.
             close_later(connection, self.wake)
 
     def close(self) -> None:
@@ -174,6 +185,7 @@ class Link:
             destination, MessageId(f"ID:{self._id}:{next(self._numbers)}"), self.clock.time_ms()
         )
         with self._sending:
+            # Opened at the first send: a connection that only consumes needs no second session.
             if self._sender is None:
                 self._sender = connection.open_session(transacted=False)
             self._sender.send(envelope)
@@ -185,6 +197,8 @@ class Link:
         connection = self.connection
         if self._receiver is None:
             self._receiver = connection.open_session(transacted=False)
+            # The provider may have the waiting thread read the socket itself, which saves a change of threads for each
+            # message (decision 0601).
             self._waiter = self._receiver.waiter(self.clock)
         return self._receiver
 
@@ -205,6 +219,8 @@ class Link:
             delivery = consumer.poll_or_wait()
         if delivery is not None:
             self._interested.pop(consumer, None)  # which has ended by itself
+        # Interest ends later, when the consumer's program works. A topic's messages come to this consumer alone, so
+        # that its interest may go on.
         elif is_shared:
             self._interested[consumer] = None
         return delivery
@@ -217,12 +233,14 @@ class Link:
 
     def end_interest(self) -> None:
         """Have messages go to others: nobody waits for them here."""
+        # Not a loop over the dictionary: each turn takes a consumer out of it.
         while self._interested:
             self.lose_interest(next(iter(self._interested)))
 
     def lose_interest(self, consumer: ProviderConsumer) -> None:
         """Have what comes for one consumer go to others, and also what has come and nobody has taken."""
         self._interested.pop(consumer, None)
+        # Without the lock: the SPI allows this call to any thread, and the receiving session may be busy.
         consumer.set_interested(False)
 
     def end(self, consumer: ProviderConsumer) -> None:
@@ -261,6 +279,8 @@ class Link:
                     self._place,
                     delivery.envelope.message_id,
                 )
+                # AMQP drops a rejected message where no dead letter exchange is declared; left unsettled, it would come
+                # again by the next connection.
                 session.acknowledge((delivery,))
 
     # Whole queues
@@ -268,6 +288,7 @@ class Link:
     def count(self, address: Address) -> int:
         """Return how many messages are in a queue. Raises `CapabilityError`, `ProviderError`."""
         with self._receiving:
+            # JMS has no call for the number of messages: a browser is the only portable way to count them.
             return sum(1 for _ in self._session().browse(address, None))
 
     def purge(self, address: Address) -> int:
@@ -286,6 +307,7 @@ class Link:
         while len(batch) < _BATCH:
             delivery = self.poll(consumer, waits=False, is_shared=True)
             if delivery is None:
+                # Asks the broker over the network, so only once the messages that were prefetched are used up.
                 self.catch_up(consumer)
                 delivery = self.poll(consumer, waits=False, is_shared=True)
             if delivery is None:

@@ -63,6 +63,7 @@ class Unsettled:
         """`prefetch_count`: how many there may be at a time; 0: any number."""
         self._channel = channel
         self.prefetch_count = prefetch_count
+        # Delivery tags begin with 1, as in AMQP. The next one of a counter is taken atomically, so no lock is needed.
         self._tags = count(1)
         self._held: dict[int, Delivery] = {}
 
@@ -91,6 +92,7 @@ class Unsettled:
 
     def take_up_to(self, tag: int) -> Sequence[Delivery]:
         """Take out all up to this tag, in the order in which they came."""
+        # Over a copy, and with a default: Celery acknowledges on other threads meanwhile.
         taken = (self._held.pop(each, None) for each in self._held.copy() if each <= tag)
         return [delivery for delivery in taken if delivery is not None]
 
@@ -112,6 +114,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     closed: bool
     Message = Received
+    # kombu's own class restores unacknowledged messages by publishing them again; here the broker redelivers them.
     QoS = Unsettled
     supports_fanout = True
     from_transport_options = ()
@@ -137,6 +140,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         """Declare a queue, which JMS makes by itself. The number of messages is told of `passive` declarations alone: it takes a look at each."""
         name = queue or f"amq.gen-{uuid()}"
         if (exclusive or auto_delete) and not passive:
+            # Its first binding makes it a subscription; without one it is the JMS queue of its name.
             self._bound.setdefault(name, {})
         return queue_declare_ok_t(name, self._size(name) if passive else 0, 0)
 
@@ -155,6 +159,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
             super().queue_bind(queue, exchange, routing_key, arguments, **options)
         elif (exchange, routing_key) not in bindings:
             kind = self.typeof(exchange)
+            # kombu's exchange type decides what the binding matches, as if this were the exchange's only one.
             table = [kind.prepare_bind(queue, exchange, routing_key, arguments)]
             bindings[exchange, routing_key] = of_topic(
                 self.link,
@@ -189,6 +194,8 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         bindings = self._bound.pop(queue, None)
         for source in (bindings or {}).values():
             source.close()
+        # A bound queue that ends with its connection has no messages at the broker: its subscriptions have just been
+        # closed.
         if not (bindings or if_unused or (if_empty and self._size(queue))):
             self._purge(queue)
         for exchange, routing_key, arguments in list(self.state.queue_bindings(queue)):
@@ -220,6 +227,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
             return
         for queue in self._lookup(exchange, routing_key):
             self.link.send(outgoing, _address(queue))
+        # Sent in any case: this process does not know which others have bound a queue to the exchange.
         self.link.send(outgoing, Address(AddressKind.TOPIC, exchange))
 
     # Consuming
@@ -260,17 +268,21 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         sources = tuple(bindings.values()) if bindings else (of_queue(self.link, queue),)
         try:
             for source in sources:
+                # A consumer that was just made has fetched nothing: over a network, poll alone would find the queue
+                # empty.
                 source.catch_up()
                 delivery = source.take()
                 if delivery is not None:
                     return self._received(delivery, queue, no_ack=no_ack)
         finally:
             if not bindings:
+                # Closed at once: a consumer that stayed would be sent messages that nobody asks it for.
                 sources[0].close()
         return None
 
     def next_delivery(self) -> Callable[[], Any] | None:
         """Take the next message, if there is one within the prefetch limits; return the function that passes it to its consumer."""
+        # A copy: another thread may cancel a consumer meanwhile.
         readers = tuple(self._readers.values())
         if not self.qos.can_consume():
             return None
@@ -279,9 +291,13 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
             for source in consumer.sources:
                 delivery = source.take(waits=True)
                 if delivery is not None:
+                    # The next look begins with the consumer after this one, so that a full queue does not starve the
+                    # others.
                     self._turn += index + 1
                     message = self._received(delivery, consumer.queue, no_ack=consumer.no_ack)
                     if not self.qos.can_consume():
+                        # The prefetch limit is reached: what the provider has sent ahead goes to other consumers
+                        # instead of waiting here.
                         self._rest(readers)
                     return partial(consumer.callback, message)
         return None
@@ -301,6 +317,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     def _received(self, delivery: Delivery, queue: str, *, no_ack: bool) -> Received:
         tag = self.qos.next_tag()
+        # As in AMQP, the message is settled before the program has it: it is lost if the program dies.
         if no_ack:
             try:
                 self.link.acknowledge((delivery,))
@@ -308,6 +325,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
                 if isinstance(error, TooLateError):
                     raise  # it comes again; else it is settled, for all that is known, and comes from nowhere else
         else:
+            # Noted before the callback can run, which may acknowledge it by its tag.
             self.qos.hold(tag, delivery)
         parts = parts_of(delivery, queue)
         return Received(
@@ -326,6 +344,8 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
     @defers_signals()
     def basic_ack(self, delivery_tag: int, multiple: bool = False) -> None:
         """Acknowledge one message, or all up to it."""
+        # After a loss the broker has the messages again; acknowledging them by a new session would settle nothing,
+        # without an error.
         self._check_in_time()
         held = self.qos
         taken = held.take_up_to(delivery_tag) if multiple else [held.take(delivery_tag)]
@@ -368,15 +388,18 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         """End the consumers, and have all come again that is not settled."""
         if self.closed:
             return
+        # Set first: another thread that settles a message from here on is told that it is too late.
         self.closed = True
         try:
             if self.link.is_usable:
+                # The consumers end before the messages are given back, which would otherwise come to them again.
                 for tag in tuple(self._readers):
                     self.basic_cancel(tag)
                 self.basic_recover(requeue=True)
         except ProviderError:
             pass  # the broker takes back what is its own
         finally:
+            # Also when the connection is gone: the next look at this channel must not poll consumers of a dead session.
             self._readers.clear()
             if self.connection is not None:
                 self.connection.close_channel(self)
@@ -413,6 +436,7 @@ class Source:
                 continue  # set aside, as nobody can read it; the provider tells its owner
             if delivery is None or self._is_wanted is None or self._is_wanted(delivery):
                 return delivery
+            # A topic's message for another routing key: settled, as it would otherwise stay with this session.
             self._link.acknowledge((delivery,))
 
     def catch_up(self) -> None:
@@ -440,6 +464,7 @@ def of_topic(link: Link, exchange: str, binding_key: str, matches: Callable[[str
     `is_exact`: that is the binding key alone, so that a broker with selectors sends nothing else.
     """
     selector = None
+    # Patterns of a topic exchange cannot be said by a selector: * stands for one word there, and LIKE knows no words.
     if is_exact and Capability.SELECTORS in link.capabilities and binding_key.isprintable():
         quoted = binding_key.replace("'", "''")
         selector = compile_selector(f"{ROUTING_KEY} = '{quoted}'")
@@ -474,7 +499,9 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
 
     def __init__(self, client: Any, **options: Any) -> None:
         super().__init__(client, **options)
+        # Before anything shows the URL: celery inspect stats sends it to every caller (decision 0213).
         _take_credentials(client)
+        # Shared by the connections of the process: one declares the bindings, and another one publishes by them.
         self.state = _states.setdefault(str(client.hostname), BrokerState())
         self.bound: dict[str, dict[tuple[str, str], Source]] = {}
         """The queues that end with the connection, and what they are bound to."""
@@ -493,7 +520,9 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
         defaults = {"prefetch_messages": "1"}  # else a provider fetches ahead what kombu has not asked for
         if client.connect_timeout:
             defaults["connect_timeout_ms"] = str(max(int(client.connect_timeout * 1000), 1))
+        # The subscriptions ended with the old connection.
         self.bound = {}
+        # A new link for each connection, and channels keep the old one: by that they notice that theirs is gone.
         self._link = Link(url, client.userid or None, client.password or None, defaults)
         return self
 
@@ -545,6 +574,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
         link = self.link_now()
         until_ms = None if timeout is None else link.clock.monotonic_ms() + timeout * 1000
         try:
+            # Without a wait, what is on its way over the network would be missed: so the broker is asked first.
             if timeout is not None and timeout <= 0:
                 for channel in list(self.channels):
                     channel.catch_up()
@@ -553,16 +583,20 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
                 if not link.wait(until_ms):
                     raise TimeoutError("no message has come in time")
                 hand_over = self._next_delivery(link)
+                # A wake-up may be for a message that another consumer took: many of those must not put the time-out
+                # off.
                 if hand_over is None and until_ms is not None and link.clock.monotonic_ms() >= until_ms:
                     raise TimeoutError("no message has come in time")
         finally:
             link.end_interest()  # what the consumer does now may take long
+        # The program's callback runs outside of all guards: its signals and its errors are its own.
         hand_over()
 
     @defers_signals(undo=lambda hand_over: _give_back(hand_over))  # noqa: PLW0108 - it is defined below
     def _next_delivery(self, link: Link) -> Callable[[], Any] | None:
         """Take a message of one of the channels, which take turns."""
         link.check()
+        # The program may have closed or renewed the connection on another thread during the wait.
         if link is not self._link:
             raise ClosedError("kombu's connection was closed")
         channels = list(self.channels)
