@@ -139,17 +139,21 @@ class VirtualHost:
         `DestinationError`, `ResourceError`, and `ClosedError` if the patience ended.
         """
         address = envelope.destination
+        # A send never makes a temporary destination: once its connection has closed, nobody could receive from it.
         if address.temporary:
             channel: Queue | Topic = self.temporaries.channel_of(address)
         elif address.kind is _QUEUE:
+            # Without the lock, on each send: a name that is found is right; one that is missed is looked up under it.
             channel = self._queues.get(address.name) or self.queue(address.name)
         else:
             channel = self._topics.get(address.name) or self.topic(address.name)
         store, properties, storage = self.store, envelope.properties, self.storage
         if storage is not None:
-            store.relieve()  # first: who finds no room has sent nothing
+            # Before anything is stored: a full disk then refuses the sender, and no half of a send has to be undone.
+            store.relieve()
         admission: SendPermit | None = None
         try:
+            # Asked here, as most messages need no admission: three look-ups cost less than a call that finds that out.
             if channel.needs_admission or DELIVER_AT in properties or DUPLICATE_ID in properties:
                 admission = self.admission.admit(channel, envelope, patience, transaction)
                 if admission is None:
@@ -167,6 +171,7 @@ class VirtualHost:
                         reference.deliver_at_ms = admission.deliver_at_ms
                         admission.hand_over(channel, reference, transaction)
                 except ProviderError:
+                    # The hold that `store` gave passes to the channel only if that takes the message.
                     store.release(reference)
                     raise
         except ChannelClosedError as error:
@@ -174,6 +179,7 @@ class VirtualHost:
                 raise TemporaryEndedError(error.reason) from error
             raise
         finally:
+            # Also after an error: a claim of room or of a duplicate id that stayed would refuse other senders.
             if admission is not None:
                 admission.end(transaction)
 
@@ -185,6 +191,7 @@ class VirtualHost:
             return True
         if self.storage is None:
             return False
+        # The first message that names a queue has its definition written, too.
         is_unknown = channel is None and address.kind is _QUEUE and not address.temporary
         return is_unknown or self.store.is_pressed or (envelope.delivery_mode == _PERSISTENT and not is_transacted)
 
@@ -194,6 +201,7 @@ class VirtualHost:
         if address.temporary or address.kind is not _QUEUE or envelope.delivery_mode != _PERSISTENT:
             return None
         queue = self._queues.get(address.name)
+        # A queue whose definition is not written yet takes the long way, which writes it with the message.
         if queue is None or queue.journal is None or queue.journal.definition is not None or queue.needs_admission:
             return None
         return None if DELIVER_AT in properties or DUPLICATE_ID in properties else queue
@@ -226,6 +234,7 @@ class VirtualHost:
         if queue is not None:
             return queue
         check_name(name, "the name of the queue", DestinationError)
+        # The definition is written with the queue's first durable message, so naming a queue waits for nothing.
         address = Address(AddressKind.QUEUE, name)
         return self._define_queue(address, None if self.storage is None else self.storage.define_later(address), None)[
             0
@@ -240,6 +249,7 @@ class VirtualHost:
         if policy is not None:
             policy.check_for(name)
         address = Address(AddressKind.QUEUE, name)
+        # Operators take turns by name. A sender that names the queue meanwhile has no turn, as a send must not wait.
         with self._turns.of(name):
             if name in self._queues:
                 return False
@@ -252,7 +262,8 @@ class VirtualHost:
     ) -> tuple[Queue, bool]:
         with self._lock:
             queue = self._queues.get(address.name)
-            if queue is not None:  # another thread was faster
+            # Another thread was faster: the callers have looked without the lock.
+            if queue is not None:
                 return queue, False
             self.temporaries.check_free(address.name)
             return self._add_queue(address, kept, policy), True
@@ -303,6 +314,7 @@ class VirtualHost:
         Who changes others at the same time waits for this, so that nobody undoes it. It is obeyed once it is written.
         Raises `PolicyError`, `DestinationInUseError`, `ResourceError`, `InDoubtError`; then the policy is what it was.
         """
+        # The policy is read under the name's lock: two alterations at once would otherwise undo each other.
         with self._turns.of(name):
             queue = self._queues.get(name)
             if queue is None:
@@ -328,6 +340,7 @@ class VirtualHost:
 
     def _forget_queue(self, name: str) -> None:
         with self._lock:
+            # From here on a send that names the queue makes another one, with another number in the journal.
             self._queues.pop(name, None)
         self.admission.forget(Address(AddressKind.QUEUE, name))
 
@@ -336,6 +349,7 @@ class VirtualHost:
         topic = self._topics.get(name)
         if topic is None:
             check_name(name, "the name of the topic", DestinationError)
+            # Looked up again under the lock: two topics of one name would each have a part of the subscriptions.
             with self._lock:
                 topic = self._topics.get(name)
                 if topic is None:
@@ -386,6 +400,7 @@ class VirtualHost:
             raise DuplicateClientIdError("a client id must not be empty")
         check_name(client_id, "the client id", DuplicateClientIdError)
         with self._lock:
+            # One step: two connections that come with the same id at once must not both have it (JMS 1.1 §4.3.2).
             if self._client_ids.setdefault(client_id, owner) != owner:
                 raise DuplicateClientIdError(f"client id {client_id!r} is in use by another connection of {self.name}")
 
@@ -395,11 +410,13 @@ class VirtualHost:
         """Delete the temporary destinations of a connection that has closed, and free its client id."""
         self.temporaries.end_connection(owner)
         with self._lock:
+            # The call may be repeated, and another connection may have taken the id since.
             if client_id is not None and self._client_ids.get(client_id) == owner:
                 del self._client_ids[client_id]
 
     def close(self) -> None:
         """Close all destinations; their messages go from memory, and stay in the journal that keeps them."""
+        # First: the messages that branches give back are counted as delivered, in the journal that queues still have.
         self.branches.close()
         with self._lock:
             # Before they are closed: what closing takes out of memory stays in the journal.
@@ -423,6 +440,7 @@ class KeyedLock:
 
     def __init__(self) -> None:
         self._lock = Lock()
+        # Weak, so that a lock goes with the last thread that uses it: names of queues are not remembered for ever.
         self._locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
     def of(self, key: str) -> Lock:
@@ -460,6 +478,7 @@ class HostSubscriptions:
     def find(self, name: str) -> Subscription | None:
         """Return the durable subscription whose channel has that name, as dead letters show it; None: there is none, or there are two."""
         with self._lock:
+            # Two keys may have one name: the slash that joins its parts may also be in a client id.
             found = [each for each in self._durable.values() if each.name == name]
         return found[0] if len(found) == 1 else None
 
@@ -476,12 +495,14 @@ class HostSubscriptions:
         topic = self._readable_topic(address, subscriber)
         if request.durable_name is None:
             subscription = self._make_subscription(f"{address}#{next(self._numbers)}", request, subscriber, user)
+            # A topic that ends at this moment refuses the subscription, and no consumer would ever close it.
             try:
                 topic.add_subscription(subscription)
             except ProviderError:
                 self.end(subscription, user)
                 raise
             return subscription
+        # A temporary topic ends with its connection, and a durable subscription is for subscribers that come again.
         if address.temporary:
             raise DestinationError(f"{address} is temporary, so it can have no durable subscription")
         if client_id is None:
@@ -510,6 +531,7 @@ class HostSubscriptions:
                 raise SubscriptionInUseError(
                     f"durable subscription {key.name!r} has a subscriber; close that one first"
                 )
+            # The same terms go on with the same subscription and its messages; there is nothing to write.
             if subscription is not None and subscription.terms.is_same(terms):
                 subscription.subscriber = subscriber
                 subscription.user = user
@@ -524,6 +546,7 @@ class HostSubscriptions:
                 made.user = user
             return made
         finally:
+            # Also after an error: a key that stayed here would be in use until the next start.
             with self._lock:
                 self._changing.discard(key)
 
@@ -552,6 +575,7 @@ class HostSubscriptions:
         """
         storage = self._host.storage
         if storage is None or old.journal is None:
+            # Nothing of the old one is kept, so no write can fail between the two steps.
             self._drop_durable(key, old)
             return self._make_durable(key, request, subscriber, None)
         # Messages that a session holds would be acknowledged in a subscription that has ended.
@@ -591,6 +615,7 @@ class HostSubscriptions:
             raise UnknownSubscriptionError(f"without a client id there is no durable subscription {name!r}")
         key = SubscriptionKey(client_id, name)
         with self._lock:
+            # §6.11.1: a durable subscription with an active subscriber cannot be deleted.
             subscription = self._durable.get(key)
             if subscription is None:
                 raise UnknownSubscriptionError(f"client {client_id!r} has no durable subscription {name!r}")
@@ -619,6 +644,7 @@ class HostSubscriptions:
             # Another consumer may have the subscription since; then this call is a late repetition.
             if subscription.user is user:
                 subscription.user = None
+            # A durable subscription goes on gathering messages without a subscriber.
             if subscription.is_durable:
                 return
         terms = subscription.terms
@@ -731,6 +757,7 @@ class TemporaryDestinations:
     def owner_of(self, address: Address) -> ConnectionId | None:
         """Return the connection that made a destination; None: there is no such destination."""
         found = self._by_name.get(address.name)
+        # Compared whole: an address that names a topic must not find the queue of that name.
         return None if found is None or found.address != address else found.owner
 
     def named(self, address: Address, owner: ConnectionId) -> Queue | Topic | None:
@@ -785,12 +812,14 @@ class TemporaryDestinations:
             others.pop(address.name, None)
             if not others:
                 self._by_owner.pop(owner, None)
+        # Without the lock: the callback takes that of the admission controller, and `close` the channel's.
         self._on_ended(address)
         channel.close()
 
     def end_connection(self, owner: ConnectionId) -> None:
         """Delete those of a connection that has closed, with their messages. May be repeated."""
         with self._lock:
+            # The table keeps them until all are closed, so that a call that is repeated after an error finds the rest.
             ended = list(self._by_owner.get(owner, {}).values())
         for each in ended:
             each.channel.close()

@@ -48,6 +48,7 @@ class InDoubtWrite(Protocol):
 
 def is_outcome_unknown(error: Exception) -> bool:
     """Return whether the outcome of a write is unknown that ended by `error`: the store did not answer, or it failed in an unforeseen way."""
+    # An error that nobody foresaw may have come before the write or after it, so it counts as no answer.
     return isinstance(error, InDoubtError) or not isinstance(error, ProviderError)
 
 
@@ -111,7 +112,8 @@ class MoveInDoubt:
         for message in self.changes.messages:
             reference = message.reference
             reference.journaled = True
-            self._store.adopt(reference, message.envelope)  # who moved it has let go of it, and its queue may read it
+            # The mover has let go of the message, and the queue that takes it may read it.
+            self._store.adopt(reference, message.envelope)
             try:
                 self._target.enqueue(reference)
             except ProviderError:  # the queue was destroyed, with all that it had
@@ -130,6 +132,8 @@ class InDoubtWrites:
         self._journal = journal
         self._clock = clock
         self._schedule = schedule
+        # The right to end doubts, held while the store is asked: a write that is repeated must not be answered by a
+        # thread that has just found that it was not made.
         self._right = Lock()
         self._lock = Lock()
         self._waiting: list[InDoubtWrite] = []
@@ -150,12 +154,16 @@ class InDoubtWrites:
         """
         with self._right:
             with self._lock:
+                # A message that is yet to be read again is neither settled nor in its queue, so its removal is in
+                # doubt, too.
                 is_unread = any(entry in self._unread for entry in entries)
                 removals = [
                     doubt for doubt in self._waiting if isinstance(doubt, RemovalInDoubt) and doubt.is_about(entries)
                 ]
             for doubt in removals:
                 try:
+                    # The same changes again: removing what is not there changes nothing, so the first write may have
+                    # been made.
                     self._journal.write(doubt.changes, force=force)
                 except ProviderError:
                     return False
@@ -179,6 +187,7 @@ class InDoubtWrites:
 
     def add_unit(self, unit: UnitOfWork) -> None:
         """Take over a unit whose write was not answered. Does not wait."""
+        # A unit that only sent is withdrawn; one that has received waits, as its messages may be settled in the store.
         changes = unit.withdraw()
         if changes is None:
             self.add(unit)
@@ -187,6 +196,7 @@ class InDoubtWrites:
 
     def add_until_restart(self) -> None:
         """Note a doubt that nobody settles before the next start."""
+        # With this a stop does not close the journal as clean, so delivery marks stay and held messages come flagged.
         self._has_lasting = True
 
     def run_due(self, now_ms: int) -> int | None:
@@ -202,6 +212,7 @@ class InDoubtWrites:
     def _ask(self) -> None:
         with self._right:
             with self._lock:
+                # Copies: writes of other threads come into doubt while the store is asked, and each question may wait.
                 unread, waiting = list(self._unread), list(self._waiting)
             for entry in unread:
                 if self._is_over(partial(_is_back, entry), "what is to come back"):
@@ -211,6 +222,7 @@ class InDoubtWrites:
                 # The store does not answer, so it is not asked about the others: each question may take as long.
                 if not self._is_over(partial(self._settle, doubt), doubt):
                     return
+                # Removed after its end, so that an end that fails leaves the doubt to be settled.
                 with self._lock:
                     self._waiting.remove(doubt)
 
@@ -235,6 +247,7 @@ class InDoubtWrites:
 
     def _is_written(self, doubt: InDoubtWrite) -> bool:
         """Return whether a write was made. Raises `ProviderError` while nobody can tell."""
+        # One message decides for the whole write, as changes are written whole or not at all.
         for queue, reference, is_there in doubt.changes.witnesses():
             found = self._journal.holds(queue, reference)
             if found is not None:

@@ -179,7 +179,10 @@ class Changes:
         """
         of_removals = ((removal.queue, removal.reference, False) for removal in self.removals)
         of_messages = ((queue, each.reference, True) for each in self.messages for queue in each.queues)
+        # One for each queue: if the first queue has ended meanwhile, the journal says nothing of it, and the next is
+        # asked.
         known: set[QueueNumber] = set()
+        # Removals first: a message that leaves was there for certain, and its queue was kept.
         for witness in chain(of_removals, of_messages):
             if witness[0] not in known:
                 known.add(witness[0])
@@ -195,6 +198,7 @@ class Changes:
             return self
         found = read(wanted)
         messages = [replace(each, envelope=each.envelope or found.get(each.reference.id)) for each in self.messages]
+        # A lost copy that a queue still holds must fail the commit; one that has expired meanwhile is merely left out.
         if any(each.envelope is None and each.reference.holders for each in messages):
             raise ResourceError("a message that had left memory is not there any more; nothing was written")
         return replace(self, messages=[each for each in messages if each.envelope is not None])
@@ -202,6 +206,7 @@ class Changes:
     def withdrawal(self) -> Changes:
         """Return what has a journal forget their messages, which it may have, and the producers' ids of these."""
         return Changes(
+            # Removing what is not there changes nothing, so this is right whether the write was made or not.
             removals=[Removal(queue, message.reference) for message in self.messages for queue in message.queues],
             duplicates=[replace(mark, until_ms=0) for mark in self.duplicates],
         )
@@ -219,6 +224,7 @@ class SubscriptionKey:
 
         A colon in the client id is ``~1``, and a tilde in it ``~0``: they mean nothing in URLs, shells and patterns.
         """
+        # The tilde first: replaced after the colon, it would change the tildes that stand for colons.
         return f"{self.client_id.replace('~', '~0').replace(':', '~1')}:{self.name}"
 
 
@@ -476,6 +482,8 @@ class RecoveredRuns(Iterator[RecoveredEntry]):
         waiting: list[RecoveredRun] = []
         last = 0
         for run in self.runs:
+            # Runs that overlap in age are merged by id, so that a queue that is not ordered by priority gets its
+            # messages by age.
             if waiting and not (isinstance(run, RecoveredRun) and run.ids[0] < last):
                 yield from merge(*waiting, key=_message)
                 waiting.clear()
@@ -508,6 +516,7 @@ def in_runs(entries: Iterable[RecoveredEntry]) -> RecoveredRuns:
 
 def _lane(entry: RecoveredEntry) -> tuple[QueueNumber, int] | None:
     reference = entry.reference
+    # A compact message is made again from its id, priority and size, so nothing else may be known of it.
     is_special = reference.expiration_ms or reference.deliver_at_ms or reference.shared or entry.delivery_count
     return None if is_special or not reference.reliable else (entry.queue, reference.priority)
 

@@ -55,6 +55,7 @@ class QueueJournal:
         """What must be written together with the queue's first message; None: it is written."""
         self._has_ended = False
         self._last_place = 0
+        # Not restored at a start: marks of the last run are only used to count what clients may have seen.
         self._marks = [0] * _PRIORITIES
         self._stride = _STRIDE
         self._marked_ms = -math.inf
@@ -62,8 +63,10 @@ class QueueJournal:
 
     def is_covered(self, reference: MessageReference, count: int) -> bool:
         """Return whether the message may be delivered for the `count`-th time without a write."""
+        # A message that no journal has does not survive a crash, so its redelivery need not be known.
         if not reference.journaled:
             return True
+        # After a pause another broker may hold the store; a write finds that out, as it needs the lock (decision 0195).
         return count == 1 and reference.id <= self._marks[reference.priority] and self._journal.is_held
 
     def is_confirmed(self, reference: MessageReference) -> bool:
@@ -77,6 +80,8 @@ class QueueJournal:
     def cover(self, reference: MessageReference, count: int) -> None:
         """Write down a delivery, or a mark that covers it. Waits for the journal. Raises `ResourceError`."""
         if count > 1:
+            # Exact, as the count decides about dead letters; not forced, as a power loss costs one more delivery at
+            # most.
             self._journal.write(Changes(counts=[(self.number, reference, count)]), force=False)
             return
         up_to = ReferenceId(reference.id + max(self._next_stride(), self._next_leap(reference)))
@@ -88,6 +93,7 @@ class QueueJournal:
     def _next_stride(self) -> int:
         """Return how many ids the next mark covers. Several threads may come here at once: one of them decides."""
         now_ms = self._clock.monotonic_ms()
+        # Without a lock: a race makes one mark too long or too short, which costs a write or some flags.
         lasted_ms, self._marked_ms = now_ms - self._marked_ms, now_ms
         if lasted_ms > _LONG_MS:
             self._stride = _STRIDE
@@ -102,18 +108,21 @@ class QueueJournal:
         """
         mark = self._marks[reference.priority]
         last, self._gap = self._gap, reference.id - mark if mark else 0
+        # The smaller of two gaps: a mark after one long silence would flag thousands of messages without need.
         return min(_GAPS * min(last, self._gap), _GAPS_MAX)
 
     def add_definition(self, changes: Changes) -> None:
         """Have the queue kept together with a message of it, if it is not kept yet. Any number of writers may."""
         definition = self.definition
         if definition is not None and definition not in changes.definitions:
+            # Each writer adds it until one write has succeeded: a journal keeps a queue that is defined twice as it is.
             changes.definitions.append(definition)
 
     def was_defined(self) -> None:
         """Note that the definition has been written. Does not wait."""
         self.definition = None
-        if self._has_ended:  # who wrote it was on his way when the queue ended
+        # A sender's write was under way when the queue ended, and has defined the queue again.
+        if self._has_ended:
             self._forget()
 
     def has_ended(self, *, was_unwritten: bool) -> None:
@@ -142,6 +151,7 @@ class QueueJournal:
 
         Those before it went with the queue.
         """
+        # A sequence of 0 has never been in the order: such a message may have been written after the queue was dropped.
         if not 0 < sequence <= self._last_place:
             self.defer_removal(reference)
 

@@ -47,10 +47,7 @@ class RunsWork(Protocol):
 
 
 class WorkUnderWay:
-    """Counts the work under way in a host, so that its journal is not closed before that has ended. Every durable send is counted, so it takes no lock.
-
-    A worker first makes an entry, and then looks whether the end has begun; `end` does both the other way round. So one of them sees the other.
-    """
+    """Counts the work under way in a host, so that its journal is not closed before that has ended. Every durable send is counted, so it takes no lock."""
 
     __slots__ = ("_idle", "entries", "is_ending")
 
@@ -64,12 +61,14 @@ class WorkUnderWay:
         """Return what `act` returns. Raises `ClosedError` if the end has begun."""
         entries = self.entries
         try:
+            # Appended before the flag is read; `end` sets the flag before it looks at the entries. One sees the other.
             entries.append(None)
             if self.is_ending:
                 raise self.closed()
             return act()
         finally:
             entries.pop()
+            # Asked without a lock; `end` looks by itself every `_LOOK_S`, so a signal that is missed costs a moment.
             if self.is_ending:
                 self.tell_if_idle()
 
@@ -91,6 +90,7 @@ class WorkUnderWay:
 
 def _changes(reference: MessageReference, envelope: Envelope, queues: tuple[QueueJournal, ...]) -> Changes:
     """Return what is to be written of a message for these queues, which may not be kept yet."""
+    # Set before the write: a journal keeps a message of one queue as one row, and others with rows for each queue.
     reference.shared = len(queues) > 1
     changes = Changes(messages=[NewMessage(reference, envelope, tuple([kept.number for kept in queues]))])
     for kept in queues:
@@ -188,10 +188,12 @@ class StorageManager:
         """Have that so before anything else is written, whether it is already or not. Does not wait."""
         if successor.definition is not None:
             self.journal.note(_succession(ended, successor))
+        # A subscription's definition is written at once, never with its first message, so none is still to come.
         ended.has_ended(was_unwritten=False)
 
     def remove_messages(self, ended: QueueJournal) -> None:
         """Have what a subscription had leave the store, that another one has taken the place of. If that fails, the next start does it."""
+        # Rows that stay belong to no queue, and recovery removes those (decision 0111).
         with suppress(ProviderError):
             self.journal.drop_queue(ended.number)
 
@@ -216,6 +218,7 @@ class StorageManager:
             unit.finish_commit(self.journal, force_acknowledgements=self.force_acknowledgements)
         except Exception:
             if unit.is_in_doubt:
+                # The unit stays COMMITTING, so nobody gets what it received until the store has answered.
                 self.in_doubt_writes.add_unit(unit)
             raise
 
@@ -225,6 +228,7 @@ class StorageManager:
             unit.finish_commit(joined)
         except Exception:
             if not joined.may_be_committed:
+                # The database has rolled the application's transaction back, so nothing of the unit is in doubt.
                 unit.was_not_written()
             elif unit.is_in_doubt:
                 self.in_doubt_writes.add_until_restart()  # nobody here knows when the application's connection has ended
@@ -276,6 +280,7 @@ class StorageManager:
     def take_back(self, settled: Sequence[QueueEntry]) -> None:
         """Have messages in their queues again whose removal was not written: now, or when they can be read."""
         for entry in settled:
+            # Settling let go of the message in memory: the store must know it again before its queue has it.
             self._store.adopt(entry.reference)
             self.reinstate(entry)
 
@@ -318,6 +323,7 @@ class StorageManager:
         try:
             # A loss of power may undo a removal, after which a message only comes again; it must not undo an addition.
             self.journal.write(changes, force=is_kept)
+            # Only now: a message that is said to be in the journal leaves memory without a write.
             reference.journaled = is_kept
             if changes.definitions and target_kept is not None:
                 note_definitions([target_kept])
@@ -369,9 +375,11 @@ class StorageManager:
             if work.is_ending:
                 raise work.closed()
             reference = store.refer(envelope, origin)
+            # Written before its queue has it: a crash between the two leaves a message that was never confirmed.
             try:
                 self.journal.add(reference, envelope, kept.number)
                 reference.journaled = True
+                # After the write, so that a refused message need not be taken out of memory again.
                 store.keep(reference, envelope)
                 channel.enqueue(reference)
             except Exception as error:
@@ -387,8 +395,10 @@ class StorageManager:
         """Have the journal forget a message that was not written for certain, or that its queue has refused."""
         reference = message.reference
         if not reference.journaled:
+            # It may be in the store, and the sender is told of an error: its removal goes with the next write.
             if is_outcome_unknown(error):
                 self._withdraw(Changes(messages=[message]))
+        # Written, and refused by its queue, which ended or was filled meanwhile.
         elif isinstance(error, ProviderError):
             kept.defer_removal(reference)
             self._store.take_back(reference)
@@ -438,6 +448,7 @@ class StorageManager:
 
     def _hand_over(self, queue: Queue, reference: MessageReference, envelope: Envelope) -> ProviderError | None:
         """Pass a message that is written to its queue; return why that did not take it."""
+        # Before its queue has it: a message that the journal has leaves memory without another write.
         reference.journaled = True
         self._store.keep(reference, envelope)
         try:
@@ -464,6 +475,7 @@ class StorageManager:
         mark = None if admission is None or kept is None else admission.mark
         changes = _changes(reference, envelope, () if kept is None else (kept,))
         if mark is not None and kept is not None:
+            # In the same write as the message: after a crash the id is known exactly if its message is there.
             changes.duplicates.append(mark.of_queue(kept.number))
         try:
             self._store.keep(reference, envelope)
@@ -484,6 +496,7 @@ class StorageManager:
         changes = Changes()
         try:
             self._store.keep(reference, envelope)
+            # Found once: the message is written for these, so it must be passed on to these, whoever comes meanwhile.
             wanting = topic.wanting(reference)
             kept = tuple(subscription.journal for subscription in wanting if subscription.journal is not None)
             if kept:
@@ -493,7 +506,8 @@ class StorageManager:
                 self._write_message(reference, changes, kept)
             topic.pass_on(reference, wanting)
         except ProviderError:
-            if reference.holders > 1:  # a subscription has it already
+            # A subscription has it already, and its client may have read it: only the publisher's own hold ends.
+            if reference.holders > 1:
                 self._store.release(reference)
             else:
                 self._take_back(reference, changes)
@@ -518,6 +532,7 @@ class StorageManager:
         try:
             self.journal.write(changes, force=True)
         except Exception as error:
+            # A write that only adds is not asked about later: its removal settles it, whether it is there or not.
             if is_outcome_unknown(error):
                 self._withdraw(changes)
             raise
@@ -580,6 +595,7 @@ def make_when_written(
             storage.correct(kept, address, policy if is_made else None)  # a sender's own queue has no policy
         answers.append(is_made)
 
+    # The queue appears after the write: an operator who is refused finds no queue, and a restart agrees.
     with _unless_refused(take_in):
         storage.define(kept)
     return answers[0]
@@ -593,6 +609,7 @@ def alter_when_written(
     Waits for the journal; the caller keeps others away who would end or alter it. Raises `ResourceError`, and as `Queue.alter`;
     after any error the journal keeps, or will keep, what the queue obeys.
     """
+    # A policy that cannot be obeyed must not be written: the next start would obey it.
     queue.alter(policy, only_check=True)
     kept = queue.journal
     if storage is None or kept is None:
@@ -600,8 +617,10 @@ def alter_when_written(
         return
     try:
         storage.alter_queue(kept, address, policy)
-        queue.alter(policy)  # a message may have come meanwhile, with which it cannot
+        # This may fail although it was checked: a message or a consumer may have come during the write.
+        queue.alter(policy)
     except Exception:
+        # The journal is told again what the queue obeys, whatever became of the write.
         storage.correct(kept, address, None if queue.policy == default else queue.policy)
         raise
 
@@ -638,9 +657,11 @@ def succeed_when_written(old: Queue, kept: QueueJournal, storage: StorageManager
         storage.has_succeeded(ended, kept)
         _end(old, ended, exchange)
 
+    # Before the write, as in `end_when_written`.
     ended.is_to_end(old.ordering.last_place)
     with _unless_refused(take_place):
         storage.succeed(ended, kept)
+    # After the successor is in its place: removing many messages takes long, and nothing depends on it.
     storage.remove_messages(ended)
 
 
@@ -654,6 +675,7 @@ def end_at_once(
 
 
 def _end(queue: Queue, kept: QueueJournal | None, forget: Callable[[], None]) -> None:
+    # Out of the tables first: a dead letter that finds the queue closed goes to the next one of its name.
     forget()
     queue.ended_journal = kept
     queue.journal = None  # the journal knows that all of it is gone, but for what was being written

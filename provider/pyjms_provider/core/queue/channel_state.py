@@ -183,6 +183,7 @@ class ChannelState:
         Each session and consumer that ends asks this: all that is held is looked at for the first of them, not for each.
         """
         if len(self._delivered) <= _FEW_HELD:
+            # Few are held: walking over them is cheaper than keeping a second table for each delivery.
             self._by_holder = None
             return [entry for entry in self._delivered if entry.holder is session]
         # Built once for all sessions: a broker that stops asks for each of thousands, and each look over all that is held would make that quadratic.
@@ -264,6 +265,7 @@ class ChannelState:
 
     def commit(self, entry: QueueEntry) -> None:
         """Make a NOT_COMMITTED message NEW (§5.1.3), without a place in the order yet; see `place` and `delays`."""
+        # The usual step by identity; any other state is looked up, so that a forbidden one is an error.
         entry.state = _COMMITTED if entry.state is _UNCOMMITTED else TRANSITIONS[entry.state, MessageEvent.COMMIT]
         entry.transaction = None
         del self._uncommitted[entry]
@@ -283,6 +285,7 @@ class ChannelState:
             del self._delivered[entry]
         elif before is MessageState.NOT_COMMITTED:
             del self._uncommitted[entry]
+        # A message that waits for its time is in the delays, and not in the order.
         elif entry.acknowledgements is None and not self.delays.discard(entry):
             self.ordering.discard(entry)
         if entry.acknowledgements is not None:
@@ -296,6 +299,7 @@ class ChannelState:
 
     def clear_available(self) -> list[QueueEntry]:
         """Remove all available messages at once and return them."""
+        # All at once: taking them out one by one would cost a search for each.
         entries = self.ordering.clear()
         for entry in entries:
             entry.state = TRANSITIONS[entry.state, MessageEvent.REMOVE]
@@ -334,6 +338,7 @@ class ChannelState:
         if self._steps is not None:
             self._steps.accepted(queue, reference)
         entry = QueueEntry(queue, reference, _PULLED)
+        # It never stands in the order, but when it is given back it needs the place that it would have had.
         self.ordering.assign_sequence(entry)
         entry.holder = session
         entry.delivery_count = 1
@@ -347,6 +352,7 @@ class ChannelState:
     def settle(self, entry: QueueEntry) -> None:
         """Take a pulled message out after its positive acknowledgement: its only one (§5.3.3)."""
         assert entry.state is _PULLED
+        # Asked here, although the method asks, too: it saves a call for each message.
         if self._by_holder is not None:
             self._forget_holder(entry)
         if self._steps is not None:
@@ -372,6 +378,7 @@ class ChannelState:
 
     def reinstate(self, entry: QueueEntry) -> None:
         """Take back a settled message, as its settling could not be made durable: it is NEW; see `place` and `delays`."""
+        # As an acceptance, since settling made it ABSENT; `accepted` counts it once only.
         entry.state = TRANSITIONS[entry.state, MessageEvent.ACCEPT]
         if self._trace is not None:
             self._trace.reinstated(entry)
@@ -405,6 +412,7 @@ class ChannelState:
                 self.delays.add(entry, at_ms)
             else:
                 at_once.append(entry)
+        # All together: returning them one by one would move the rest of the list for each.
         self.ordering.restore(at_once)
 
     def cancel_one(self, entry: QueueEntry) -> None:
@@ -422,6 +430,7 @@ class ChannelState:
 
     def begin_push(self, entry: QueueEntry) -> Acknowledgements | None:
         """Take an available message out of the order to offer it to receivers; None if it is no longer available."""
+        # Another thread has pulled or pushed it: only one of them finds it in the order.
         if not self.ordering.discard(entry):
             return None
         entry.acknowledgements = acknowledgements = entry.acknowledgements or Acknowledgements()
@@ -448,6 +457,7 @@ class ChannelState:
         acknowledgements = entry.acknowledgements
         if acknowledgements is None or entry.state is MessageState.ABSENT:
             return  # expired or closed while the receiver had it
+        # The stored early acknowledgement cancels the negative one that comes only now (§5.3.4).
         if positive or receiver_id in acknowledgements.positive:
             acknowledgements.positive.discard(receiver_id)
             return
@@ -461,10 +471,12 @@ class ChannelState:
             return False
         if receiver_id in acknowledgements.negative:
             acknowledgements.negative.discard(receiver_id)
+            # While a delivery is under way, another receiver may still answer.
             if not acknowledgements.negative and not acknowledgements.under_way:
                 self.remove(entry, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
                 return True
             entry.state = TRANSITIONS[entry.state, MessageEvent.POSITIVE_ACKNOWLEDGEMENT]
+        # It has overtaken the delivery's own answer, and is stored until that comes.
         elif acknowledgements.under_way:
             acknowledgements.positive.add(receiver_id)
             self._become_delivered(entry, MessageEvent.EARLY_POSITIVE_ACKNOWLEDGEMENT)
@@ -479,6 +491,7 @@ class ChannelState:
         if not handled and entry.state is MessageState.NEW:
             entry.state = TRANSITIONS[entry.state, MessageEvent.REFUSE]
             entry.acknowledgements = None
+            # Nobody has had it, so this was no delivery.
             entry.delivery_count -= 1
             del self._pushed[entry.reference.id]
             self.ordering.restore([entry])

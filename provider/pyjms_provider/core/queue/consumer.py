@@ -48,6 +48,7 @@ class ConsumerList(Enum):
     INTERESTED = "waits for a wake-up"
     NOTIFIED = "was woken and has not yet pulled in vain"
 
+    # Members are looked up for each wake-up, and Enum's own hash is a Python function.
     __hash__ = object.__hash__
 
 
@@ -143,6 +144,7 @@ class _WaitingConsumers:
 
     def add(self, consumer: Consumer) -> None:
         """Note one that waits."""
+        # By cursor: consumers with the same selector text share one, and the first of them stands for all.
         cursor = consumer.cursor
         if cursor not in self.by_cursor:
             if cursor is None or cursor.index is None:
@@ -170,6 +172,7 @@ class _WaitingConsumers:
             yield next(iter(self.by_cursor[cursor]))
         for index in self.indexes:
             named = of_index(index)
+            # The index cannot say who may match, so the first consumer of each of its cursors is asked.
             if named is None:
                 named = [each for each in self.by_cursor if each is not None and each.index is index]
             for each in named:
@@ -197,6 +200,8 @@ class _ConsumerSelector:
             return True
         if cursor in self.known:
             return self.known[cursor]
+        # Of cursors with an index only those of the message's own value can match; the selector is not evaluated for
+        # others.
         if cursor.index is not None and self._key_for(cursor.index) not in {cursor.key, UNKNOWN_KEY}:
             return False
         try:
@@ -204,6 +209,7 @@ class _ConsumerSelector:
         except NotInMemoryError:
             is_wanted = self.guessed = True  # perhaps in vain: whoever is woken loads the message and looks
         self.known[cursor] = is_wanted
+        # Remembered by the cursor, so that the next poll does not evaluate the message again.
         if not is_wanted:
             self._mismatch(cursor, self._entry)
         return is_wanted
@@ -216,6 +222,7 @@ class _ConsumerSelector:
     def _key_for(self, index: ValueIndex) -> int:
         key = self._keys.get(index)
         if key is None:
+            # Read once for the message, however many cursors the index has.
             try:
                 key = index.key_of(self._entry)
             except NotInMemoryError:
@@ -258,13 +265,16 @@ class PriorityGroup:
         crowd = self.crowd
         wants = choice.wants
         if crowd is not None:
+            # Few are left: walking over them is cheaper than keeping a second table.
             if len(interested) <= _MANY:
                 self.crowd = crowd = None
+            # Only while selectors repeat: where each consumer has its own and no index, all must be asked in any case.
             elif len(interested) >= len(crowd.alone) * _ALIKE:
                 first = next(iter(interested))
                 if wants(first):
                     return first  # mostly: no need to ask all the others
                 wanting = [each for each in crowd.firsts(choice.cursors_of) if wants(each)]
+                # The table has no order between cursors, so the turn decides who has waited longest.
                 return min(wanting, key=_by_turn, default=None)
         found: Consumer | None = None
         steps = 0
@@ -273,6 +283,7 @@ class PriorityGroup:
                 found = consumer
                 break
             steps += 1
+        # Made only after a long walk on which few selectors were evaluated: most queues never need it.
         if crowd is None and steps > _MANY and steps >= len(choice.known) * _ALIKE:
             self.crowd = _WaitingConsumers(interested)
         return found
@@ -364,7 +375,9 @@ class ConsumerManager:
         was_notified = consumer.place is _NOTIFIED
         self._move(consumer, ConsumerEvent.REMOVE)
         self._note_non_acquiring()
+        # Groups without consumers go, so that `has_priorities` is true only while priorities really differ.
         self._groups = [group for group in self._groups if not group.is_empty]
+        # The consumer that left may have been why others found nothing.
         self._forget_vain()
         self._note_priorities()
         return was_notified
@@ -389,6 +402,7 @@ class ConsumerManager:
 
     def _move(self, consumer: Consumer, event: ConsumerEvent) -> None:
         before = consumer.place
+        # A dictionary in place of the call: this is a step of each `receive`.
         after = _NEXT.get((before, event)) or next_list(before, event)
         # Mostly: a consumer says with each receive that it is interested.
         if before is after:
@@ -475,6 +489,7 @@ class ConsumerManager:
         """Put an interested consumer that was handed a message without having been woken at the back."""
         group = consumer.group
         assert group is not None
+        # It stays interested: it was given the message without a wake-up, and its turn is over all the same.
         group.lists[_INTERESTED].move_to_end(consumer)
         group.turns += 1
         consumer.turn = group.turns
@@ -487,6 +502,7 @@ class ConsumerManager:
         One of the highest priority that may have work is enough if it has no selector. With selectors, one of each text
         is woken, as the messages may differ. `may_have` answers without evaluating a selector; a wake-up may be vain.
         """
+        # The reason is another one than a vain poll, so consumers that have found nothing may find something now.
         self._forget_vain()
         return self._wake_each(may_have)
 
@@ -523,6 +539,7 @@ class ConsumerManager:
         chosen: list[Consumer] = []
         served: set[Cursor | None] = set()
         for group in self._groups:
+            # Those that have just looked in vain count as served: they would only wake each other.
             served |= group.in_vain
             if None in served:
                 break  # all there is waits for those of higher priority
@@ -537,6 +554,7 @@ class ConsumerManager:
             served.update(consumer.cursor for consumer in group.lists[_NOTIFIED])
             if None in served:
                 break  # a woken consumer of higher priority than the rest takes whatever there is
+        # Moved at the end, as moving one changes the lists that are walked above.
         return self.notify_if_interested(chosen)
 
     def notify_if_interested(self, consumers: Iterable[Consumer]) -> list[Consumer]:
@@ -556,6 +574,7 @@ class ConsumerManager:
         for group in self._groups:
             if group.priority <= consumer.priority:
                 break
+            # A dictionary as an ordered set: many consumers share a cursor, and each cursor is asked once.
             higher_priority.update(dict.fromkeys(group.selectors()))
         return list(higher_priority)
 
@@ -689,6 +708,7 @@ class ConsumerTarget:
         """Pull one message through one of the consumers, each in its turn."""
         consumers = self.consumers
         for _ in consumers:
+            # Each consumer in its turn, so that a full queue does not starve the other queues of this client.
             self._turn = turn = (self._turn + 1) % len(consumers)
             delivery = consumers[turn].pull()
             if delivery is not None:
@@ -725,6 +745,7 @@ class ConsumerSession:
         """Attach a consumer to its queue and its target. Raises `ClosedError`, `ChannelClosedError`."""
         with self._lock:
             self._check_open()
+            # Registered before it is attached, so that a close at this moment finds the consumer and its queue.
             self._queues.setdefault(consumer.queue, {})[consumer] = None
             self._consumer_count += 1
             consumer.number = self._consumer_count
@@ -770,11 +791,13 @@ class ConsumerSession:
     def pull(self) -> Delivery | None:
         """Pull one message through one of the targets that want to work, each in its turn."""
         with self._lock:
+            # A copy, polled without the session's lock, as a poll takes the queue's.
             wanting = [target for target in self._targets if target.wants_work]
         for target in wanting:
             delivery = target.pull()
             if delivery is not None:
                 with self._lock:
+                    # Only if it is still there: the target may have been removed while it was polled.
                     if self._targets.pop(target, self) is None:
                         self._targets[target] = None  # at the back
                 return delivery
@@ -790,9 +813,12 @@ class ConsumerSession:
     def close(self) -> None:
         """Detach all consumers and give back what they pulled, marked redelivered. May be repeated."""
         with self._lock:
+            # Set first: a consumer that is added, or a queue that is taken over, from now on is refused under this
+            # lock.
             self.is_closed = True
             targets = list(self._targets)
             queues = list(self._queues)
+        # Detached before anything is given back: a consumer that is still there could pull it again.
         for target in targets:
             for consumer in target.consumers:
                 consumer.close()

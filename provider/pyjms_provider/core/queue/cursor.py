@@ -66,6 +66,8 @@ class PriorityLevel:
         """Make the objects of a compact message."""
         assert self.queue is not None
         sequence = self.sequences[index]
+        # Another object of the same id serves: a compact message has one holder,
+        # and the store knows messages by their ids.
         reference = plain_reference(sequence, self.bit.bit_length() - 1, size)
         reference.journaled = True
         entry = self.entries[index] = QueueEntry(self.queue, reference, MessageState.NEW)
@@ -75,9 +77,11 @@ class PriorityLevel:
     def drop(self, index: int) -> bool:
         """Make a gap at `index`; return whether the lane is empty now."""
         entries = self.entries
+        # A gap, not a deletion: removing from the middle of a list would move all that is behind it.
         entries[index] = None
         self.live -= 1
         if not self.live:
+            # Nothing is left, so all places are passed; a new message is appended behind them.
             self.head = len(entries)
             if self.head > SPARE:
                 self._forget_passed()
@@ -116,6 +120,7 @@ class PriorityLevel:
 
     def find(self, sequence: int) -> int:
         """Return the index of the available message with `sequence`, or -1."""
+        # From `head` on: before it there are gaps alone.
         index = bisect_left(self.sequences, sequence, self.head)
         if index < len(self.sequences) and self.sequences[index] == sequence and self.entries[index] is not None:
             return index
@@ -136,6 +141,7 @@ class PriorityLevel:
         """Restore those whose gaps are there; return the others: theirs have been passed, or closed."""
         sequences, entries, head = self.sequences, self.entries, self.head
         homeless: list[QueueEntry] = []
+        # Each in its own gap first: that costs a binary search, and moves nothing.
         for entry in returned:
             index = bisect_left(sequences, entry.sequence, head)
             if index < len(sequences) and sequences[index] == entry.sequence:
@@ -151,11 +157,13 @@ class PriorityLevel:
         """
         head, size = self.head, len(returned)
         first = bisect_left(self.sequences, returned[0].sequence, head)
+        # What lies between the first and the last of them has to be merged; only one side of that is moved as a whole.
         last = bisect_left(self.sequences, returned[-1].sequence, first)
         goes_forward = (last - head) <= (len(self.sequences) - first) // _COPIES
         # Whichever side is shorter is moved; the list itself moves what is behind, which is cheaper by `_COPIES`.
         low = head if goes_forward else first
         entries, sequences = self._merged(returned, low, last)
+        # The passed places before `head` take them in, so the list keeps its length.
         if goes_forward and head >= size:
             self.entries[head - size : last] = entries
             self.sequences[head - size : last] = sequences
@@ -220,6 +228,7 @@ class Cursor:
         """The last sequence number that a browser wants to see."""
         self.matches = matches
         """Whether the selector holds for an entry's message; None: for all."""
+        # By priority: within one, sequence numbers grow in the order in which messages leave.
         self.passed = [0] * PRIORITIES
         """By priority: no available message up to this sequence number matches, save those in `behind` and `matched`."""
         self.behind: dict[int, list[int]] = {}
@@ -276,6 +285,7 @@ def first_noted(
                 sequences[:position] = kept
                 return index
             kept.append(sequence)
+    # Rewritten only at the end: most polls find a permitted message, and cut off what is before it.
     if kept:
         noted[priority] = kept
     else:
@@ -304,6 +314,7 @@ def forget_noted(noted: dict[int, list[int]], priority: int, sequence: int) -> N
 def note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> None:
     """Make `cursor` look again at messages given back, sorted, behind it."""
     passed = cursor.passed[priority]
+    # All of them are beyond the cursor, which will come to them.
     if returned[0].sequence > passed:
         return
     behind = cursor.behind.setdefault(priority, [])
@@ -312,9 +323,11 @@ def note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> No
             break
         if len(behind) >= BEHIND_MAXIMUM:
             # Too many to note one by one: the cursor itself goes back to the first of them.
+            # Consumers that remember a place in `matched` begin anew, as messages may come there again.
             cursor.went_back += 1
             passed = cursor.passed[priority] = min(behind[0], returned[0].sequence) - 1
             del cursor.behind[priority]
+            # Those beyond the new place are evaluated again, and would be noted twice.
             matched = [each for each in cursor.matched.pop(priority, ()) if each <= passed]
             if matched:
                 cursor.matched[priority] = matched
@@ -351,6 +364,7 @@ class _Block:
 
     def __init__(self, keys: array[int], sequences: array[int], last: int) -> None:
         """`keys` and `sequences` are parallel and sorted; no message is beyond `last`."""
+        # Arrays in place of lists of objects: 16 bytes a message, for queues of a million.
         self.keys = keys
         self.sequences = sequences
         self.last = last
@@ -399,6 +413,7 @@ class _Places:
     def add(self, key: int, sequence: int, lane: PriorityLevel) -> None:
         """Note a message of `lane`; it may have been noted."""
         blocks = self._blocks
+        # A message that came back, older than the newest block: it belongs among those of its age.
         if blocks and sequence <= blocks[-1].last:
             at = bisect_left(blocks, sequence, key=_last)
             blocks[at] = blocks[at].with_one_more(key, sequence)
@@ -411,6 +426,7 @@ class _Places:
         elif not is_noted(sequences, sequence):
             insort(sequences, sequence)
         self._count += 1
+        # In blocks, so that no single message pays for sorting a long list.
         if self._count >= _BLOCK:
             self._seal(lane)
 
@@ -445,6 +461,7 @@ class _Places:
             end = bisect_right(lane.sequences, block.last, first)
             live = end - first  # or gaps
             first = end
+            # Two blocks at a time: cleaning all of a long queue at once would hold the queue's lock for long.
             if live * 2 < len(block.keys) and thinned < _THINNED_AT_ONCE:
                 thinned += live > 0
                 places = [place for place in block.places() if lane.find(place[1]) >= 0] if live > 0 else []
@@ -463,6 +480,7 @@ class ValueIndex(Cursor):
         self, read: Callable[[QueueEntry], int], lanes: Callable[[], Sequence[PriorityLevel]], levels: tuple[int, ...]
     ) -> None:
         """`read` as in `Asked`; `lanes`: those of the order, the highest priority last; `levels` by JMS priority."""
+        # As a cursor without a selector: `restore` notes behind it what came back, so it is read again.
         super().__init__(None)
         self._read = read
         self._lanes = lanes
@@ -483,6 +501,7 @@ class ValueIndex(Cursor):
         cursors = self._cursors.get(key)
         if cursors is None:
             cursors = self._cursors[key] = {}
+        # What has been read may hold a message for it; the first poll finds out.
         self.ready[cursor] = None
         cursors[cursor] = None
         return cursor
@@ -520,6 +539,7 @@ class ValueIndex(Cursor):
         key = self._read(entry)
         priority, sequence = self._levels[entry.reference.priority], entry.sequence
         sequences = self._lanes()[priority].sequences
+        # Noted at once if all before it are known; else `read_on` comes to it in its turn.
         if sequences and sequences[-1] == sequence and (len(sequences) == 1 or sequences[-2] <= self.passed[priority]):
             self._note(priority, entry, key)
             self.passed[priority] = max(self.passed[priority], sequence)
@@ -530,9 +550,11 @@ class ValueIndex(Cursor):
         lane = self._lanes()[priority]
         while behind := self.behind.get(priority):
             index = lane.find(behind[0])
+            # A message that came back may have been taken again since.
             entry = None if index < 0 else lane.at(index)
             if entry is not None:
                 self._note(priority, entry, self._read(entry))
+            # After it was read: a message that is not in memory stays noted, and is read on the next call.
             forget_noted(self.behind, priority, behind[0])
         sequences = lane.sequences
         for index in range(bisect_right(sequences, self.passed[priority], lane.head), len(sequences)):
@@ -542,10 +564,12 @@ class ValueIndex(Cursor):
                     return 0
                 most -= 1
                 self._note(priority, entry, self._read(entry))
+            # After the message was read, so that one that is not in memory is not passed.
             self.passed[priority] = sequences[index]
         return max(most, 1)
 
     def _note(self, priority: int, entry: QueueEntry, key: int) -> None:
+        # Its value cannot be told apart by a key, so it is a candidate for every cursor.
         if key == UNKNOWN_KEY:
             self._has_unknown = True
         self._places[priority].add(key, entry.sequence, self._lanes()[priority])
@@ -557,6 +581,7 @@ class ValueIndex(Cursor):
 
     def _tell(self, cursors: dict[Cursor, None], priority: int, entry: QueueEntry) -> None:
         for cursor in cursors:
+            # The message may have come back behind what the cursor has passed.
             note_behind(cursor, priority, [entry])
             self.ready[cursor] = None
 
@@ -575,6 +600,7 @@ class ValueIndex(Cursor):
     def found_nothing(self, cursor: Cursor) -> None:
         """Hear that there is nothing for `cursor` among all that there is."""
         lanes = self._lanes()
+        # A cursor with noted messages stays ready: they may become permitted without being read again.
         if not any(lanes[priority].live for priority in (*cursor.behind, *cursor.matched)):
             self.ready.pop(cursor, None)
 
@@ -594,6 +620,7 @@ class ValueIndexes(dict[tuple[str, ...], ValueIndex]):
         seen = self._seen.pop(asked.names, 0) + 1
         if seen < _FROM or not self._has_room():
             if len(self._seen) >= _KINDS:
+                # Forgotten together: kinds of selectors that come once each must not take memory for ever.
                 self._seen.clear()
             self._seen[asked.names] = seen
             return None
@@ -602,6 +629,7 @@ class ValueIndexes(dict[tuple[str, ...], ValueIndex]):
 
     def _has_room(self) -> bool:
         if len(self) >= _INDEXES:
+            # An index without cursors only costs each message that comes; it makes room for a kind that is in use.
             unused = next((names for names, index in self.items() if not index.is_used), None)
             if unused is None:
                 return False
@@ -637,10 +665,12 @@ class ScanState(Cursor):
         """Return the index of the first message of a lane that `permits` allows among those that match, or -1."""
         sequences = matched[priority]
         while behind := self.behind.get(priority):
+            # Only if it matches: the cursor notes those that do, and this state knows places of all that came back.
             index = lane.find(behind[0]) if is_noted(sequences, behind[0]) else -1
             entry = None if index < 0 else lane.at(index)
             if entry is not None and permits(entry):
                 return index
+            # Not permitted now: it is offered again when its group is freed, or the state begins anew.
             forget_noted(self.behind, priority, behind[0])
         for position in range(bisect_right(sequences, self.passed[priority]), len(sequences)):
             sequence = sequences[position]
@@ -661,6 +691,7 @@ class ScanState(Cursor):
         while behind := self.behind.get(priority):
             index = lane.find(behind[0])
             entry = None if index < 0 else lane.at(index)
+            # It stays noted: once it is taken, the next call finds it gone, and forgets it.
             if entry is not None and permits(entry):
                 return index
             forget_noted(self.behind, priority, behind[0])
@@ -673,12 +704,14 @@ class ScanState(Cursor):
         for index in range(bisect_right(sequences, self.passed[priority], lane.head), len(sequences)):
             entry = lane.at(index)
             if entry is not None:
+                # The lock is released after so many looks; `passed` keeps the place.
                 if not looks:
                     return -1, 0
                 looks -= 1
                 if permits(entry):
                     return index, looks
             self.passed[priority] = sequences[index]
+        # Never 0 here: that would mean that there may be more.
         return -1, max(looks, 1)
 
 

@@ -151,6 +151,7 @@ class QueueEntryList(Protocol):
 
 def priority_levels(levels: int) -> tuple[int, ...]:
     """Return, by JMS priority, which of so many levels a message is in."""
+    # As AMQP 0-10 maps priorities to fewer levels: around the default priority 4.
     lowest = PRIORITIES // 2 - (levels + 1) // 2
     return tuple(min(max(priority - lowest, 0), levels - 1) for priority in range(PRIORITIES))
 
@@ -245,8 +246,10 @@ class PriorityQueueEntryList:
         level = self._levels[reference.priority]
         for priority in range(level, -1, -1):
             lane = self._lanes[priority]
+            # In lower levels from the first message on: those are wanted once this level is empty.
             first = reference.id if priority == level else 0
             index = bisect_right(lane.sequences, first, lane.head)
+            # Twice as many places, as some are gaps; where more are, fewer messages are found, which does no harm.
             for place in range(index, min(index + 2 * most, len(lane.entries))):
                 if len(answer) == most:
                     return answer
@@ -302,6 +305,8 @@ class PriorityQueueEntryList:
         # The reference's own number serves when it grows, as it nearly always does: one integer less for each message.
         sequence: int = reference.id
         if sequence <= self._last:
+            # A message that waited in a transaction has an older number than what
+            # came meanwhile; the order is that of commits.
             sequence = self._last + 1
         self._last = entry.sequence = sequence
         lane = self._by_priority[reference.priority]
@@ -336,12 +341,14 @@ class PriorityQueueEntryList:
             by_priority.setdefault(self._levels[entry.reference.priority], []).append(entry)
         for priority, returned in by_priority.items():
             lane = self._lanes[priority]
+            # Each level's lists are sorted by sequence, and messages return in any order.
             returned.sort(key=_by_sequence)
             lane.put_back(returned)
             self._mask |= lane.bit
             # Cursors with an index are not told: the index is, and tells those whose key the message has.
             for cursor in (*self._cursors.values(), *self._indexes.values()):
                 note_behind(cursor, priority, returned)
+            # Consumers that passed their places would never come to them again.
             self.passed_over.note_returned(priority, returned)
 
     def take_first(self) -> QueueEntry | None:
@@ -409,6 +416,7 @@ class PriorityQueueEntryList:
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> Cursor:
         """Return the cursor that all users of the selector `text` share; to be closed as often as opened. `asked`: what it asks for, if that is known."""
+        # A text that has a cursor keeps it: all its users must share one, with an index or without.
         if asked is None or text in self._cursors:
             return self._cursors.open(text, lambda: Cursor(matches))
         if text in self._indexed:
@@ -433,6 +441,7 @@ class PriorityQueueEntryList:
         if cursor is None or not self._mask:
             return self._mask != 0
         if cursor.index is not None:
+            # What the index has not read may match, so a wake-up may be in vain, but never missing.
             return cursor in cursor.index.ready or cursor.index.lags
         passed, behind, matched = cursor.passed, cursor.behind, cursor.matched
         return any(
@@ -449,6 +458,7 @@ class PriorityQueueEntryList:
             is_unknown = cursor.index.is_unknown(cursor, priority, sequence)
         else:
             is_unknown = sequence > cursor.passed[priority] or is_noted(cursor.behind.get(priority), sequence)
+        # Beyond the cursor nothing is known; before it, what matches is noted.
         if is_unknown:
             return cursor.matches(entry)
         return is_noted(cursor.matched.get(priority), sequence)
@@ -459,6 +469,7 @@ class PriorityQueueEntryList:
             return
         priority = self._levels[entry.reference.priority]
         sequences = self._lanes[priority].sequences
+        # Only if the cursor is at the message before it: otherwise it would pass others that it has not seen.
         if sequences[-1] == entry.sequence and (len(sequences) == 1 or sequences[-2] <= cursor.passed[priority]):
             cursor.passed[priority] = entry.sequence
 
@@ -554,6 +565,7 @@ class PriorityQueueEntryList:
                 evaluations = by_value.read_on(priority, evaluations)
                 if not evaluations:
                     return UNFINISHED
+            # Noted messages come first: they are older than all beyond the cursor.
             index = self._find_noted(cursor, priority, permits, turn) if cursor.behind or cursor.matched else -1
             if index < 0 and by_value is not None:
                 index, evaluations = self._find_by_value(by_value, cursor, priority, permits, evaluations)
@@ -585,6 +597,7 @@ class PriorityQueueEntryList:
         if index < 0:
             return -1
         sequence = lane.sequences[index]
+        # From both lists, as a message that matched and came back stands in both.
         for noted in (cursor.matched, cursor.behind):
             forget_noted(noted, priority, sequence)
         return index
@@ -605,7 +618,9 @@ class PriorityQueueEntryList:
                     if permits is None or permits(entry):
                         cursor.passed[priority] = sequences[index]
                         return index, evaluations
+                    # It matches, but is reserved for another consumer: a later poll asks for it without an evaluation.
                     cursor.matched.setdefault(priority, []).append(sequences[index])
+            # After the evaluation: where that raises, as the message is not in memory, the next call comes to it again.
             cursor.passed[priority] = sequences[index]
         return -1, max(evaluations, 1)
 
@@ -633,6 +648,7 @@ class PriorityQueueEntryList:
                         return index, evaluations
                     cursor.matched.setdefault(priority, []).append(sequence)
                 passed[priority] = sequence
+        # All that the index has read and did not name cannot match.
         passed[priority] = max(passed[priority], by_value.passed[priority])
         return -1, max(evaluations, 1)
 

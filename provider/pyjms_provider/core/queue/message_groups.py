@@ -48,6 +48,7 @@ class RedeliveryBarrier:
 
     def remove(self, entry: QueueEntry) -> bool:
         """Forget a message that is available again, or has left the queue; return whether it was delayed."""
+        # The heap forgets it when it is at the top: finding it there would cost a walk over all.
         return self._places.pop(entry, None) is not None
 
     @property
@@ -85,6 +86,8 @@ class ExclusiveConsumer:
 
     def came(self, consumer: Consumer) -> None:
         """Note a new consumer: it is active if it may be, and there is none."""
+        # A closed owner's session goes on: what it releases goes back into
+        # its place, before what its other consumers take.
         if self.active is None and (not self._outstanding or consumer.session is self._session):
             self._activate(consumer)
         else:
@@ -94,6 +97,7 @@ class ExclusiveConsumer:
         """Note that `consumer` has been closed: if it was active, the next one is, as soon as it may be. May be repeated."""
         self._forget(consumer)
         if consumer is self.active:
+            # Remembered while deliveries are outstanding, so that only this session's consumers may go on.
             self._session, self.active = consumer.session, None
         if self.active is None:
             self._choose()
@@ -109,6 +113,7 @@ class ExclusiveConsumer:
             if following is not None:
                 self._activate(following)
                 self._forget(following)
+                # No message came, so nobody is about to be woken: the queue wakes the new owner for what is there.
                 self.is_freed = True
                 return
 
@@ -146,6 +151,7 @@ class ExclusiveConsumer:
         """Note that a message has left the queue. May be repeated."""
         self._end_delivery(entry)
         if self.barrier.remove(entry):
+            # Messages behind the delayed one may be taken now, and no event of their own will wake the owner.
             self.is_freed = True
 
     def _end_delivery(self, entry: QueueEntry) -> None:
@@ -255,6 +261,8 @@ class MessageGroups:
         if group.owner is None:
             del self._groups[group.name]
             return
+        # Removed and added again, so that it stands at the end:
+        # the group that has been idle longest is forgotten first.
         self._idle.pop(group.name, None)
         self._idle[group.name] = group
         if len(self._idle) > _IDLE_MAX:
@@ -263,6 +271,7 @@ class MessageGroups:
     def _forget_some(self) -> None:
         for name, group in [*islice(self._idle.items(), _FORGOTTEN)]:
             del self._idle[name]
+            # It may have got messages since, or have ended, or have been made again: then it is not idle.
             if not group.entries and self._groups.get(name) is group:
                 self._disown(group)
                 self._groups.pop(name, None)
@@ -284,6 +293,7 @@ class MessageGroups:
             group.barrier.remove(entry)
         self._note_outstanding(entry, group)
         if sequence < 0:
+            # From here on nobody gets more of the group, until this message and all before it are settled.
             group.closing = entry
         if group.owner is not None:
             return False
@@ -324,6 +334,7 @@ class MessageGroups:
         group = self.group_of(entry)
         if group is None or group.barrier is None or not group.barrier.remove(entry):
             return None
+        # The set itself, not a copy: it has what is in the group when consumers are told.
         self.freed[group.name] = group.entries
         return group
 
@@ -338,6 +349,7 @@ class MessageGroups:
         """Note that a message was given back, and is in its place, or delayed."""
         group = self._outstanding.get(entry)
         if group is not None:
+            # The message that ends the group came back, so the group goes on with its owner.
             if group.closing is entry:
                 group.closing = None
                 self._free(group)
@@ -348,6 +360,7 @@ class MessageGroups:
             return
         group.outstanding -= 1
         del self._outstanding[entry]
+        # Only now: a new owner would otherwise get later messages before those that this one may still release.
         if not group.outstanding and (group.closing is not None or group.owner is None):
             self._disown(group)
 
@@ -355,11 +368,13 @@ class MessageGroups:
 
     def left(self, consumer: Consumer) -> None:
         """Note that `consumer` has been closed: its groups are its session's while deliveries are outstanding, else anybody's."""
+        # A copy, as disowning a group changes the set.
         for name in tuple(self._owned.get(consumer, ())):
             group = self._groups.get(name)
             if group is None or group.owner is not consumer:
                 continue
             if group.outstanding:
+                # Other consumers of the owner's session may take its messages from now on, and are woken for them.
                 self._free(group)
                 group.session = consumer.session
                 group.owner = None

@@ -93,7 +93,9 @@ class Capacity:
 
     def has_room(self, size: int) -> bool:
         """Return whether a message of `size` bytes fits."""
+        # Messages on their way count, too: two senders must not be let in for one place.
         messages = self.messages + len(self._claims)
+        # Into an empty queue any message fits; one larger than the limit could never come otherwise.
         return not messages or self._fits(messages + 1, self.size + self._claimed_size + size)
 
     def claim(self, waiting: CapacityReservation) -> bool:
@@ -134,6 +136,7 @@ class Capacity:
 
     def wait(self, waiting: CapacityReservation) -> None:
         """Put a sender at the end of those that wait, if it is not among them."""
+        # Assigning a key that is there keeps its place, so a sender that looks again does not lose its turn.
         self._waiting[waiting] = None
 
     def stop_waiting(self, waiting: CapacityReservation) -> None:
@@ -142,6 +145,7 @@ class Capacity:
 
     def next_signal(self) -> Signal | None:
         """Return the signal of the sender that has waited longest, if there is room for its message."""
+        # One at a time: the end of its wait, or of its claim, wakes the next one.
         first = next(iter(self._waiting), None)
         return None if first is None or not self.has_room(first.size) else first.signal
 
@@ -176,6 +180,8 @@ class MemoryWindow:
         """Note a message that is in the queue; return whether it is to leave memory. May be repeated."""
         if reference.id in self._here:
             return False
+        # While older messages are on the disk, newer ones follow them there:
+        # memory is for those that are delivered first.
         if self._away or (self._here and not self._fits(len(self._here) + 1, self._size + reference.size)):
             self._away.add(reference.id)
             return True
@@ -203,6 +209,7 @@ class MemoryWindow:
 
     def read(self, references: Sequence[MessageReference]) -> list[MessageReference]:
         """Note messages that were read, the first one because it is wanted now; return those that are to leave memory."""
+        # The first one last, so that it ends up at the very front: what leaves is taken from the other end.
         for reference in reversed(references):
             if reference.id in self._away:
                 self._away.discard(reference.id)
@@ -211,6 +218,7 @@ class MemoryWindow:
             if reference.id in self._here:  # else it has left the queue meanwhile
                 self._here.move_to_end(reference.id, last=False)
         leaving: list[MessageReference] = []
+        # One message stays in any case, as it is the one that is wanted now.
         while len(self._here) > 1 and not self._fits(len(self._here), self._size):
             reference_id, reference = self._here.popitem()
             self._size -= reference.size
@@ -229,6 +237,7 @@ LastKey: TypeAlias = tuple[type, Stored]
 
 def last_key(value: Stored) -> LastKey | None:
     """Return what stands for a property's value: values of two types differ. None: the message has no key."""
+    # With its type: 1, True and "1" are values of their own, though Python calls the first two equal.
     return None if value is None else (type(value), value)
 
 
@@ -256,8 +265,10 @@ class LastValues:
         last = self._last.setdefault(key, entry)
         if last is entry:
             return None
+        # By place, not by arrival: a message that was given back is as old as it was.
         older, newer = (entry, last) if entry.sequence < last.sequence else (last, entry)
         self._last[key] = newer
+        # Noted even if a consumer holds it: then it goes when it is released.
         self._superseded.add(older)
         return older
 
@@ -269,6 +280,7 @@ class LastValues:
         """Forget a message that has left the queue."""
         key = self._keys.pop(entry, None)
         self._superseded.discard(entry)
+        # A newer one of the key may have taken its place, and stays.
         if key is not None and self._last.get(key) is entry:
             del self._last[key]
 
@@ -306,6 +318,7 @@ class QueueRules:
         self._last_values = LastValues() if policy.type is QueueType.LAST_VALUE else None
         self._groups = MessageGroups() if policy.groups else None
         self._exclusive = ExclusiveConsumer() if policy.exclusive else None
+        # For each message of queues that read properties; others have no entry here.
         self._marks: dict[QueueEntry, _Marks] = {}
 
     def change(
@@ -321,6 +334,7 @@ class QueueRules:
         signals = [] if self.room is None else self.room.all_signals()
         before, self.policy = self.room, policy
         self.memory_window = _shelf(policy)
+        # Messages behind a delayed one need wait for it no longer.
         if policy.non_blocking_redelivery:
             self._delay_none()
         self.room = Capacity(policy.max_messages, policy.max_bytes) if policy.is_limited else None
@@ -386,10 +400,12 @@ class QueueRules:
             return available or delayed
         if self.policy.type is QueueType.SORTED:
             return available  # it is the last by its value, and nobody knows how old that is
+        # A delayed message is in the queue, too, and counts: the older of the two candidates goes.
         return min(available, delayed, key=_age)
 
     def gone(self, entry: QueueEntry) -> None:
         """Note that a message has left the queue; the sender that waited longest for room looks again."""
+        # Only queues whose rules read properties have marks.
         if entry in self._marks:
             if self._last_values is not None:
                 self._last_values.gone(entry)
@@ -441,6 +457,7 @@ class QueueRules:
 
     def holds_back(self, consumer: Consumer) -> bool:
         """Return whether `consumer` may take nothing at all now."""
+        # A paused queue lets browsers go on. Consumers of a non-destructive queue only look, too, but they wait.
         if self.policy.paused and (consumer.acquires or self.policy.non_destructive):
             return True
         return self._exclusive is not None and consumer.acquires and self._exclusive.active is not consumer
@@ -468,6 +485,7 @@ class QueueRules:
                 return False
             if not group.is_anybodys:
                 return group.lets(consumer)
+        # Nobody owns the group, or there is none: consumers of higher priority come first.
         return not any(each is None or order.is_wanted(each, entry) for each in higher_priority)
 
     def choose(
@@ -483,18 +501,21 @@ class QueueRules:
         candidates: Iterable[Consumer]
         if self._exclusive is not None:
             active, barrier = self._exclusive.active, self._exclusive.barrier
+            # A message behind a delayed redelivery would leave out of order; the owner is woken when that one is due.
             is_blocked = active is None or (barrier and barrier.is_before(order.place_of(entry)))
             candidates = () if active is None or is_blocked else (active,)
         else:
             group = None if self._groups is None else self._groups.group_of(entry)
             if group is not None and group.is_blocked(entry, order.place_of):
                 candidates = ()
+            # The first consumer that takes it becomes the group's owner.
             elif group is None or group.is_anybodys:
                 chosen = manager.choose(entry, order.note_mismatch) if manager.interested_count else None
                 return looking if chosen is None else [chosen, *looking]
             elif group.owner is not None:
                 candidates = (group.owner,)
             else:
+                # The owner was closed with deliveries outstanding: other consumers of its session may take its place.
                 candidates = (each for each in manager.members(ConsumerList.INTERESTED) if group.lets(each))
         return [*manager.notify_if_interested([each for each in candidates if _may_want(each, entry)]), *looking]
 
@@ -505,6 +526,7 @@ class QueueRules:
         if self._exclusive is not None:
             wanting = [] if self._exclusive.active is None else [self._exclusive.active]
         elif self._groups is not None:
+            # All of them: which consumer may take what is known only when each of them looks.
             wanting = manager.members(ConsumerList.INTERESTED)
         else:
             return manager.choose_next(order.may_have)
@@ -522,6 +544,8 @@ class QueueRules:
             return []
         if manager.has_priorities and self._is_unowned(entry):
             order.forget_scan(consumer)  # it owns the group now, of which it may have left others some
+        # A new owner may take messages of the group that it passed over before,
+        # so it is woken without a message of its own.
         if not self._groups.delivered(consumer, entry) or not order:
             return []
         return manager.notify_if_interested([consumer])
@@ -563,6 +587,7 @@ class QueueRules:
         group = None if self._groups is None else self._groups.due(entry)
         if group is not None and self._groups is not None:
             owner = group.owner
+            # Without an owner all waiting consumers have to look, which `freed_for` does.
             self._groups.is_freed = self._groups.is_freed or owner is None
         return [] if owner is None else manager.notify_if_interested([owner])
 
@@ -582,6 +607,7 @@ class QueueRules:
     def freed_for(self, manager: ConsumerManager, order: QueueEntryList) -> list[Consumer]:
         """Return whom to wake for such messages."""
         if self._exclusive is not None:
+            # Cleared before consumers are chosen: what becomes free from here on is noted again.
             self._exclusive.is_freed = False
         if self._groups is not None:
             self._groups.is_freed = False
@@ -590,6 +616,7 @@ class QueueRules:
     def tell_freed(self, rewind: Callable[[Iterable[QueueEntry]], None]) -> None:
         """Have consumers look again at messages that they passed over before they might take them."""
         freed = {} if self._groups is None else self._groups.freed
+        # One group at a time, each forgotten after it was told: an error leaves the others to be told.
         while freed:
             name = next(iter(freed))
             rewind(freed[name])

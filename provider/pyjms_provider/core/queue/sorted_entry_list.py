@@ -68,8 +68,10 @@ class SortedBlockedMessages:
 
     def note(self, place: Place, many: int) -> None:
         """Hear that a message of a queue with so `many` came to this place, perhaps again, or that it is anybody's now."""
+        # Nobody has passed anything, so nobody has to be told.
         if not self._turns:
             return
+        # Longer than the queue: reading all of it again is cheaper than reading this list.
         if len(self._came) > 2 * many + _SPARE:
             self._forgotten += len(self._came)
             self._came = []
@@ -104,6 +106,7 @@ class SortedBlockedMessages:
                 looks -= 1
                 if permits(entry):
                     return bisect_left(places, behind[0], head)
+            # After it was looked at: on `UNFINISHED` the next call begins with it.
             heappop(behind)
         first = head if turn.passed is None else bisect_right(places, turn.passed, head)
         for index in range(first, len(places)):
@@ -117,6 +120,8 @@ class SortedBlockedMessages:
 
     def _turn_of(self, consumer: object, higher_priority: frozenset[Cursor | None]) -> _Turn:
         turn = self._turns.get(consumer)
+        # A consumer of higher priority that left may have been the only reason;
+        # or this one has missed a forgotten part.
         if turn is None or not turn.higher_priority <= higher_priority or turn.read < self._forgotten:
             turn = self._turns[consumer] = _Turn(self._forgotten + len(self._came))
         turn.higher_priority = higher_priority
@@ -126,9 +131,11 @@ class SortedBlockedMessages:
         fresh = self._came[turn.read - self._forgotten :]
         if turn.passed is not None:
             for place in fresh:
+                # Places beyond are come to in any case.
                 if place <= turn.passed:
                     heappush(turn.behind, place)
         turn.read += len(fresh)
+        # Most of it has gone, or stands there twice.
         if len(turn.behind) > 2 * len(entries) + _SPARE:
             turn.behind = sorted({place for place in turn.behind if place[1] in entries})  # sorted, and so a heap
 
@@ -137,6 +144,7 @@ def sort_value(value: Stored) -> SortValue:
     """Return what stands for a property's value in the order; None, and what is not a number, come first."""
     if isinstance(value, str):
         return (2, 0, value)
+    # NaN has no place in an order: comparing with it is always false, and would break the sorted list.
     if value is None or isinstance(value, bytes) or isnan(value):
         return (0, 0, "")
     return (1, value, "")
@@ -222,10 +230,13 @@ class SortedQueueEntryList:
     def _insert(self, entry: QueueEntry) -> None:
         place = (self._value_of(entry), entry.sequence)
         self._entries[entry.sequence] = entry
+        # From `head` on: places before it have been taken.
         insort(self._places, place, self._head)
         self._turns.note(place, len(self._entries))
         for cursor in self._cursors.values():
             heappush(cursor.candidates, place)
+            # A selector that matches little would gather all that came and went;
+            # the heap is made again from what is there.
             if len(cursor.candidates) > 2 * len(self._entries) + _SPARE:
                 known = {sequence for _, sequence in cursor.candidates}
                 cursor.candidates = [
@@ -310,9 +321,10 @@ class SortedQueueEntryList:
         return cursor.matches is None or cursor.matches(entry)
 
     def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
-        """Hear that `entry`, just appended, does not match. Of all candidates it is the last, or else stays one until its turn comes."""
+        """Remember, if that costs no search, that `entry`, just appended, does not match."""
         if isinstance(cursor, SortedCursor):
             candidates = cursor.candidates
+            # Without a search: a place that was just pushed is at the heap's end if it is not before its parent there.
             if candidates and candidates[-1][1] == entry.sequence:
                 candidates.pop()
 
@@ -340,6 +352,7 @@ class SortedQueueEntryList:
                     found = entry
                     break
                 if is_match:
+                    # Set apart while the search goes on: on top of the heap it would be found again at once.
                     not_now.append(place)
                 else:
                     evaluations -= 1
@@ -348,6 +361,7 @@ class SortedQueueEntryList:
             is_unfinished = bool(candidates)
         finally:
             for each in not_now:
+                # Also after an error: what matches must stay a candidate.
                 heappush(candidates, each)
         if found is not None:
             self.discard(found)

@@ -208,6 +208,8 @@ class Branch:
     def __init__(self, xid: Xid, *, expired_rolls_back: bool) -> None:
         self.xid = xid
         self.state = BranchState.ACTIVE
+        # A session of the branch's own, which no client closes:
+        # what the branch received outlives the sessions that worked in it.
         self.holder = ConsumerSession(ReceiverId(f"branch {xid}"), is_delivering=False)
         self.unit = UnitOfWork(UnitId(f"branch {xid}"), self.holder, expired_rolls_back=expired_rolls_back)
         self.workers: dict[ConsumerSession, bool] = {}
@@ -261,10 +263,12 @@ class Branch:
         """
         queue = entry.queue
         with suppress(ClosedError):
+            # Noted before the message changes hands, so that an `undo` at this moment gives it back.
             self.holder.take_queue(queue)
             queue.change_holder(entry, delivery_count, session, self.holder)
             if queue.settle_in(self.unit, [(entry, delivery_count)], self.holder):
                 return True
+        # The branch is open, so the delivery was no longer the session's: nothing is to be given back.
         if not self.holder.is_closed:
             return False
         queue.give_back([(entry, delivery_count)], session)
@@ -277,6 +281,7 @@ class Branch:
 
     def decide(self, *, commit: bool, now_ms: int) -> None:
         """End it when it is prepared, and the outcome is written. May be repeated."""
+        # Before the decision, which empties the unit.
         expiring = {entry.queue for entry in self.unit.sent() if entry.reference.expiration_ms}
         try:
             self.unit.decide(commit=commit)
@@ -330,6 +335,7 @@ class Branches:
         """
         self._store = store
         self._clock = clock
+        # Without a journal that survives, a prepared branch would be a promise that the broker cannot keep.
         self._journal = journal if journal is not None and journal.is_reliable else None
         self._in_doubt_writes = in_doubt_writes
         self.timeout_ms = timeout_ms
@@ -350,6 +356,7 @@ class Branches:
         """Begin a branch in which `worker` works; `timeout_ms` None: the default. Raises `BranchError`."""
         self._need_journal()
         branch = Branch(xid, expired_rolls_back=self._expired_rolls_back)
+        # Before it is in the table: a session that closes at this moment finds its branch by this (`abandon`).
         branch.workers[worker] = True
         timeout_ms = self.timeout_ms if timeout_ms is None else timeout_ms
         with self._lock:
@@ -367,6 +374,7 @@ class Branches:
         """Let `worker` work in a branch that is there. Raises `BranchError`."""
         with self._lock:
             branch = self._find(xid)
+            # The table lets a doomed branch wait for its sessions to end, so this check is what refuses new work.
             branch.check_alive()
             if worker in branch.workers:
                 raise BranchError(f"the session works in branch {xid} already, or has suspended it: use TMRESUME")
@@ -391,6 +399,7 @@ class Branches:
             branch = self._find(xid)
             if not branch.workers.get(worker):
                 raise BranchError(f"the session does not work in branch {xid} now, so it cannot suspend that")
+            # X/Open XA, xa_end: an answer of XA_RB ends the session's work in the branch, too.
             if branch.state is BranchState.ROLLBACK_ONLY:
                 del branch.workers[worker]
                 raise branch.rolled_back()
@@ -403,6 +412,7 @@ class Branches:
             branch = self._find(xid)
             if worker not in branch.workers:
                 raise BranchError(f"the session has not started branch {xid}, or has ended it")
+            # Looked at before `fail` dooms it: an end that fails the branch is no error of its own.
             was_doomed = branch.state is BranchState.ROLLBACK_ONLY
             if fail:
                 self._doom(branch, BranchFailure.ROLLED_BACK)
@@ -411,6 +421,7 @@ class Branches:
         if was_doomed:
             raise branch.rolled_back()
         if fail:
+            # Without the lock, as consumers are woken.
             branch.undo()
 
     def find(self, xid: Xid) -> Branch | None:
@@ -453,6 +464,7 @@ class Branches:
             if not isinstance(error, RolledBackError):
                 # It may be there as prepared; the coordinator, that was not promised anything, rolls it back.
                 journal.note(Changes(outcomes=[BranchOutcome(xid, commit=False)]))
+            # Before the state changes: until it is ROLLBACK_ONLY the coordinator is told to wait.
             branch.undo()
             with self._lock:
                 branch.step(BranchEvent.REFUSED)
@@ -463,6 +475,7 @@ class Branches:
         with self._lock:
             branch.step(BranchEvent.WRITTEN)
             branch.prepared_ms = now_ms
+            # From here on the coordinator alone decides, however long it takes (decision 0132).
             branch.deadline_ms = None
         return True
 
@@ -481,11 +494,13 @@ class Branches:
             if not is_prepared:
                 BRANCH_TRANSITIONS[branch.state, BranchEvent.ROLLBACK]  # raises unless it may be rolled back
                 self._doom(branch, BranchFailure.ROLLED_BACK)
+        # Without the lock, as the journal is written; `_settle` looks at the state again.
         if is_prepared:
             self._settle(xid, commit=False, heuristic=False)
             return
         branch.undo()
         with self._lock:
+            # Another call, or `run_due`, may have ended it while it was undone.
             if self._branches.get(xid) is branch:
                 self._end(branch, BranchEvent.ROLLBACK)
 
@@ -493,6 +508,8 @@ class Branches:
         """Return the branches that are in doubt, and those that an operator settled, the oldest first."""
         self._need_journal()
         with self._lock:
+            # A branch whose decision is being written is in doubt still:
+            # a coordinator that scans must not take it for ended.
             return [xid for xid, branch in self._branches.items() if branch.state in _IN_DOUBT]
 
     def forget(self, xid: Xid) -> None:
@@ -513,9 +530,13 @@ class Branches:
         journal = self._need_journal()
         with self._lock:
             branch = self._find(xid)
+            # In one phase the coordinator learns of the rollback from this call,
+            # so nothing has to be remembered for another.
             self._end_doomed(branch)
             branch.step(BranchEvent.COMMIT_AT_ONCE)
         try:
+            # Acknowledgements are forced: after XA_OK the coordinator forgets the
+            # transaction, so a loss of power must not undo it.
             branch.unit.commit(self._clock.time_ms(), journal, force_acknowledgements=True)
         except RolledBackError as error:
             branch.undo()
@@ -553,6 +574,7 @@ class Branches:
         journal = self._need_journal()
         with self._lock:
             branch = self._find(xid)
+            # Before SETTLING: a refused call leaves the branch as it was.
             _check_decision(branch, commit=commit)
             # As in `prepare`: SETTLING keeps a second decision away while the first one is written.
             branch.step(BranchEvent.SETTLE)
@@ -560,7 +582,10 @@ class Branches:
         is_begun = is_written = False
         try:
             if commit:
+                # Before the write: a message that cannot be loaded refuses the decision while it can still be refused.
                 self._load(branch)
+                # The producers' ids count from this commit, so they are written
+                # with the decision and not with the prepare.
                 changes.duplicates = branch.unit.duplicate_marks()
             is_begun = True
             journal.write(changes, force=True)
@@ -569,6 +594,7 @@ class Branches:
         except Exception as error:
             with self._lock:
                 branch.step(BranchEvent.REFUSED)
+                # This decision may be in the store: a later call may repeat it, and the other one is refused.
                 if is_written or (is_begun and is_outcome_unknown(error)):
                     branch.decision = commit
             if not isinstance(error, ProviderError):
@@ -623,6 +649,7 @@ class Branches:
                     continue
                 # Once more as long: a branch whose coordinator does not ask until then is forgotten.
                 branch.deadline_ms = monotonic_ms + (self.timeout_ms or DEFAULT_TIMEOUT_MS)
+                # A branch that is being written is left alone: the outcome of its write decides.
                 if branch.state in _TIMED:
                     self._doom(branch, BranchFailure.TIMED_OUT)
                     doomed.append(branch)
@@ -639,6 +666,7 @@ class Branches:
     def _set_deadline(self, branch: Branch, timeout_ms: int) -> bool:
         """Return whether the housekeeper must come earlier than was asked. The lock is held."""
         branch.deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        # A later visit need not be asked for: the one before finds out when to come again.
         if self._due_ms is not None and self._due_ms <= branch.deadline_ms:
             return False
         self._due_ms = branch.deadline_ms
@@ -653,6 +681,7 @@ class Branches:
     def close(self) -> None:
         """Roll back what is not prepared, as the broker ends: what was received goes back, and is known as delivered."""
         with self._lock:
+            # Prepared branches stay as they are, in the journal, and are in doubt after the next start.
             ended = [branch for branch in self._branches.values() if branch.state in _TIMED]
             for branch in ended:
                 self._doom(branch, BranchFailure.ROLLED_BACK)
@@ -671,13 +700,16 @@ class Branches:
     ) -> None:
         """Know a branch again that is in doubt; before the queues are used. `received` are in their queues."""
         branch = Branch(xid, expired_rolls_back=self._expired_rolls_back)
+        # Uncommitted, in their queues: they take room there, and appear with the commit.
         for queue, reference in sent:
             restore_message(queue, reference, 0, branch.unit)
         for entry in received:
             branch.holder.take_queue(entry.queue)
+            # Delivered to the branch's own session again, before any consumer is there.
             entry.queue.hold(entry, branch.unit, branch.holder)
         for claim in claims:
             branch.unit.add_duplicate(claim)
+        # After all was added: a unit that is PREPARED takes nothing more.
         branch.unit.restore_prepared()
         branch.state = BranchState.PREPARED
         branch.prepared_ms = prepared_ms
@@ -705,12 +737,15 @@ class Branches:
 
     def _doom(self, branch: Branch, failure: BranchFailure) -> None:
         if branch.state is not BranchState.ROLLBACK_ONLY:
+            # The first reason stays: it is what the coordinator is told.
             branch.failure = failure
         branch.step(BranchEvent.DOOM)
 
     def _end(self, branch: Branch, event: BranchEvent) -> None:
         """Change state; a branch that is over leaves the table."""
+        # Looked up before the table is changed: a forbidden step must leave the branch where it is.
         after = BRANCH_TRANSITIONS[branch.state, event]
+        # A heuristic decision is remembered until `forget` (X/Open XA), so that the coordinator hears of it.
         if after not in _HEURISTIC:
             del self._branches[branch.xid]
         branch.state = after

@@ -152,11 +152,13 @@ def changes_of(
         kept = queue.journal
         if kept is None:
             continue
+        # One tuple for all messages of the queue: a transaction may have a hundred thousand.
         alone = (kept.number,)
         for reference, envelope in queue.uncommitted_messages(entries, with_transient=with_transient):
             queues: tuple[QueueNumber, ...] = alone
             if reference in messages:
                 queues = (*messages[reference].queues, kept.number)
+                # Set before the write, as the journal keeps a message of several queues in other rows.
                 reference.shared = True
             messages[reference] = NewMessage(reference, envelope, queues)
             if kept.definition is not None:
@@ -201,7 +203,8 @@ def entries_by_queue(entries: Iterable[QueueEntry]) -> dict[EntryQueue, list[Que
     answer: dict[EntryQueue, list[QueueEntry]] = {}
     last: EntryQueue | None = None
     found: list[QueueEntry] = []
-    for entry in entries:  # most are of one queue
+    # Most messages of a unit are for one queue, so the queue is looked up only when it changes.
+    for entry in entries:
         if entry.queue is not last:
             last = entry.queue
             found = answer.setdefault(last, [])
@@ -307,6 +310,7 @@ class UnitOfWork:
     def add_sent(self, entry: QueueEntry) -> bool:
         """Add a NOT_COMMITTED message; return False if the unit has ended and the message must go."""
         with self._lock:
+            # The timer or a closing session may have ended the unit while the message was on its way.
             if self._has_ended:
                 return False
             self._sent.append(entry)
@@ -319,6 +323,7 @@ class UnitOfWork:
                 if self._duplicates[-1:] != [claim]:
                     self._duplicates.append(claim)
                 return
+        # Without the unit's lock; the id must not stay claimed, or the producer could never send the message again.
         claim.end(arrived=False)
 
     def add_settled(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
@@ -372,12 +377,16 @@ class UnitOfWork:
         Raises `RolledBackError` when the journal refused, `InDoubtError` when nobody knows.
         """
         if journal is not None:
+            # Without the lock: the unit is COMMITTING, so no other thread changes what is in it.
             written = changes_of(self._sent, self._settled)
             if written is None and isinstance(journal, JoinedTransaction):
                 written = UnitChanges(Changes())  # the application's part must be committed first in any case
             if written is not None:
                 changes = written.changes
+                # Marked now and not at the send, so that serials are in the order of commits (decision 0124).
                 changes.duplicates = self.duplicate_marks()
+                # A commit that adds messages is forced; one that only acknowledges
+                # survives the process, as other acknowledgements.
                 self._write(journal, written, force=bool(changes.messages) or force_acknowledgements)
         self._make_true(UnitEvent.WRITTEN)
 
@@ -405,6 +414,8 @@ class UnitOfWork:
                 self._write(journal, written, force=True)
             except Exception:
                 with self._lock:
+                    # A refused write has ended it already; after any other error
+                    # nothing was promised, so all of it is dropped.
                     if self._state is UnitState.COMMITTING:
                         self._end(UnitEvent.REFUSED)
                 raise
@@ -424,6 +435,7 @@ class UnitOfWork:
 
     def end_unwritten(self) -> None:
         """End it without effect if it had begun to commit, and failed before it began to write. May be repeated."""
+        # With changes that may have been written the store has to be asked first.
         if self._in_doubt is None:
             self._refuse()
 
@@ -444,8 +456,10 @@ class UnitOfWork:
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
         """Do as `InDoubtWrite` says: make it true, or give back what it has received."""
         if is_written:
+            # Before `_make_true`, which empties the unit.
             expiring = {entry.queue for entry in self._sent if entry.reference.expiration_ms}
             assert self._in_doubt is not None
+            # Before messages are visible: what the journal has may then leave memory without another write.
             self._in_doubt.mark_written()
             self._make_true(UnitEvent.WRITTEN)
             for queue in expiring:
@@ -460,6 +474,7 @@ class UnitOfWork:
                 return
             settled = self._settled
             self._end(UnitEvent.REFUSED)
+        # Outside of the unit's lock, as queues wake consumers.
         for queue, received in by_queue(settled).items():
             queue.give_back(received, self._session)
 
@@ -475,6 +490,7 @@ class UnitOfWork:
             self._make_true(UnitEvent.DECIDE_COMMIT)
             return
         with self._lock:
+            # ROLLBACK does nothing to a unit that has ended, so the call may be repeated.
             self._end(UnitEvent.DECIDE_ROLLBACK if self._state is UnitState.PREPARED else UnitEvent.ROLLBACK)
 
     def duplicate_marks(self) -> list[DuplicateMark]:
@@ -496,6 +512,7 @@ class UnitOfWork:
 
     def _make_true(self, event: UnitEvent) -> None:
         with self._lock:
+            # Taken before `_end` empties the unit. Its lock is released before consumers are woken.
             sent = self._sent
             # A repeated call comes after an error while consumers were woken: the effects are there already.
             if self._state is not UnitState.COMMITTED:
@@ -511,6 +528,7 @@ class UnitOfWork:
         self._in_doubt = written
         try:
             journal.write(written.changes, force=force)
+        # The unit stays COMMITTING until the store has answered; any other answer of the journal ends it here.
         except InDoubtError:
             raise
         except ProviderError as error:
@@ -523,6 +541,7 @@ class UnitOfWork:
             raise RolledBackError(
                 f"transaction {self.unit_id} was rolled back, as it could not be written: {error.reason}"
             ) from error
+        # Before `_make_true`: once its queue has a message, it may be released, which asks whether the journal has it.
         written.mark_written()
 
     def rollback(self) -> None:
@@ -533,6 +552,7 @@ class UnitOfWork:
     def expire(self) -> None:
         """Let it not be committed, as a message in it expired (§5.1.3); the session hears of it when it commits."""
         with self._lock:
+            # A unit that only sends can still be staged without the message (decision 0172).
             has_received = bool(self._settled or self._acknowledged)
             self._end(UnitEvent.EXPIRE if has_received else UnitEvent.LOSE_ONE)
 
@@ -605,6 +625,7 @@ class TimeLimit:
         with self._lock:
             transaction = OpenTransaction(self._clock.monotonic_ms() + self.timeout_ms, on_over)
             self._open[transaction] = None
+            # The first open transaction plans a visit; `run_due` plans the next, so later ones need not ask.
             asks, self._is_visit_planned = not self._is_visit_planned, True
         # Without the lock: the timer has one of its own.
         if asks and self._schedule is not None:
@@ -629,6 +650,7 @@ class TimeLimit:
         over: list[OpenTransaction] = []
         with self._lock:
             for transaction in self._open:
+                # All have the same time limit, so they stand by their deadlines.
                 if transaction.deadline_ms > monotonic_ms:
                     break
                 over.append(transaction)
@@ -636,6 +658,7 @@ class TimeLimit:
                 del self._open[transaction]
             first = next(iter(self._open), None)
             self._is_visit_planned = first is not None
+        # Without the lock: the rollback takes locks of sessions, which come first, and wakes consumers.
         for transaction in over:
             transaction.on_over(transaction)
         if over:
