@@ -78,6 +78,7 @@ class NativeConnection(StompConnectionBase):
         self._at_broker: dict[Address, Address] = {}
         """Own temporary destinations as the client knows them, and as the broker does since the last connection."""
         self._here: dict[Address, Address] = {}
+        # After the tables: the I/O thread looks up receivers there as soon as the connection is made.
         self.link = FailoverConnection(settings, self._connect_headers, request.clock, self)
         greeting = self.link.greeting
         self.is_native = greeting.get("pyjms-profile") == commands.PROFILE_VERSION
@@ -91,6 +92,7 @@ class NativeConnection(StompConnectionBase):
                     f"the broker says what this client does not understand: {error.reason}: use one version of pyjms on both sides"
                 ) from error
             self._connection_id = ConnectionId(greeting.get("session", ""))
+            # Last: from now on a lost connection is made anew, and `restore` needs all of the above.
             self.link.begin()
 
     def _connect_headers(self) -> dict[str, str]:
@@ -129,6 +131,7 @@ class NativeConnection(StompConnectionBase):
 
     def set_client_id(self, client_id: str) -> None:
         self.request(commands.Identify(client_id=client_id))
+        # After the answer: the next CONNECT names the client id, and must not name one that was refused.
         self._client_id = client_id
 
     def open_session(self, *, transacted: bool) -> NativeSession:
@@ -163,6 +166,7 @@ class NativeConnection(StompConnectionBase):
 
     def start(self) -> None:
         self._check_open()
+        # The flag first: messages may come before the answer, and a restore that is under way reads the flag.
         was_started, self.is_started = self.is_started, True
         try:
             self._say_everywhere(commands.Start())
@@ -172,11 +176,13 @@ class NativeConnection(StompConnectionBase):
                 self.is_started = False
                 self.post(commands.Stop().write())
             raise
+        # What came before the flag was up has woken its consumer in vain: `poll` returned nothing.
         for consumer in self._consumers():
             consumer.started()
 
     def stop(self) -> None:
         self._check_open()
+        # The flag first: from now on no consumer hands anything out, whenever the broker hears of it.
         self.is_started = False
         try:
             self._say_everywhere(commands.Stop())
@@ -186,6 +192,7 @@ class NativeConnection(StompConnectionBase):
     def _say_everywhere(self, command: commands.Command) -> None:
         """Ask where the broker knows of this connection now, or is being told of it; a later one is told by `restore`."""
         while True:
+            # `newest`, since `current` would wait for a restore that may have sent the old state already.
             physical = self.link.newest
             try:
                 physical.request(command.write(), needs_room=False)
@@ -204,6 +211,8 @@ class NativeConnection(StompConnectionBase):
                     commands.CreateTemporary(kind=kind).write(), late=partial(self._created_late, physical)
                 )
                 address = Created.read(made.headers).address
+                # Entered before the look at the connection: a later
+                # restore makes it anew, and an earlier one cannot have.
                 with self._lock:
                     self._at_broker[address] = self._here[address] = address
                 if not physical.has_ended:
@@ -305,6 +314,7 @@ class NativeConnection(StompConnectionBase):
         destination, reply_to = envelope.destination, envelope.reply_to
         real = self._at_broker.get(destination, destination) if destination.temporary else destination
         answers = self._at_broker.get(reply_to, reply_to) if reply_to is not None and reply_to.temporary else reply_to
+        # `get` returns the very same object for every address that is not the connection's own.
         if real is destination and answers is reply_to:
             return envelope
         return replace(envelope, destination=real, reply_to=answers)
@@ -333,9 +343,12 @@ class NativeConnection(StompConnectionBase):
 
     def subscribe(self, consumer: NativeConsumer) -> None:
         """Make a consumer at the broker; again if the connection is lost meanwhile. Raises `ProviderError`."""
+        # Before SUBSCRIBE is sent: the first messages may come before its answer.
         self.remember(consumer)
         is_made = False
         try:
+            # The healer may have subscribed the consumer in a newer
+            # connection meanwhile: then there is nothing to send.
             while not consumer.is_in(physical := self.link.current()):
                 try:
                     physical.request(consumer.command().write())
@@ -368,6 +381,7 @@ class NativeConnection(StompConnectionBase):
     def end_session(self, session: NativeSession) -> None:
         """Close a session at the broker, and let go of it."""
         with self._lock:
+            # Off the list first: a restore that begins later must not open the session again.
             self._sessions.pop(session.name, None)
         try:
             self.link.newest.request_last(commands.CloseSession(session=session.name).write())
@@ -383,6 +397,7 @@ class NativeConnection(StompConnectionBase):
 
     def on_message(self, physical: PhysicalConnection, frame: Frame) -> None:
         """Hand a message to its consumer. The I/O thread."""
+        # Without the lock, as this is done for each frame, and `get` is one step of the interpreter.
         receiver = self._receivers.get(frame.headers.get("subscription", ""))
         if receiver is not None:
             receiver.arrived(physical, frame)
@@ -392,6 +407,7 @@ class NativeConnection(StompConnectionBase):
         receivers = self._receivers
         if len(receivers) > 1:
             return False
+        # A copy, since another thread may change the dictionary during the loop.
         for receiver in tuple(receivers.values()):  # noqa: SIM110 - asked after each wait
             if receiver.is_waiting:
                 return False
@@ -422,9 +438,11 @@ class NativeConnection(StompConnectionBase):
         with self._lock:
             sessions = list(self._sessions.values())
             temporaries = list(self._at_broker)
+        # Temporary destinations first: the consumers below are subscribed under their new names.
         for address in temporaries:
             real = Created.read(physical.request(commands.CreateTemporary(kind=address.kind).write()).headers).address
             with self._lock:
+                # The client may have deleted it while the broker was asked.
                 old = self._at_broker.get(address)
                 if old is not None:
                     self._here.pop(old, None)
@@ -440,6 +458,7 @@ class NativeConnection(StompConnectionBase):
 
     def _restore_session(self, physical: PhysicalConnection, session: NativeSession) -> None:
         physical.request(session.command().write())
+        # After the answer: `_open` takes a session that has entered this connection for open.
         session.enter(physical)
         for consumer in session.consumers():
             try:
@@ -476,6 +495,8 @@ class Page:
 
     def arrived(self, physical: PhysicalConnection, frame: Frame) -> None:
         """Put a message away. The I/O thread."""
+        # No lock: the thread that reads the page looks at the list
+        # only after the RECEIPT, which comes behind the messages.
         self.frames.append(frame)
 
     def interrupted(self) -> None:
@@ -517,6 +538,7 @@ class NativeReaderGroups(ReaderGroups):
         )
         self._connection.remember(page)
         try:
+            # A page that a lost connection cut off is read again from its beginning: what came of it is dropped.
             answer = Counted.read(self._connection.request_until_answered(command, page.frames.clear).headers)
         finally:
             self._connection.forget(page)
@@ -534,6 +556,7 @@ class NativeReaderGroups(ReaderGroups):
             return (self._message(frame),)
         from pyjms_provider.protocols.stomp.packed import unpack
 
+        # Messages are numbered without gaps within a page, so that `ack` names the first one only.
         return unpack(bytes(frame.body), int(headers["ack"]), self._connection.received)
 
     def _message(self, frame: Frame) -> ReservedMessage:

@@ -105,12 +105,7 @@ class ReceivingSession(Protocol):
 
 
 class NativeConsumer(ProviderConsumer):
-    """The lock is taken alone, and never while anything waits.
-
-    What is said of credit must reach the broker in the order in which it was decided: a CREDIT that is overtaken by an
-    older revocation would leave the consumer waiting for ever. So it is queued under the lock, each frame for the physical connection that
-    it was meant for, and said by one thread at a time.
-    """
+    """The lock is taken alone, and never while anything waits. Frames about credit are queued under it, and sent by one thread at a time."""
 
     def __init__(
         self, session: ReceivingSession, name: str, request: SubscribeRequest, on_ready: Callable[[], None], window: int
@@ -123,6 +118,8 @@ class NativeConsumer(ProviderConsumer):
         self._window = window
         self._lock = Lock()
         self._arrived: deque[Arrived | Frame] = deque()
+        # In the order in which it was decided: a CREDIT that an older
+        # revocation overtakes would leave the consumer waiting for ever.
         self._to_say: deque[tuple[PhysicalConnection, Frame]] = deque()
         self._is_speaking = False
         self._physical: PhysicalConnection | None = None
@@ -185,6 +182,7 @@ class NativeConsumer(ProviderConsumer):
                 return  # that one has ended, and who makes all anew was faster
             self._physical = physical
             self._arrived.clear()
+            # The broker has forgotten the credit, and answers nothing that was asked by the last connection.
             self._credit = self._revocations = 0
             self._grant()
         self._speak()
@@ -202,15 +200,18 @@ class NativeConsumer(ProviderConsumer):
         if frame.command == "MESSAGES":
             arrived = unpack_deliveries(frame.body, int(frame.headers["first"]))  # type: ignore[arg-type]  # as decoded
         with self._lock:
+            # A late frame of a lost connection: there its number names a message, here another one.
             if physical is not self._physical:
                 return
             self._arrived += arrived
             self._credit -= len(arrived)
             goes_back = self._is_revoked or self._revocations > 0
+            # A drain, `resume` and `_let_go` themselves give back what comes until they are done.
             if goes_back and not (self._drains or self._is_withdrawn or self._is_closed):
                 self._return(keep=0)
             is_wanted = self._is_interested and bool(self._arrived)
         if is_wanted:
+            # Without the lock: the listener's thread polls at once, and takes the lock.
             self._on_ready()
         else:
             self._speak()
@@ -254,8 +255,11 @@ class NativeConsumer(ProviderConsumer):
                     return None
                 may_take = physical is not None and not self._is_withdrawn and self._connection.is_started
                 found = self._arrived.popleft() if may_take and self._arrived else None
+                # Under one lock with the look at what has come: a
+                # message that comes next finds the interest, and wakes.
                 if found is None and waits:
                     self._is_interested, self._is_revoked = True, False
+                # Renewed at half of the window: one CREDIT serves many messages, and the broker need not pause.
                 if self._credit <= self._window // 2:
                     self._grant()
                 if found is not None and waits:
@@ -264,9 +268,11 @@ class NativeConsumer(ProviderConsumer):
                 self._speak()
             if found is None or physical is None:
                 return None
+            # Decoded without the lock, which the I/O thread needs for each frame.
             delivery = self._deliver(found, physical)
             if not (delivery.envelope.expiration_ms and self._has_expired(delivery.envelope)):
                 if keeps:
+                    # Unless the connection was lost meanwhile: then the broker has the message again.
                     with self._lock:
                         if self._physical is physical:
                             self._arrived.appendleft(found)
@@ -311,6 +317,8 @@ class NativeConsumer(ProviderConsumer):
             physical = self._physical
             if physical is None or self._arrived or self._is_closed or not self._connection.is_started:
                 return
+            # Credit that is given before the answer to a revocation
+            # could bring a message that overtakes one on its way back.
             is_revoking = self._revocations > 0
         try:
             if is_revoking:  # what is on its way must be back before anything is asked for
@@ -329,12 +337,14 @@ class NativeConsumer(ProviderConsumer):
 
     def _drain(self, physical: PhysicalConnection) -> None:
         with self._lock:
+            # Counted, so that `arrived` keeps what the drain brings though no interest is declared.
             self._drains += 1
         try:
             physical.request(commands.Credit(subscription=self.name, credit=1, drain=True).write())
         finally:
             with self._lock:
                 self._drains -= 1
+                # The broker takes all credit back with the answer to a drain.
                 self._credit = 0
                 if self._is_interested:
                     self._grant()
@@ -363,6 +373,7 @@ class NativeConsumer(ProviderConsumer):
         Raises `ProviderError`, `ConnectionLostInCallError`.
         """
         with self._lock:
+            # Without credit and messages nothing can be on its way: that saves a round trip.
             if self._is_closed or self._physical is not physical or (self._credit <= 0 and not self._arrived):
                 return []
             self._is_withdrawn = True
@@ -392,6 +403,7 @@ class NativeConsumer(ProviderConsumer):
         with self._lock:
             if self._is_closed:
                 return
+            # The flag first: `poll` hands out nothing that is about to go back.
             self._is_closed = True
         try:
             self._connection.link.newest.request_last(commands.Unsubscribe(id=self.name).write())
@@ -433,6 +445,7 @@ class NativeConsumer(ProviderConsumer):
             or self._physical is None
         ):
             return
+        # The credit may be below 0, as a drain's message is taken off without having been added.
         credit = self._window - len(self._arrived) - max(0, self._credit)
         if credit > 0:
             frame = commands.Credit(subscription=self.name, credit=credit).write()
@@ -458,6 +471,7 @@ class NativeConsumer(ProviderConsumer):
             return
         kept, ids = deque(arrived[:keep]), delivery_ids([_number_of(each) for each in arrived[keep:]])
         frame = commands.GiveBack(session=self._session.name, ids=ids, unseen=True).write(self._receipt())
+        # Counted like a revocation: no credit is given until the broker has confirmed that the messages are back.
         self._revocations += 1
         self._returned = ids
         self._to_say += ((self._physical, frame),)
@@ -471,12 +485,15 @@ class NativeConsumer(ProviderConsumer):
             return
         while True:
             with self._lock:
+                # The thread that is speaking looks again before it
+                # ends, so what was queued meanwhile is not left behind.
                 if self._is_speaking or not self._to_say:
                     return
                 self._is_speaking = True
                 physical, frame = self._to_say.popleft()
             try:
                 receipt = frame.headers.get("receipt")
+                # Expected before it is written: the answer may come before `post` returns.
                 if receipt is not None:
                     physical.expect(receipt, partial(self._revoked, physical))
                 physical.post(frame, needs_room=False)
@@ -539,10 +556,12 @@ class NativeBrowser:
         physical = self._connection.link.current()
         with physical.browsing(partial(self._end, physical)):
             try:
+                # Before BROWSE is sent: messages may come before its answer.
                 self._connection.remember(self)
                 physical.request(self._command().write())
                 self._grant(physical, _WINDOW)
                 for taken, frame in enumerate(self._frames(), 1):
+                    # Renewed at half of the window, so that the broker need not pause.
                     if taken % (_WINDOW // 2) == 0:
                         self._grant(physical, _WINDOW // 2)
                     envelope = self._connection.received(from_frame(frame, PYJMS, self._address))
@@ -563,6 +582,7 @@ class NativeBrowser:
                 yield self._arrived.popleft()
             elif has_ended:
                 return
+            # After what has come: messages that arrived before the loss are still shown.
             elif self._is_interrupted:
                 raise ResourceError("the connection was lost while the queue was browsed; browse it again")
             elif self.session.is_closed:

@@ -109,11 +109,15 @@ class BranchRequests:
         try:
             said = read(physical.request_idempotent(question, command.write()))
         except UnansweredError as error:
+            # The request is kept: if the call is made again, it waits for this answer.
+            # A second END or PREPARE would be refused with XAER_PROTO (decision 0603).
             raise unreachable(error) from error
         except ConnectionLostInCallError as error:
+            # No answer comes by another connection.
             self._asked.pop(about, None)
             raise unreachable(error) from error
         except ProviderError:
+            # A refused command had no effect, and may be sent again.
             self._asked.pop(about, None)
             raise
         self._asked.pop(about, None)
@@ -192,6 +196,7 @@ class NativeSession(ProviderSession):
     # Sending
 
     def send(self, envelope: Envelope) -> None:
+        # Without a transaction `current` makes this check, so that most sends do without it.
         if self._closed or self.transacted:
             self._check_open()
         try:
@@ -221,13 +226,10 @@ class NativeSession(ProviderSession):
             physical.post_soon(self.connection.frame_of(envelope, self.name))
 
     def _send_in_unit(self, physical: PhysicalConnection, envelope: Envelope) -> None:
-        """Send a message of a transaction, or of a branch.
-
-        What its end alone refused would be sent again, and refused again, as often as what was received in it comes again. So it is
-        asked here, too, whether it may be sent there. PERSISTENT messages to a queue wait for the commit alone; a temporary
-        destination may have gone with the client that waited there.
-        """
+        """Send a message of a transaction, or of a branch."""
         address = envelope.destination
+        # A refusal that only the commit reported would come again with each redelivery, so the broker is asked.
+        # A temporary destination may go with its client: so it is asked for each PERSISTENT message there.
         if address not in self._good or (address.temporary and envelope.delivery_mode == _PERSISTENT):
             self._send_asking(physical, envelope)
         elif physical.is_packed:  # it is written with the commit at the latest
@@ -245,12 +247,14 @@ class NativeSession(ProviderSession):
         address = envelope.destination
         if address.temporary and connection.owns(address):
             return  # it may be deleted here, and the next send must say so
+        # Bounded: a server that replies to the temporary queue of each client adds one with each.
         if len(self._good) >= _GOOD_MAX:
             self._good.clear()
         self._good.add(address)
 
     def note_refusal(self) -> None:
         """Hear that something was refused that no call waited for: the next message to each destination waits for its answer."""
+        # The ERROR names no destination, so that each is asked about again (decision 0603).
         self._good.clear()
 
     def _enter_unit(self, physical: PhysicalConnection) -> PhysicalConnection:
@@ -268,6 +272,7 @@ class NativeSession(ProviderSession):
         self._check_transacted()
         physical = self._unit
         self._check_unit(physical)
+        # Nothing was sent or acknowledged: the broker knows of no transaction.
         if physical is None:
             return
         try:
@@ -288,6 +293,8 @@ class NativeSession(ProviderSession):
 
     def _end_unit(self, physical: PhysicalConnection, command: commands.Command, how: str) -> Frame:
         """Ask the broker to end the open transaction; return its answer. Raises the broker's error, `RolledBackError`, `InDoubtError`."""
+        # Set before the frame is written: if a signal ends this
+        # call, the next one must not take the transaction for open.
         self._is_ending_unit = True
         try:
             answer = physical.request(command.write())
@@ -352,6 +359,7 @@ class NativeSession(ProviderSession):
                 self.forget(consumer)
                 if may_be_made:
                     self.connection.link.newest.take_back(self.ending_of(consumer.name))
+        # `close` may have listed the session's consumers before this one was made.
         if self._closed:
             consumer.close()
             self._check_open()
@@ -396,6 +404,7 @@ class NativeSession(ProviderSession):
         """Acknowledge one message without a wait; return False if there is more to it. Raises `ProviderError`."""
         connection = self.connection
         physical = connection.link.newest
+        # Everything out of the ordinary takes the long way, which tells the cases apart.
         if (
             self._closed
             or not isinstance(tag, ReceivedMessage)
@@ -436,6 +445,7 @@ class NativeSession(ProviderSession):
             for each in live:
                 is_sent, is_persistent = is_sent or each.is_sent, is_persistent or each.is_persistent
                 each.is_sent = True
+            # An earlier call may have settled some of them: then a lost connection leaves open whether they come again.
             lost = InDoubtError if is_sent else TooLateError
             ids = _ids(live)
             try:
@@ -453,9 +463,10 @@ class NativeSession(ProviderSession):
     def _acknowledge_in_unit(
         self, physical: PhysicalConnection | None, live: Sequence[ReceivedMessage], *, are_all: bool
     ) -> None:
-        """Have them settled by the commit. What was sent because of messages that come again must not be committed."""
+        """Have them settled by the commit."""
         if are_all and not live:
             return  # a commit that is made again has nothing more to acknowledge
+        # What was sent because of messages that come again must not be committed.
         self._is_doomed = self._is_doomed or not are_all
         if (
             physical is not None and self._enter_unit(physical) is physical
@@ -487,6 +498,8 @@ class NativeSession(ProviderSession):
         """Give messages back to their old places: what was fetched after them goes back, too, so that they come first."""
         consumers, returned = self.consumers(), frozenset[int]()
         try:
+            # Credit is revoked first, and what was fetched goes back first: it would
+            # otherwise overtake the messages that go back to their older places.
             unseen = frozenset([number for consumer in consumers for number in consumer.withdraw(physical)])
             if unseen:
                 ids = delivery_ids(sorted(unseen))
@@ -498,6 +511,7 @@ class NativeSession(ProviderSession):
                 "the connection ended before the broker had heard %s", command.COMMAND
             )  # all is the broker's again
         finally:
+            # Also after an error: a consumer that stays withdrawn would hand out nothing for ever.
             for consumer in consumers:
                 consumer.resume(returned)
 
@@ -524,6 +538,7 @@ class NativeSession(ProviderSession):
 
         What is said of them is said in that physical connection or not at all: in the next one their numbers name other messages.
         """
+        # One look: all deliveries are compared with the same connection, even if it is replaced meanwhile.
         physical = self.connection.link.newest
         live = []
         for delivery in deliveries:
@@ -546,6 +561,7 @@ class NativeSession(ProviderSession):
         self._check_open()
         physical = self.connection.link.current()
         command = commands.BeginBranch(session=self.name, xid=xid, mode=mode, timeout_s=self._timeout_s)
+        # A request about an earlier branch of this name must not answer for the new one.
         self._questions.forget(xid)
         try:
             physical.request(command.write(), late=lambda _: self._started_late(physical, command))
@@ -635,17 +651,19 @@ class NativeSession(ProviderSession):
         except ConnectionLostInCallError:
             _log.debug("the connection ended before the broker had heard %s", command.COMMAND)
 
-    # CloseOnce
+    # The end
 
     def interrupted(self) -> None:
         """Hear that the physical connection has ended."""
         with self._lock:
             self.physical = None
+        # The next connection may lead to another broker, which may refuse what this one took.
         self._good.clear()
         self._questions.clear()
 
     def enter(self, physical: PhysicalConnection) -> None:
         """Hear that the broker knows the session in this physical connection, perhaps after who makes all anew has said so of a later one."""
+        # This thread and the healer may report in either order: the newer connection counts.
         with self._lock:
             if self.physical is None or self.physical.number < physical.number:
                 self.physical = physical
@@ -665,6 +683,7 @@ class NativeSession(ProviderSession):
             self._closed = True
             consumers = list(self._consumers)
         self.connection.wake_browsers(self)
+        # Consumers first: each gives back what it was sent and did not hand out.
         for consumer in consumers:
             try:
                 consumer.close()
@@ -683,6 +702,7 @@ def _were_said(deliveries: Sequence[Delivery]) -> bool:
     tags = [delivery.tag for delivery in deliveries]
     said = [tag for tag in tags if isinstance(tag, ReceivedMessage) and tag.is_sent]
     for each in said:
+        # The loss is told once: a repeated call about the same messages would be in doubt for ever.
         each.is_sent = False
     return bool(said)
 
