@@ -48,11 +48,13 @@ _OUT: dict[type, Callable[[Any], object]] = {
 
 
 def _enc_hook(value: object) -> object:
+    # By exact type: Byte, Short and Long are all integers, and only the class says which extension type a value has.
     known = _OUT.get(type(value))
     if known is not None:
         return known(value)
     if isinstance(value, Mapping):
-        return dict(value.items())  # which some mappings have at hand, where each look-up by name would cost a call
+        # Some mappings have their items at hand, where each look-up by name would cost a call.
+        return dict(value.items())
     raise TypeError(f"values of {type(value).__name__} cannot be stored; pyjms.types lists those that can")
 
 
@@ -154,14 +156,17 @@ class PackedEnvelope(Envelope):
 
     def __getattr__(self, name: str) -> Any:
         """Take properties and body out of the bytes."""
+        # Python calls this only for attributes that are not set, as these two after `forget`.
         if name not in _LARGE:
             raise AttributeError(name)
         whole = decode_plain(memoryview(self.data)[HEAD_SIZE:])
+        # Two threads may do so at once: they set equal values, so no lock is needed.
         self.properties, self.body = whole.properties, whole.body  # type: ignore[misc]  # as the constructor does
         return getattr(whole, name)
 
     def forget(self) -> None:
         """Let go of what can be had again."""
+        # Deleted, so that `__getattr__` is called for them; None would be a valid body.
         del self.properties, self.body
 
     @property
@@ -188,6 +193,7 @@ def encode(envelope: Envelope) -> bytes:
     if type(envelope) is PackedEnvelope and (known := _kept(envelope)) is not None:
         return known
     data = _encode_array(envelope)
+    # The checksum finds what the file system and SQLite let pass, before a wrong message is delivered.
     return _HEAD.pack(VERSION, crc32(data)) + data
 
 
@@ -218,7 +224,8 @@ def _encode_array(envelope: Envelope) -> bytes:
         None if reply_to is None else reply_to.name,
         envelope.jms_type,
         envelope.properties,
-        envelope.body_kind + 0,  # a plain int, at a fraction of what an enum's value costs
+        # The sum is a plain int, which msgspec encodes in a fraction of the time of an enum's value.
+        envelope.body_kind + 0,
         body.data if isinstance(body, ObjectBody) else body,
     )
     try:
@@ -250,6 +257,7 @@ def decode(data: bytes) -> PackedEnvelope:
     """Return the message that `encode` turned into `data`, which it keeps. Raises `CodecError` for anything else."""
     rest = _checked(data)
     envelope = _read(rest, _plain_decoder, PackedEnvelope)
+    # The bytes are kept, so that sending the message on needs no encoding.
     envelope.data = data
     return envelope
 
@@ -259,6 +267,7 @@ def admit(data: bytes) -> PackedEnvelope:
     rest = _checked(data)
     envelope = _read(rest, _strict_decoder, PackedEnvelope)
     envelope.data = data
+    # Only a long message can have so many properties, so short ones are not counted.
     if len(data) > _LONG_MESSAGE and len(envelope.properties) > _PROPERTIES_MAX:
         raise CodecError(f"a message has more than {_PROPERTIES_MAX} properties")
     return envelope
@@ -272,9 +281,11 @@ def _checked(data: bytes) -> memoryview:
     """Return the array, whose checksum is right."""
     if len(data) < HEAD_SIZE:
         raise CodecError(f"{len(data)} bytes are too few for a message")
+    # The version before the checksum: another version may compute it otherwise.
     version, checksum = _HEAD.unpack_from(data)
     if version != VERSION:
         raise CodecError(f"format {version} is not known, but format {VERSION} only: a newer pyjms may have written it")
+    # A view, as a copy of a large body would cost as much as decoding it.
     rest = memoryview(data)[HEAD_SIZE:]
     if crc32(rest) != checksum:
         raise CodecError("the checksum is wrong: the stored message was changed")
@@ -291,6 +302,8 @@ def _read(rest: bytes | memoryview, decoder: Decoder[Any], kind: type[_E]) -> _E
         try:
             fields = decoder.decode(rest)
         except ValidationError:
+            # Headers or properties with extension types fit no declared type: they are
+            # decoded without one, and checked in Python.
             fields = _decoder.decode(rest)
             _check_headers(fields)
             if decoder is _strict_decoder:
@@ -299,6 +312,7 @@ def _read(rest: bytes | memoryview, decoder: Decoder[Any], kind: type[_E]) -> _E
             _check_name(fields[1])
             if fields[8]:
                 _check_name(fields[9])
+        # Inside the `try`: the checks of addresses and bodies raise TypeError and ValueError.
         envelope = _make_envelope(fields, kind)
         if decoder is _strict_decoder and fields[12] in _WITH_VALUES:
             body: Any = envelope.body
@@ -326,6 +340,7 @@ def _check_ranges(fields: _Fields) -> None:
 
 def _check_integers(values: Iterable[object]) -> None:
     for value in values:
+        # The exact type: values of the subclasses come from extension types of a fixed size, so they are in range.
         if type(value) is int and not -_INT_END <= value < _INT_END:
             raise ValueError("an int of more than 32 bits")
 
@@ -335,6 +350,7 @@ def _check_name(name: object) -> None:
     """Check what plain headers must be able to carry. Raises `CodecError`, `TypeError`."""
     if not isinstance(name, str):
         raise TypeError("the name of a destination is no text")
+    # Cached: a client mostly sends to a few destinations.
     try:
         name.encode()
         is_text = True
@@ -359,6 +375,7 @@ def _make_envelope(fields: _Fields, kind_of_envelope: type[_E]) -> _E:
         kind, name, message_id, timestamp_ms, expiration_ms, delivery_mode, priority, correlation_id,
         reply_kind, reply_name, jms_type, properties, body_kind, body,
     ) = fields  # fmt: skip
+    # All decoders leave this field open: it is text or bytes.
     if correlation_id is not None and type(correlation_id) not in _CORRELATION:
         raise TypeError("a correlation id that is none")
     return kind_of_envelope(
@@ -386,6 +403,7 @@ _KINDS = tuple(BodyKind)
 
 
 def _typed_map(value: Any, types: frozenset[type]) -> Mapping[str, Stored]:
+    # Two passes in C over the whole map, where a loop over the items would cost more than decoding them.
     if type(value) is dict and _NAME_TYPES.issuperset(map(type, value)) and types.issuperset(map(type, value.values())):
         return value
     raise TypeError("properties or a map body with a name or a value of a wrong type")
@@ -416,12 +434,14 @@ def _map(body: Any) -> Body:
 
 def _stream(body: Any) -> Body:
     if type(body) is list and _VALUE_TYPES.issuperset(map(type, body)):
+        # Immutable, as several consumers may read one envelope.
         return tuple(body)
     raise TypeError("a stream body that is none")
 
 
 def _object(body: Any) -> Body:
     if body is None or type(body) is bytes:
+        # Not local: bytes from a store may be of another process, whose pickles this one must not trust.
         return None if body is None else ObjectBody(body, local=False)
     raise TypeError("an object body that is none")
 

@@ -52,9 +52,13 @@ def acquire(take: Callable[[], _T], clock: Clock, *, waits: bool = True, cancell
         try:
             return take()
         except (HeldStoreError, UnavailableStoreError) as error:
+            # A read-only server is there, and may be about to fail over, so it is waited for from the beginning.
             is_away = isinstance(error, UnavailableStoreError) and not isinstance(error, ReadOnlyStoreError)
+            # At the first attempt a server that is away is an error: the URL may be
+            # wrong. Later it may be the holder's failure.
             if not waits or (not told and is_away):
                 raise
+            # Once for each kind of error: the wait may last for weeks, with five attempts a second.
             if type(error) not in told:
                 level = logging.WARNING if isinstance(error, ReadOnlyStoreError) else logging.INFO
                 _log.log(level, "PYJMS-STORE-5 waiting to take over: %s", error.reason.partition("; ")[0])
@@ -90,18 +94,22 @@ class FileLock:
         if fcntl is None:
             raise UnsupportedStoreError("this system has no file locks (fcntl); use PostgreSQL as the store")
         file = self._open()
+        # The file may be deleted between open and lock; then the lock is on a file without a name, and is no lock.
         while not self._is_ours(file):
             os.close(file)
             file = self._open()
         self._file = file
+        # A child shares the descriptor, and with it the lock, which would outlive the parent.
         forget_in_children(self)
-        with suppress(OSError):  # a full disk: the lock holds without its text
+        # On a full disk the lock holds without its text.
+        with suppress(OSError):
             os.ftruncate(file, 0)
             os.pwrite(file, self._holder.encode()[:_LONGEST], 0)
 
     def _open(self) -> int:
         """Open the file, and make it if there is none; return its descriptor."""
         try:
+            # Not truncated here: until the lock is taken, the text is that of the present holder.
             return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise UnusableStoreError(
@@ -116,12 +124,14 @@ class FileLock:
             holder = os.pread(file, _LONGEST, 0).decode(errors="replace").strip() or "another process"
             os.close(file)
             raise HeldStoreError(f"{self.path.removesuffix('.lock')} is held by {holder}; {HOW_TO_STAND_BY}") from None
-        except OSError as error:  # so nobody need hold it, and to wait for its end would be in vain
+        # This file system has no locks, so no holder exists whose end could be waited for.
+        except OSError as error:
             os.close(file)
             raise UnusableStoreError(
                 f"{self.path} cannot be locked: {error.strerror}. Keep the store on a local disk, or use PostgreSQL as the store"
             ) from error
         try:
+            # By inode: another process may have deleted the file and made a new one of the same name.
             return Path(self.path).stat().st_ino == os.fstat(file).st_ino
         except OSError:
             return False
@@ -137,6 +147,8 @@ class FileLock:
         file, self._file = self._file, None
         if file is not None:
             with suppress(OSError):
+                # Emptied and not deleted: another process may have the file open, and its
+                # lock would then be on a file without a name.
                 os.ftruncate(file, 0)
             os.close(file)
 

@@ -201,8 +201,8 @@ class GroupCommit(Generic[_Work]):
                 self._has_leader = successor is not None
                 if successor is not None:
                     successor.is_leader = True
-            # Linked under the lock, so that a request withdrawn at the same moment is either left out or wakes its
-            # follower.
+            # Linked under the lock, so that a request withdrawn at the same moment
+            # is either left out or wakes its follower.
             first = _chain(finished)
             is_new_to_thread = self._thread_leads and not is_thread
         # The next leader is woken before the finished threads: the database is idle until it commits.

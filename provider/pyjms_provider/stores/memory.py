@@ -22,6 +22,7 @@ class MemoryMessageStore(MessageStore):
     def __init__(self, store_id: str) -> None:
         self._store_id = store_id
         self._messages: dict[ReferenceId, Envelope] = {}
+        # `count.__next__` is one step in C, so that threads need no lock for it.
         self._next_id: Callable[[], ReferenceId] = cast("Callable[[], ReferenceId]", count(1).__next__)
         self._lock = Lock()
 
@@ -65,7 +66,8 @@ class MemoryMessageStore(MessageStore):
             reference.holders += holders
 
     def release(self, reference: MessageReference) -> None:
-        if reference.holders != 1:  # else the caller is the only holder, so nobody can be adding or taking one
+        # One holder means that the caller is the only one, so no other thread can change the number: no lock is needed.
+        if reference.holders != 1:
             with self._lock:
                 if reference.holders != 1:
                     reference.holders -= 1
@@ -73,7 +75,8 @@ class MemoryMessageStore(MessageStore):
         self._messages.pop(reference.id, None)
 
     def release_all(self, references: Iterable[MessageReference]) -> None:
-        for reference in references:  # as `release`, without the price of a call for each
+        # This is `release` inline, without a call for each message.
+        for reference in references:
             if reference.holders != 1:
                 with self._lock:
                     if reference.holders != 1:

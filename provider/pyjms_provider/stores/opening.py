@@ -39,6 +39,7 @@ def find_opener(scheme: str) -> StoreOpener:
     # Two packages may name the very same object, as one that was renamed does.
     points = {point.value: point for point in entry_points(group=ENTRY_POINT_GROUP, name=scheme)}
     if not points:
+        # A likely mistake: the URL without its driver, as other programs take it.
         if scheme.partition("+")[0] in _POSTGRESQL:
             raise UnsupportedStoreError(
                 f"the store's URL {'names no driver' if '+' not in scheme else 'names another driver'}, and pyjms speaks to PostgreSQL by psycopg: "
@@ -65,6 +66,7 @@ def _made(point: EntryPoint) -> StoreOpener:
         raise StorePluginError(
             f"{where} cannot be imported, as {error.name} is missing: install that, or uninstall the package"
         ) from error
+    # A package of others may raise anything when it is imported, and the operator must learn which package it was.
     except Exception as error:
         raise StorePluginError(
             f"{where} cannot be imported: {type(error).__name__}: {error}; install another version of the package, or "
@@ -119,6 +121,7 @@ def open_store(
     scheme = _scheme_of(settings.url)
     if scheme in _BUNDLED:
         with _needing_an_extra():
+            # Imported here: SQLAlchemy comes with an extra, and a broker in memory works without.
             from pyjms_provider.stores.sql import open_journal
         return open_journal(settings, holder, clock, on_lost=on_lost, cancelled=cancelled)
     request = StoreRequest(
@@ -160,6 +163,7 @@ def _asked(opener: StoreOpener, ask: Callable[[StoreOpener], _T], expected_type:
     where = f"the store {kind.__module__}:{kind.__qualname__}"
     try:
         answer = ask(opener)
+    # The contract allows these, and their texts already say what to do.
     except ProviderError:
         raise
     except Exception as error:

@@ -85,27 +85,33 @@ class Medium:
 
     def apply(self, changes: Changes) -> None:
         """Make `changes` true."""
+        # First, as in a database: the next queue of a dropped one's name may be in the same changes.
         for number in changes.dropped:
             self.drop_queue(number)
         for record in changes.definitions:
+            # A definition may be repeated, and must not replace what a later `corrected` has written.
             self.queues.setdefault(record.number, record)
             self.last_number = max(self.last_number, record.number)
         pipelines = changes.pipelines
         if changes.prepared is not None:
+            # Nothing moves yet: the messages become visible, and the removals happen, when the branch is committed.
             self.branches[changes.prepared.xid] = KeptBranch(changes.prepared, changes)
         elif pipelines is not None and pipelines.staged is not None:
             self.stages[pipelines.staged.name] = KeptStage(pipelines.staged, changes)
         else:
             self._move(changes)
         for number, reference, delivery_count in changes.counts:
+            # A count may come after the message was acknowledged; it must not bring the entry back.
             if (reference.id, number) in self.entries:
                 self.entries[reference.id, number] = delivery_count
         for number, priority, up_to in changes.marks:
             if up_to:
+                # Threads write marks in any order, so the highest one stays.
                 self.marks[number, priority] = max(up_to, self.marks.get((number, priority), up_to))
             else:
                 self.marks.pop((number, priority), None)
         for mark in changes.duplicates:
+            # The queue may have been dropped since; its ids went with it.
             if mark.queue is None or mark.queue in self.queues:
                 self.duplicates[str(mark.address), mark.serial] = replace(mark, queue=None, forgets_below=0)
             if mark.forgets_below:
@@ -140,6 +146,7 @@ class Medium:
             self.groups.pop(group, None)
             self.reserved.pop(group, None)
         for name, is_promoted in pipelines.outcomes:
+            # A promotion that is repeated finds nothing, and changes nothing.
             stage = self.stages.pop(name, None)
             if stage is not None and is_promoted:
                 self._move(stage.changes)
@@ -148,7 +155,8 @@ class Medium:
     def _move(self, changes: Changes) -> None:
         for message in changes.messages:
             if not message.queues:
-                continue  # all that it was for were dropped while its branch was in doubt
+                # All queues of the message were dropped while its branch was in doubt.
+                continue
             assert message.envelope is not None, "what was paged out is read before"
             self.messages[message.reference.id] = (message.reference, message.envelope)
             for number in message.queues:
@@ -178,7 +186,7 @@ class Medium:
     def drop_queue(self, number: QueueNumber) -> None:
         """Forget a queue with its messages."""
         record = self.queues.pop(number, None)
-        if record is not None and record.subscription is None:  # the ids of a topic are not its subscriptions'
+        if record is not None and record.subscription is None:
             self.duplicates = {key: mark for key, mark in self.duplicates.items() if mark.address != record.address}
         for message, holder in [each for each in self.entries if each[1] == number]:
             del self.entries[message, holder]
@@ -186,6 +194,7 @@ class Medium:
         self.marks = {key: up_to for key, up_to in self.marks.items() if key[0] != number}
         for group in [each.number for each in self.groups.values() if each.queue == number]:
             del self.groups[group], self.reserved[group]
+        # Branches in doubt forget the queue, too: their commit must not put messages into a queue that is gone.
         for changes in self.in_doubt():
             changes.removals = [each for each in changes.removals if each.queue != number]
             changes.messages = [
@@ -200,6 +209,7 @@ def _places(changes: Changes) -> list[tuple[QueueNumber, MessageReference]]:
 
 def _survivor(reference: MessageReference) -> MessageReference:
     """Return a reference as another process would make it."""
+    # A new object, as the core of a restarted broker must not share state with the one that died.
     made = MessageReference(reference.id, None, reference.expiration_ms, reference.priority, reference.reliable)
     made.deliver_at_ms, made.size, made.shared = reference.deliver_at_ms, reference.size, reference.shared
     return made
@@ -229,6 +239,7 @@ class VolatileJournal(Journal):
         in_doubt = [self._in_doubt(branch) for branch in medium.branches.values()]
         stages = [RecoveredStage(record=each.record, messages=_places(each.changes)) for each in medium.stages.values()]
         waiting = ([message.reference.id for message in changes.messages] for changes in medium.in_doubt())
+        # Ids of messages in doubt count, too: a new message must not get one of them.
         kept = chain(medium.messages, *waiting)
         recovery = Recovery(
             queues=list(medium.queues.values()),
@@ -249,6 +260,7 @@ class VolatileJournal(Journal):
             stages=stages,
             stage_markers=list(medium.stage_markers.items()),
         )
+        # Not clean from now on, as after a crash `close` has not set it again.
         medium.is_clean = False
         return recovery
 
@@ -271,9 +283,11 @@ class VolatileJournal(Journal):
     def write(self, changes: Changes, *, force: bool) -> None:
         # Without the lock: a tap may call the journal.
         self._pass("before write", changes)
+        # Outside the lock, which `read` takes.
         whole = changes.with_envelopes(self.read)
         with self._lock:
             self._check_open()
+            # What was noted before comes first, as the order of changes is the order of calls.
             for noted in self._noted:
                 self._medium.apply(noted)
             self._noted.clear()
@@ -339,11 +353,13 @@ class VolatileJournal(Journal):
 
     def _find_number(self, record: QueueRecord) -> QueueNumber:
         identity = (record.address, record.subscription)
+        # A noted drop is not applied yet, but its queue's number must not be found any more.
         dropped = {number for noted in self._noted for number in noted.dropped}
         for known in self._medium.queues.values():
             if known.number not in dropped and (known.address, known.subscription) == identity:
                 return record.number or known.number
         if not record.number and identity not in self._promised:
+            # Remembered before the queue is written, so that a second question gets the same number.
             self._promised[identity] = self._next_number()
         return record.number or self._promised[identity]
 
@@ -377,6 +393,7 @@ class VolatileJournal(Journal):
             self._medium.is_clean = clean
             self._medium.holder = None
             if clean:
+                # After a clean end no delivery is unknown, so no message needs to be flagged by a mark.
                 self._medium.marks.clear()
 
     def crash(self) -> None:
@@ -392,6 +409,7 @@ class VolatileJournal(Journal):
             return
         try:
             self._tap(point, changes)
+        # The journal dies at this point, before the exception unwinds through code that would still write.
         except Crash:
             self.crash()
             raise

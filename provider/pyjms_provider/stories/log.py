@@ -75,6 +75,7 @@ class StoryLog:
 
     def remember(self, connection_id: str, facts: Mapping[str, Any]) -> None:
         """Keep in mind who a connection was that has gone: its last steps may not be written yet."""
+        # Called by threads that close connections, while the log's thread looks facts up.
         with self._lock:
             self._gone[connection_id] = facts
             while len(self._gone) > _GONE_MAX:
@@ -85,16 +86,20 @@ class StoryLog:
         """Return when all that was told before is written, or it took too long."""
         done: Future[None] = Future()
         with self._lock:
+            # Under the lock: the thread reads this flag together with the list,
+            # so no future is added that it never sees.
             if self._is_closed:
                 return
             self._flushes.append(done)
         self._some.set()
         self._urgent.set()
+        # A query is answered with what is on the disk, even where the disk hangs.
         with suppress(TimeoutError):
             done.result(_PATIENCE_S)
 
     def close(self) -> None:
         """Write what is left, and end. May be repeated."""
+        # First: nothing may be recorded behind the last line.
         self.buffer.end()
         with self._lock:
             self._is_closed = True
@@ -103,17 +108,20 @@ class StoryLog:
         self._thread.join(_PATIENCE_S)
 
     def _hear(self, waiting: int) -> None:
+        # The first event ends the thread's sleep; a buffer that is half full ends its pause as well.
         (self._some if waiting == 1 else self._urgent).set()
 
     def _run(self) -> None:
         clock = self._clock
         while True:
             with self._lock:
+                # Taken before the events are fetched: all events that came before a `flush` are then in this round.
                 flushes, self._flushes = self._flushes, []
                 is_closed = self._is_closed
             wrote = self._write_all()
             for done in flushes:
                 done.set_result(None)
+            # One more round after the close: events may have come between the last fetch and the flag.
             if is_closed and not wrote:
                 break
             if flushes or is_closed:
@@ -127,6 +135,7 @@ class StoryLog:
     def _write_all(self) -> bool:
         """Write what there is; return whether there was anything."""
         told = self.buffer.fetch()
+        # In parts, so that a file ends near its limit, and one error loses a part alone.
         for begin in range(0, len(told), _CHUNK):
             chunk = told[begin : begin + _CHUNK]
             if not self._try(lambda chunk=chunk: self._write(chunk)):  # type: ignore[misc]
@@ -136,6 +145,7 @@ class StoryLog:
     def _write(self, told: list[Told]) -> None:
         writer = LineWriter()
         lines = [writer.line(each) for each in told]
+        # A new file must be readable alone, as older ones are deleted: it describes its connections again.
         if self._files.begin(self._clock.time_ms(), sum(map(len, lines))):
             self._known.clear()
         missing, self.buffer.lost = self.buffer.lost + self._lost, 0
@@ -152,8 +162,10 @@ class StoryLog:
                 continue
             with self._lock:
                 facts = self._gone.get(connection_id)
+            # The connections that have ended first: the broker knows only those that are open.
             facts = facts or self._who(connection_id)
             if facts is not None:
+                # Only when facts were found, so that a later line may still describe the connection.
                 self._known.add(connection_id)
                 found.append(line_of({"connection": connection_id, **facts}))
         return found
@@ -163,7 +175,9 @@ class StoryLog:
         try:
             act()
         except OSError as error:
+            # The next attempt begins a new file: what a failed write has left in this one may be half a line.
             self._files.close()
+            # Once in a row: a full disk would otherwise fill the broker's own log as well.
             if not self._is_failing:
                 self._is_failing = True
                 _log.error(
@@ -199,6 +213,7 @@ class LineWriter:
         """Return the line, with its end."""
         number, at_ms, happening, where, facts = told
         known = self._known
+        # Most lines are deliveries and acknowledgements, so these are made without a loop.
         if happening is _DELIVERED or happening is _ACKNOWLEDGED:
             # most lines are these, so they are made without a loop
             place = known.get(where) or self._word("where", where)
@@ -222,6 +237,8 @@ class LineWriter:
             elif value is True:
                 parts.append(label + "true")
             elif name == "properties":
+                # Properties may have values that JSON does not know; `default=str` keeps those from ending the thread's
+                # write.
                 parts.append(label + json.dumps(dict(value), default=str))
             elif name == "correlation_id":
                 parts.append(label + quoted(correlation_text(value)))
@@ -241,7 +258,8 @@ class LineWriter:
                 self.connections.add(text)
             elif name == "session":
                 self.connections.add(text.rpartition("/")[0])
-        if name not in {"reason", "transaction"}:  # of these there are many
+        # There are too many reasons and transactions to remember each of them.
+        if name not in {"reason", "transaction"}:
             self._known[value] = word
         return word
 
@@ -260,6 +278,7 @@ def read_line(line: bytes) -> list[Any] | dict[str, Any] | None:
     """Return what a line holds; None: it is torn, or damaged."""
     try:
         found = json.loads(line)
+    # The last line of a broker that died is torn; all lines before it are good.
     except ValueError:
         return None
     if isinstance(found, dict):
@@ -270,6 +289,7 @@ def read_line(line: bytes) -> list[Any] | dict[str, Any] | None:
 
 def searched(text: str) -> bytes:
     """Return how a text stands in a line."""
+    # ASCII with escapes, as the lines are: so a search in bytes needs no decoding.
     return quoted(text).encode("ascii")
 
 
@@ -300,6 +320,7 @@ def segments_in(directory: Path) -> list[Segment]:
     return sorted(
         Segment(begun_ms=int(match[1]), run_id=match[2], number=int(match[3]), path=path)
         for path in paths
+        # Other files in the directory are the operator's, and are neither read nor deleted.
         if (match := _NAME.fullmatch(path.name))
     )
 
@@ -320,14 +341,17 @@ class SegmentWriter:
     def begin(self, now_ms: int, more: int) -> bool:
         """Make sure that a file is open that takes so many bytes more; return whether it is a new one."""
         is_open = self._file is not None
+        # A new file at least once a day: files are deleted as a whole, and their age must be known.
         if is_open and self._size + more <= self._limit and now_ms - self._begun_ms < _LONGEST_MS:
             return False
         self.close()
         directory = self._settings.directory
+        # Made each time: an operator may have removed it while the broker runs. Properties of messages are private.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         there = segments_in(directory)
         # Also when the clock was set back, the order of the names is the order of the files.
         self._begun_ms = max(now_ms, there[-1].begun_ms + 1) if there else now_ms
+        # Before the new file is made, so that the total stays within its limit.
         self._prune(there, now_ms)
         self._number += 1
         path = directory / f"{self._begun_ms:013d}-{self._run_id}-{self._number:06d}.story"
@@ -337,7 +361,8 @@ class SegmentWriter:
         try:
             self.write([line_of({"pyjms_story": FORMAT, "broker": self._name, "run": self._run_id, "at_ms": now_ms})])
         except OSError:
-            path.unlink()  # else a full disk would be filled with names
+            # Otherwise a full disk would be filled with names of empty files.
+            path.unlink()
             raise
         return True
 
@@ -346,6 +371,7 @@ class SegmentWriter:
         assert self._file is not None
         data = "".join(lines).encode("ascii")
         view = memoryview(data)
+        # An unbuffered file may take only a part at once.
         while view:
             view = view[self._file.write(view) or 0 :]
         self._size += len(data)
@@ -365,9 +391,12 @@ class SegmentWriter:
     def _prune(self, there: list[Segment], now_ms: int) -> None:
         """Remove files that are too old, or too many."""
         oldest_ms = now_ms - self._settings.days * DAY_MS
+        # An operator may delete a file meanwhile.
         sizes = [each.path.stat().st_size if each.path.exists() else 0 for each in there]
+        # The file that is about to be written counts as full.
         total = sum(sizes) + self._limit
         for number, each in enumerate(there):
+            # A file ends when the next one begins: its age is that of its last line.
             ended_ms = there[number + 1].begun_ms if number + 1 < len(there) else now_ms
             if total <= self._settings.total_bytes and ended_ms >= oldest_ms:
                 break

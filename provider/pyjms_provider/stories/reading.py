@@ -58,6 +58,7 @@ class StoryQuery:
         if self.correlation_id is not None:
             return searched(correlation_text(self.correlation_id))
         assert self.property is not None
+        # Only the name: a value stands in a line in the form of its type, which the text does not tell.
         return searched(self.property[0]) + b": "
 
 
@@ -130,7 +131,8 @@ def find_stories(directory: Path, wanted: StoryQuery, most: int = 20) -> FoundSt
         try:
             data = segment.path.read_bytes()
         except FileNotFoundError:
-            continue  # it went meanwhile, as the oldest do
+            # The broker has deleted it meanwhile, as it does with the oldest ones.
+            continue
         reader.read(segment.run_id, segment.begun_ms, data)
     return FoundStories(
         stories=tuple(reader.stories.values()),
@@ -156,16 +158,21 @@ class _Reader:
         """Take in one file."""
         if run_id != self._run_id:
             self._begin_run(run_id, begun_ms)
+        # With the line end before it, so that the text in a property of a message does not count.
         marks = list(_lines_with(data, b'\n{"missing":'))
         self.missing += sum(int(mark["missing"]) for _, mark in marks if isinstance(mark, dict))
         lines = dict(_lines_with(data, self._needle))
+        # The needle may stand in another field, so a line counts only if the decoded facts fit.
         numbers = {line[0] for line in lines.values() if isinstance(line, list) and self._wanted.fits(line[4])}
+        # Number 0 stands for messages that no store has, such as refused ones. Open stories go on from the file before.
         numbers = (numbers - {0}) | set(self._lives)
         for number in numbers:
             lines |= dict(_lines_with(data, b"\n[%d," % number))
+        # By place in the file, as the lines were found by several searches.
         steps = [(place, line) for place, line in sorted(lines.items()) if isinstance(line, list)]
         if not steps:
             return
+        # Only for a file that has steps, as most files have none of a message.
         self._connections = {
             line["connection"]: line for _, line in _lines_with(data, b'\n{"connection":') if isinstance(line, dict)
         }
@@ -180,18 +187,22 @@ class _Reader:
         for number, life in list(self._lives.items()):
             kept = life.is_kept and bool(life.open)
             if life.open:
+                # The broker that died has written nothing about its end, so this event is added here.
                 event = StoryEvent(at_ms=begun_ms, what=RESTARTED if kept else LOST, where="", state=None, facts={})
                 life.story.events.append(event)
             if kept:
                 life.story.run_id = run_id
             else:
+                # The new run gives this number to another message.
                 del self._lives[number]
 
     def _take(self, number: int, at_ms: int, happening: Happening, where: str, facts: dict[str, Any]) -> None:
         life = self._lives.get(number)
+        # Other events have no ids, so that a query would seem to fit them.
         fits = happening in _WITH_IDS and self._wanted.fits(facts)
         if happening in _BEGINNINGS and (life is None or not fits or where in life.open):
-            self._lives.pop(number, None)  # the number stands for another message now
+            # The number stands for another message from here on.
+            self._lives.pop(number, None)
             life = None
         if life is None:
             if not fits:
@@ -200,6 +211,7 @@ class _Reader:
             if story is None:
                 return
             life = _Life(story, number)
+            # Number 0 is nobody's: events with it are each of another message.
             if number:
                 self._lives[number] = life
         story = life.story
@@ -224,6 +236,7 @@ class _Reader:
 
     def _story(self, facts: dict[str, Any]) -> Story | None:
         message_id = facts.get("message_id")
+        # A message without an id (JMS 1.1 §3.4.3 lets senders disable it) has a story of its own.
         key = message_id or f"\0{len(self.stories)}"
         if key not in self.stories:
             if len(self.stories) >= self._most:
@@ -249,7 +262,8 @@ def _lines_with(data: bytes, needle: bytes) -> Iterator[tuple[int, list[Any] | d
         begin = place + 1 if begins else data.rfind(b"\n", 0, place) + 1
         end = data.find(b"\n", begin)
         if end < 0:
-            return  # the broker died while it wrote this line
+            # The broker died while it wrote this line.
+            return
         line = read_line(data[begin:end])
         if line is not None:
             yield begin, line

@@ -197,16 +197,16 @@ class Batch:
             if name == "add_message" and self.paged:
                 steps.append((statements.add_message, PagedRows(self.paged, database.read_paged)))
         steps += self.others
-        # After the other statements: a duplicate id is stored only if its queue has not just been dropped by one of
-        # them.
+        # After the other statements: a duplicate id is stored only if its queue
+        # has not just been dropped by one of them.
         if _LAST in rows:
             steps.append((getattr(statements, _LAST), rows[_LAST].values()))
         return steps
 
     def put(self, name: str, key: Hashable, row: Row) -> None:
         """Have the statement called `name` run with `row`, and no longer with what was put under that key before."""
-        # Dictionaries keep the order of insertion, so of two records of one row the last one counts, and is written
-        # once.
+        # Dictionaries keep the order of insertion, so of two records of one row
+        # the last one counts, and is written once.
         self.rows.setdefault(name, {})[key] = row
 
     def absorb(self, later: Batch) -> None:
@@ -243,8 +243,8 @@ class Batch:
         added = self.rows.get("add_message")
         if added:
             return next(iter(added.values()))[0]  # type: ignore[no-any-return]
-        # Messages without holders may be left out while the rows are written, so that their absence would prove
-        # nothing.
+        # Messages without holders may be left out while the rows are written,
+        # so that their absence would prove nothing.
         return next((message.reference.id for message in self.paged if message.reference.holders), None)
 
     def add(self, message: NewMessage, branch: int | None) -> None:
@@ -309,8 +309,8 @@ def make_batch(changes: Changes) -> Batch:
     batch = Batch()
     for record in changes.definitions:
         batch.put("add_queue", record.number, queue_row(record))
-        # Numbers are used once, also when the queue is dropped before the next start, as rows of its messages may
-        # remain.
+        # Numbers are used once, also when the queue is dropped before the next
+        # start, as rows of its messages may remain.
         batch.put("raise_next_queue", record.number, next_queue(record.number))
     pipelines = changes.pipelines
     # A branch and a staged unit write their messages under their number, and remove nothing until they are decided.
@@ -398,8 +398,8 @@ def _decide(batch: Batch, outcome: BranchOutcome, database: BatchTarget) -> None
         others.append((statements.drop_branch_removals, [(number,)]))
         others.append((statements.drop_branch, [(number,)]))
     if outcome.heuristic:
-        # Kept until the transaction manager forgets the branch: XA has it learn of a heuristic outcome also after a
-        # restart.
+        # Kept until the transaction manager forgets the branch: XA has it learn
+        # of a heuristic outcome also after a restart.
         others.append((statements.put_heuristic, [(*key, outcome.commit)]))
     else:
         others.append((statements.drop_heuristic, [key]))

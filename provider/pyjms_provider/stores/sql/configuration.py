@@ -116,6 +116,8 @@ class SqlConfigurationStore(ConfigurationStore):
     def open(self, holder: str) -> Sequence[ObjectRecord]:
         engine, let_go = self._hold(describe_holder(holder))
         try:
+            # The new opening is numbered in the transaction that reads the records,
+            # so no change of another broker comes between.
             with engine.begin() as connection:
                 opening = self._prepare(connection, describe_holder(holder))
                 rows: Sequence[Any] = connection.execute(select(_OBJECT).order_by(_OBJECT.c.number)).all()
@@ -145,11 +147,14 @@ class SqlConfigurationStore(ConfigurationStore):
         from pyjms_provider.stores.sql.sqlite_files import file_of
 
         path = file_of(self._url)
+        # Erased: attributes have passwords, which must not stay in free pages of the file.
         engine = make_engine(self._url.set(database=path), synchronous="FULL", erases=True, checkpoints_in_commits=True)
+        # A lock of its own name, as the file beside it without this part is a store's of messages.
         lock = FileLock(f"{path}.configuration.lock", holder)
         try:
             lock.acquire()
         except HeldStoreError as error:
+            # Only the holder's name is taken over: a configuration cannot be waited for, as the text for stores offers.
             who = error.reason.partition(" is held by ")[2].partition(";")[0]
             raise HeldStoreError(f"{path} is held by {who}; stop that first, or name another database") from None
         try:
@@ -167,6 +172,7 @@ class SqlConfigurationStore(ConfigurationStore):
         timeout = timeout_of(self._url, self._clock)
         engine = make_engine(self._url, timeout).execution_options(isolation_level="READ COMMITTED")
         try:
+            # A connection that does nothing but hold the lock: one with changes may be lost and replaced.
             held = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             lock = text("SELECT pg_try_advisory_lock(:class, hashtext(current_schema()))")
             is_free = held.execute(lock, {"class": _LOCK_CLASS}).scalar()
@@ -188,7 +194,8 @@ class SqlConfigurationStore(ConfigurationStore):
             first = {"one": 1, "product": _PRODUCT, "version": _VERSION, "opening": 1, "holder": holder}
             connection.execute(insert(_META).values(**first))
             return 1
-        row: Any = connection.execute(select(_META).with_for_update()).first()  # two that open it have two numbers
+        # The row is locked, so that two brokers that open it at once get two numbers.
+        row: Any = connection.execute(select(_META).with_for_update()).first()
         if row is None:
             raise DamagedStoreError(f"{self.where} has lost its row in {_META.name}; put a backup in its place")
         if row.product != _PRODUCT:
@@ -229,6 +236,7 @@ class SqlConfigurationStore(ConfigurationStore):
         try:
             self._write(engine, change)
         except DBAPIError as error:
+            # Before the COMMIT was sent nothing can have been written; after it, only a refusal says so for certain.
             if not change.is_committing or self._was_refused(error):
                 raise self._understand(error) from error
             self._settle(engine, change, error)
@@ -237,15 +245,20 @@ class SqlConfigurationStore(ConfigurationStore):
 
     def _write(self, engine: Engine, change: _Change) -> None:
         with engine.begin() as connection:
-            self._check_holder(connection)  # which waits until no commit from before is under way any more
+            # This waits for the row of `_META`, and so until no commit of a lost connection is under way any more.
+            self._check_holder(connection)
+            # Before `before` is read: a change in doubt is no state to return to.
             self._take_back(connection)
+            # Read at the first attempt only: a repeated attempt might find what the first one has written.
             if change.before is None:
                 change.before = _kept_before(connection, change.ids)
             for record in change.records:
                 _put(connection, record)
             for gone in change.removed:
                 connection.execute(delete(_OBJECT).where(_OBJECT.c.id == str(gone)))
+            # The last line before COMMIT, which is sent when the block is left.
             change.is_committing = True
+        # Only now: the rows were restored in the transaction that has just been committed.
         self._doubtful.clear()
 
     def _settle(self, engine: Engine, change: _Change, cause: DBAPIError) -> None:
@@ -256,6 +269,7 @@ class SqlConfigurationStore(ConfigurationStore):
                 self._write(engine, change)
             except (SQLAlchemyError, LostStoreError) as error:
                 if isinstance(error, LostStoreError) or self._clock.monotonic_ms() >= until_ms:
+                    # The older doubt wins: its rows are what was there before any of the changes in doubt.
                     self._doubtful = {**(change.before or {}), **self._doubtful}
                     raise InDoubtError(
                         f"the connection to {self.where} was lost while the configuration was changed, so it is not known whether "
@@ -283,6 +297,8 @@ class SqlConfigurationStore(ConfigurationStore):
         return was_refused(error.orig)
 
     def _check_holder(self, connection: Connection) -> None:
+        # An update and not a query: it locks the row until the commit, so that
+        # no other broker opens the store meanwhile.
         is_ours = update(_META).where(_META.c.opening == self._opening).values(opening=self._opening)
         if connection.execute(is_ours).rowcount != 1:
             raise LostStoreError(f"{self.where} has been opened by another broker meanwhile; nothing was changed there")
@@ -298,9 +314,11 @@ class SqlConfigurationStore(ConfigurationStore):
 
     def close(self) -> None:
         engine, self._engine = self._engine, None
-        self._hasten()  # or a server that does not answer would be waited for as long as while it is used
+        # A server that does not answer would otherwise be waited for as long as during use.
+        self._hasten()
         if engine is not None and self._doubtful:
-            with suppress(SQLAlchemyError, StoreError):  # then whoever opens it next may find the change, as was told
+            # Otherwise the next opening may find the change, as the error about it has said.
+            with suppress(SQLAlchemyError, StoreError):
                 self._write(engine, _Change())
         let_go, self._let_go = self._let_go, _nothing
         let_go()
@@ -329,7 +347,9 @@ def _refuse_messages(path: str) -> None:
 
     with closing(connect(path, may_create=True, timeout=BUSY_MS / 1000)) as first:
         if META.name in table_names(first):
-            first.interrupt()  # SQLite would carry over a log that the broker may have to mend
+            # SQLite would copy the log into the database when this connection closes,
+            # and the broker may have to repair it first.
+            first.interrupt()
             raise ForeignStoreError(
                 f"{path} has the messages of a broker, and its configuration cannot be there, too: name another file for it. "
                 f"If it is there, copy it: sqlite3 {shlex.quote(path)} \".dump 'pyjmsconf_%'\" | sqlite3 NEW-FILE"
@@ -373,6 +393,7 @@ def _put(connection: Connection, record: ObjectRecord) -> None:
         "updated_by": record.updated_by,
         "updated_ms": record.updated_ms,
     }
+    # An update keeps the row's number, and with it the order of objects; INSERT OR REPLACE would give a new one.
     known = connection.execute(update(_OBJECT).where(_OBJECT.c.id == str(record.id)).values(**values))
     if not known.rowcount:
         connection.execute(insert(_OBJECT).values(id=str(record.id), **values))

@@ -119,8 +119,8 @@ class Readers:
 
     def give(self, reader: Reader) -> None:
         """Give back what was taken, open or closed."""
-        # Put back before the list of waiting threads is read: a thread that enters it later looks at the idle readers
-        # itself.
+        # Put back before the list of waiting threads is read: a thread that enters
+        # it later looks at the idle readers itself.
         self._idle.append(reader)
         if self._waiting:
             self._serve()
@@ -275,8 +275,8 @@ class Database(ABC):
                 with ExitStack() as cursors:
                     yield self.stream(lent, cursors)
             finally:
-                # A stream that is left half way has its transaction open, so the connection does not go back to the
-                # pool.
+                # A stream that is left half way has its transaction open, so the
+                # connection does not go back to the pool.
                 lent.invalidate()
         except self.errors as error:
             raise self.understand(error) from error
@@ -322,8 +322,8 @@ class Database(ABC):
         reader = self.readers.take()
         try:
             while True:
-                # A connection that has been idle may be dead, so an error on it is tried again on a new one, and only
-                # once.
+                # A connection that has been idle may be dead, so an error on it is
+                # tried again on a new one, and only once.
                 is_fresh = reader.cursor is None
                 try:
                     return work(reader.cursor or reader.open(self.engine))

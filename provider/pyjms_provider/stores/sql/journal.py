@@ -167,8 +167,8 @@ class DeferredRecords:
         """Add what ends branches or staged units."""
         with self._lock:
             self._ends.append(changes)
-            # Writers look at `batch` alone to see whether anything is deferred, so an end without rows needs an empty
-            # batch.
+            # Writers look at `batch` alone to see whether anything is deferred,
+            # so an end without rows needs an empty batch.
             if self.batch is None:
                 self.batch = Batch()
 
@@ -188,16 +188,16 @@ class DeferredRecords:
             if batch is None:
                 return None
             is_urgent = bool(ends or batch.others) or any(name in batch.rows for name in _ABOUT_NAMES)
-            # Counted while the writer has it: a joined transaction that started now would be written before these
-            # records.
+            # Counted while the writer has it: a joined transaction that started
+            # now would be written before these records.
             self._urgent_taken += is_urgent
             return DeferredBatch(batch, ends, is_urgent)
 
     def end(self, taken: DeferredBatch, *, was_written: bool) -> None:
         """Hear whether it was written. If not, it is to be written before what was deferred since."""
         with self._lock:
-            # Under the same lock as the return of the records, so that `is_urgent` never misses records between the two
-            # places.
+            # Under the same lock as the return of the records, so that `is_urgent`
+            # never misses records between the two places.
             self._urgent_taken -= taken.is_urgent
             if was_written:
                 return
@@ -280,12 +280,12 @@ class SqlJournal(Journal):
         database = self._database
         with database.reading(is_beginning=True) as connection:
             found = read_records(connection)
-        # A number that is in use again would merge two branches, or a branch and a staged unit: their rows differ by
-        # number alone.
+        # A number that is in use again would merge two branches, or a branch and a
+        # staged unit: their rows differ by number alone.
         self._branch_numbers = count(found.last_branch + 1)
         statements, forgotten = database.statements, Batch()
-        # Messages of a damaged group are their queue's again. Rows that stayed would belong to the next group of that
-        # number.
+        # Messages of a damaged group are their queue's again. Rows that stayed
+        # would belong to the next group of that number.
         if found.lost_groups:
             rows = [(number,) for number in found.lost_groups]
             forgotten.others = [(statements.drop_reserved, rows), (statements.drop_group, rows)]
@@ -364,8 +364,8 @@ class SqlJournal(Journal):
         if changes.pipelines is not None:
             add_pipelines(batch, changes, self._database, lambda: next(self._branch_numbers))
         if changes.dropped:
-            # From now on `number_of` gives a queue of this name a new number: rows of the dropped queue's messages may
-            # remain.
+            # From now on `number_of` gives a queue of this name a new number: rows
+            # of the dropped queue's messages may remain.
             self._forget_numbers(changes.dropped)
             add_dropped(batch, self._database.statements, changes.dropped)
         for record in changes.corrected:
@@ -425,8 +425,8 @@ class SqlJournal(Journal):
             self._database.look()
         while deferred.ends:
             deferred.batch.absorb(self._batch(deferred.ends[0]))
-            # Removed one by one: if the next look-up fails, `end` puts back only the ends that are not in the batch
-            # yet.
+            # Removed one by one: if the next look-up fails, `end` puts back only
+            # the ends that are not in the batch yet.
             del deferred.ends[0]
         return deferred.batch
 
@@ -466,8 +466,8 @@ class SqlJournal(Journal):
     def _add_messages(self, requests: Sequence[CommitRequest[Batch | Row]], rows: Sequence[Row]) -> None:
         """Write what each request adds, which is one message, where nothing was deferred; tell each how it ended."""
         error = self._attempt(self._database.add_messages, rows)
-        # The exact type: its subclasses mean that the whole store has failed, so that single attempts would fail as
-        # well.
+        # The exact type: its subclasses mean that the whole store has failed,
+        # so that single attempts would fail as well.
         if type(error) is StoreError and len(rows) > 1:
             for request, row in zip(requests, rows, strict=True):
                 request.error = self._attempt(self._database.add_messages, (row,))
@@ -566,8 +566,8 @@ class SqlJournal(Journal):
         statements = self._database.statements
         write = Batch()
         write.others = [(statements.set_clean, [(False,)])]
-        # Forced, and with it every earlier commit: a server that dies later must not forget what is reported here as
-        # held.
+        # Forced, and with it every earlier commit: a server that dies later must
+        # not forget what is reported here as held.
         self._submit(write, force=True)
         if not self._database.query(statements.has_queue, (queue,)):
             return None
@@ -585,8 +585,8 @@ class SqlJournal(Journal):
         for reference_id, payload in found.items():
             try:
                 envelope = envelopes[reference_id] = decode(bytes(payload))
-                # Most messages are sent on in the encoded form, so the decoded body is dropped, and decoded again on
-                # demand.
+                # Most messages are sent on in the encoded form, so the decoded body
+                # is dropped, and decoded again on demand.
                 envelope.forget()
             except CodecError as error:
                 self._set_aside(reference_id, payload, error)
@@ -697,22 +697,22 @@ class SqlJournal(Journal):
             if self._is_closed:
                 return
             self._is_closed = True
-        # Before the last commit: a thread that waits for a server's answer would hold the writer's lock until its time
-        # is up.
+        # Before the last commit: a thread that waits for a server's answer would
+        # hold the writer's lock until its time is up.
         self._database.interrupt()
         self._paging.interrupt()
-        # Before the last commit and outside the lock: the monitor's thread may be reporting a loss, which takes the
-        # lock.
+        # Before the last commit and outside the lock: the monitor's thread may
+        # be reporting a loss, which takes the lock.
         if self._watch is not None:
             self._watch.stop()
         statements = self._database.statements
         if clean:
-            # Delivery marks flag redeliveries after a crash. After a clean end no delivery is unknown, and written
-            # counts suffice.
+            # Delivery marks flag redeliveries after a crash. After a clean end no delivery
+            # is unknown, and written counts suffice.
             self._last_batch.others = [(statements.drop_marks, [()]), (statements.set_clean, [(True,)])]
         try:
-            # Also when it is empty: the call returns after every commit before it has ended, so the connections can be
-            # closed.
+            # Also when it is empty: the call returns after every commit before it
+            # has ended, so the connections can be closed.
             self._group.submit(self._last_batch, force=True)
         except ProviderError as error:
             if self._lost is None:
@@ -789,8 +789,8 @@ class JoinedWriter(JoinedTransaction):
         self._database = database
         self._deferring = deferring
         try:
-            # Read through the application's connection: a URL tells little, but the epoch and the file say which store
-            # this is.
+            # Read through the application's connection: a URL tells little, but the
+            # epoch and the file say which store this is.
             found = database.opening_of(self._connection)
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
@@ -853,8 +853,8 @@ class JoinedWriter(JoinedTransaction):
                     self._database.repair_log()
                     deferred += lent.enter_context(self._deferring.lend_deferred())
                 else:
-                    # PostgreSQL has many writers: the journal commits the records itself, before this transaction can
-                    # be seen.
+                    # PostgreSQL has many writers: the journal commits the records itself,
+                    # before this transaction can be seen.
                     self._deferring.flush_deferred()
             except (SQLAlchemyError, ProviderError) as error:
                 raise _not_written(error) from error

@@ -109,15 +109,15 @@ class AnswerTimeout:
 
     def connect(self, *arguments: Any, **options: Any) -> TimeoutConnection:
         """Connect as psycopg does. Raises its errors."""
-        # Each reader and each retry would wait for the silent server once more, one after the other, and hold up the
-        # close.
+        # Each reader and each retry would wait for the silent server once more,
+        # one after the other, and hold up the close.
         if self.has_given_up:
             raise psycopg.OperationalError("the server has not answered before, and the store is being closed")
         try:
             connection = TimeoutConnection.connect(*arguments, **options)
         except psycopg.errors.ConnectionTimeout:
-            # Only during a close: while the store is in use, a server that was silent once may be back at the next
-            # attempt.
+            # Only during a close: while the store is in use, a server that was silent
+            # once may be back at the next attempt.
             self.has_given_up = self._closing_since_ms is not None
             raise
         forget_in_children(connection)
@@ -192,8 +192,8 @@ class TimeoutConnection(psycopg.Connection[Any]):
                         limit_ms = timeout.limit_ms if self.limit_ms is None else self.limit_ms
                     lack = timeout.lack(now_ms - silent_since_ms, limit_ms)
                     if lack is not None:
-                        # Asked by another connection: a server that is at work on a long statement sends nothing on
-                        # this one.
+                        # Asked by another connection: a server that is at work on a long
+                        # statement sends nothing on this one.
                         if self.limit_ms is None and timeout.may_last() and self._is_served():
                             limit_ms = timeout.clock.monotonic_ms() - silent_since_ms + timeout.limit_ms
                         else:
@@ -289,12 +289,12 @@ class LockConnection:
         lent = self._engine.raw_connection()
         connection: Any = lent.driver_connection
         try:
-            # Outside a transaction: an advisory lock lives as long as the session, and an open transaction would hold
-            # up VACUUM.
+            # Outside a transaction: an advisory lock lives as long as the session,
+            # and an open transaction would hold up VACUUM.
             connection.autocommit = True
             is_free = bool(connection.execute(_LOCK, (_LOCK_CLASS,)).fetchone()[0])
-            # Also when the lock is not free: a greater epoch says at once that the store is lost, and no retry can
-            # help.
+            # Also when the lock is not free: a greater epoch says at once that
+            # the store is lost, and no retry can help.
             self._check_epoch(connection)
             if not is_free and self._backend is not None:
                 # Our own lost session, which the server still takes for alive. Its process id alone may be another's by now.
@@ -444,8 +444,8 @@ class PostgresqlDatabase(_Postgresql):
         now_ms = self._clock.monotonic_ms()
         # After a second without a forced write this one is forced, so that few batches have to be kept for a replay.
         force = self._forces and (force or now_ms - self._unforced_ms > _UNFORCED_MS)
-        # Set over the whole write, and cleared by no `finally`: a second signal leaves it set, and `_ready` then
-        # reconnects.
+        # Set over the whole write, and cleared by no `finally`: a second signal
+        # leaves it set, and `_ready` then reconnects.
         self._is_in_use = True
         try:
             lost = self._write(connection, steps, force=force)
@@ -466,8 +466,8 @@ class PostgresqlDatabase(_Postgresql):
         begun_s = self.lease.now_s()
         connection = self._ready()
         try:
-            # While the lease is valid the socket tells enough. After a pause the end of the connection may be lost on
-            # its way.
+            # While the lease is valid the socket tells enough. After a pause the
+            # end of the connection may be lost on its way.
             if not (is_alive(connection) if self.lease.is_valid else self._answers(connection)):
                 self._connect_again()
         except self.errors as error:
@@ -525,8 +525,8 @@ class PostgresqlDatabase(_Postgresql):
             try:
                 write(connection, merge(self._unforced).steps(self), force=True)
             except Exception:
-                # Without these batches the connection must not be used: the next attempt takes the lock and writes them
-                # again.
+                # Without these batches the connection must not be used: the next attempt
+                # takes the lock and writes them again.
                 self._lock_connection.release()
                 raise
             self._unforced.clear()
@@ -566,15 +566,15 @@ class PostgresqlDatabase(_Postgresql):
         until_ms = self._clock.monotonic_ms() + SETTLE_MS
         while True:
             try:
-                # The server gives the lock only after the old session has ended, so the lost commit is decided from
-                # here on.
+                # The server gives the lock only after the old session has ended, so
+                # the lost commit is decided from here on.
                 connection = self._connect_again()
                 if self._was_written(connection, batch, force=force):
                     return
             except LostStoreError as error:
                 raise InDoubtError(f"{error.reason}; it is not known whether the last changes were written") from error
             except (*self.errors, UnavailableStoreError):
-                # The look failed, for whatever reason, so the outcome is still unknown; the next attempt begins anew.
+                # Without an answer to the look the outcome is still unknown; the next attempt connects again.
                 self._lock_connection.release()
             else:
                 if self._write(connection, steps, force=force) is None:

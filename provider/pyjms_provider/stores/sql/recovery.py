@@ -51,6 +51,7 @@ def whole_rows(connection: Connection, table: Table, *order: Column[Any]) -> Seq
     """Return the rows that can be understood; all others are told to the log."""
     found = []
     for row in all_rows(connection, table, *order):
+        # One damaged row of a small table must not keep the whole broker from starting.
         if is_whole(table, row):
             found.append(row)
         else:
@@ -60,6 +61,7 @@ def whole_rows(connection: Connection, table: Table, *order: Column[Any]) -> Seq
 
 def all_rows(connection: Connection, table: Table, *order: Column[Any]) -> Iterator[Row[Any]]:
     """Yield all rows, with the values that the driver has."""
+    # As text on the driver: SQLAlchemy's types would fail at the first value that is not of its column's type.
     query = select(table).order_by(*order)
     yield from connection.exec_driver_sql(str(query.compile(dialect=connection.dialect)))
 
@@ -83,12 +85,15 @@ def _fits(column: Column[Any], value: Any) -> bool:
     if value is None:
         return bool(column.nullable)
     kind = column.type
+    # Before Integer: SQLite has booleans as 0 and 1.
     if isinstance(kind, Boolean):
         return type(value) in {bool, int} and value in {0, 1}
+    # The exact type, as Python's bool is an int, too.
     if isinstance(kind, Integer):
         return type(value) is int
     if isinstance(kind, LargeBinary):
         return isinstance(value, (bytes, memoryview))
+    # Half a surrogate pair stands for a byte that is not UTF-8 (`UNDECODABLE`).
     return type(value) is str and not any("\ud800" <= character <= "\udfff" for character in value)
 
 
@@ -124,6 +129,7 @@ class RecoveredRecords:
 def read_records(connection: Connection) -> RecoveredRecords:
     """Return what was kept, but for the entries of messages. What is damaged is passed over, and the log tells of it."""
     marks = whole_rows(connection, t.MARK)
+    # With the quarantined ones: an id that is used again would replace a quarantined message's row.
     highest = [connection.scalar(select(func.max(column))) or 0 for column in (t.MESSAGE.c.id, t.SET_ASIDE.c.id)]
     groups, lost_groups = read_groups(connection)
     return RecoveredRecords(
@@ -135,6 +141,7 @@ def read_records(connection: Connection) -> RecoveredRecords:
         ],
         duplicates=_duplicates(connection),
         marks=[(QueueNumber(row.queue), row.priority, ReferenceId(row.message)) for row in marks],
+        # With the marks: new messages below a mark would be flagged as redelivered.
         last_id=ReferenceId(max(*highest, *(row.message for row in marks))),
         groups=groups,
         lost_groups=lost_groups,
@@ -143,6 +150,7 @@ def read_records(connection: Connection) -> RecoveredRecords:
             for number, record in read_stages(connection)
         ],
         stage_markers=read_markers(connection),
+        # Branches and staged units share one count, as both stand in the column `branch` of a message.
         last_branch=max(connection.scalar(select(func.max(each.c.number))) or 0 for each in (t.BRANCH, t.STAGE)),
     )
 
@@ -158,12 +166,14 @@ def _queues(connection: Connection) -> list[QueueRecord]:
         is_queue = row.kind == AddressKind.QUEUE or row.subscription is not None
         record = _queue(row) if is_whole(t.QUEUE, row) and row.kind in _KINDS and is_queue else None
         if record is None or (record.address, record.subscription) in found:  # a damaged name may be another one's
+            # A name by number: the queue has the same name at each start, so that an operator finds it again.
             name = f"damaged queue {row.number}"
             while (Address(AddressKind.QUEUE, name), None) in found:
                 name += ", too"
             tell_damage(t.QUEUE, row, f"its messages are in a queue of the name {name!r}")
             record = QueueRecord(number=QueueNumber(row.number), address=Address(AddressKind.QUEUE, name))
         found[record.address, record.subscription] = record
+    # In the order of their numbers, which is the order in which the queues were defined.
     return list(reversed(found.values()))
 
 
@@ -199,6 +209,7 @@ def _duplicates(connection: Connection) -> list[DuplicateMark]:
     return [
         DuplicateMark(_address(row), _text(row.duplicate_id), row.until_ms, row.serial)
         for row in whole_rows(connection, t.DUPLICATE)
+        # A damaged serial near 2**63 would leave no numbers for later ones.
         if row.kind in _KINDS and 0 < row.serial < _SERIALS_END
     ]
 
@@ -209,6 +220,7 @@ def _messages_of(connection: Connection, number: int) -> list[tuple[QueueNumber,
     places = select(t.ENTRY).where(t.ENTRY.c.message.in_(select(t.MESSAGE.c.id).where(of_branch)))
     entries = _entries(
         connection.execute(_messages().where(of_branch)),
+        # Read as a whole: a branch is what one transaction has sent, not a store.
         _Places(iter(connection.execute(places.order_by(t.ENTRY.c.message, t.ENTRY.c.queue)).all())),
         [],
     )
@@ -231,6 +243,8 @@ def _messages() -> Select[Any]:
     message = t.MESSAGE.c
     return select(
         *(message.id, message.queue, message.priority, message.expiration, message.deliver_at, message.reliable),
+        # The length and not the payload: recovery needs the size for memory limits,
+        # and a message's body only on delivery.
         *(message.deliveries, func.length(message.payload)),
     ).order_by(message.id)
 
@@ -263,10 +277,12 @@ def read_entries(
 def _read_runs(
     database: Database, progress: Callable[[int], None], set_aside: Callable[[Sequence[ReferenceId]], None]
 ) -> Iterator[Sequence[RecoveredEntry] | RecoveredRun]:
+    # Literals: the driver's cursor takes no parameters of SQLAlchemy, and all values are integers.
     def text(query: Select[Any]) -> str:
         return str(query.compile(dialect=database.engine.dialect, compile_kwargs={"literal_binds": True}))
 
     message = t.MESSAGE.c
+    # Messages of undecided branches and units are read with these, and are in no queue yet.
     in_queues = message.branch.is_(None)
     count = 0
     bad: list[ReferenceId] = []
@@ -279,12 +295,15 @@ def _read_runs(
         while found := list(islice(rows, _RUN)):
             others: dict[ReferenceId, list[RecoveredEntry]] = {}
             lanes, ids, sizes = zip(*found, strict=True)
-            if lanes.count(lanes[0]) == len(lanes) and lanes[0] is not None:  # often so, and quickly seen
+            # The count is one call in C: a backlog of one queue and priority then needs no loop over its messages.
+            if lanes.count(lanes[0]) == len(lanes) and lanes[0] is not None:
                 count += len(ids)
                 yield _run(lanes[0], ids, sizes)
                 progress(count)
                 continue
             if None in lanes:
+                # The same ids once more, with all columns: only messages with more
+                # than a queue and a size pay for them.
                 span = message.id.between(ids[0], ids[-1])
                 for entry in _entries(stream(text(_messages().where(in_queues, span, _lane().is_(None)))), places, bad):
                     others.setdefault(entry.reference.id, []).append(entry)
@@ -293,6 +312,8 @@ def _read_runs(
                 yield run
             progress(count)
     if bad:
+        # After the stream is closed: the quarantine writes, and on SQLite a long
+        # read would keep the log from restarting.
         set_aside(bad)
 
 
@@ -326,6 +347,7 @@ def _in_order(
         if lane is not None:
             lanes.setdefault(lane, []).append((message_id, size))
         elif message_id in others:
+            # The runs so far are yielded first: within a queue and priority, ids must come in ascending order.
             yield from starmap(_run_of, lanes.items())
             lanes = {}
             yield others[ReferenceId(message_id)]
@@ -350,6 +372,7 @@ class _Places:
 
     def of(self, message: ReferenceId) -> Iterator[Any]:
         """Yield the rows of a message; messages must be asked for in the order of their ids."""
+        # Both streams are sorted by id, so one pass is enough; entries without a message are passed over.
         while self._next is not None and self._next[0] <= message:
             if self._next[0] == message:
                 yield self._next
@@ -362,6 +385,7 @@ def _entries(messages: Iterable[Any], places: _Places, bad: list[ReferenceId]) -
     A file of SQLite may hold anything in any column, so the values are looked at; what has impossible ones goes to `bad`.
     """
     for message_id, queue, priority, expiration_ms, deliver_at_ms, reliable, deliveries, size in messages:
+        # SQLite's columns take values of any type, and the core would fail at a wrong one at some later time.
         is_whole = type(priority) is type(expiration_ms) is type(deliver_at_ms) is type(deliveries) is type(size) is int
         if not (is_whole and 0 <= priority < _PRIORITIES and (queue is None or type(queue) is int)):
             bad.append(message_id)
@@ -394,6 +418,7 @@ def read_groups(connection: Connection) -> tuple[Sequence[RecoveredGroup], Seque
             found.append(RecoveredGroup(record=_group(row), reserved=held.get(row.number, [])))
         else:
             tell_damage(t.GROUP, row, "what the reader group held is its queue's again")
+            # The number is SQLite's row id, which is an integer even where the rest of the row is damaged.
             lost.append(GroupNumber(row.number))
     return found, lost
 

@@ -84,6 +84,7 @@ class DamagedTable:
         self.is_whole = low is None
         if low is None or high is None:
             return
+        # An end that was not reached is unknown: there may be rows beyond the last one that was read.
         has_begin, has_end = low > _LOWEST_KEY, high < _HIGHEST_KEY
         self.lacks_ends = not (has_begin and has_end)
         begin = low if has_begin else self._farthest(high if has_end else 0, -1)
@@ -96,6 +97,7 @@ class DamagedTable:
         tries = _TRIES
         while self._gaps and tries:
             tries -= 1
+            # The widest gap first: it may hold most rows, and the number of tries is limited.
             _, low, high = heappop(self._gaps)
             if low == high:
                 self.unread += self._up(low, low) is not None and self._down(low, low) is not None
@@ -107,6 +109,7 @@ class DamagedTable:
 
     def _add_gap(self, low: int | None, high: int | None) -> None:
         if low is not None and high is not None and low <= high:
+            # The negative width, as a heap returns its smallest item first.
             heappush(self._gaps, (low - high, low, high))
 
     def _farthest(self, start: int, direction: int) -> int:
@@ -120,6 +123,7 @@ class DamagedTable:
             )
             if last is not None:
                 farthest = key = last
+            # The distance grows with each miss, so that even 2**63 keys take a few thousand tries.
             key += direction * (1 + int(abs(key - start) * (_STEP - 1)))
         return farthest
 
@@ -144,6 +148,7 @@ class DamagedTable:
         try:
             for key, *row in self._connection.execute(query, (low, high)):
                 self._keep(row)
+                # In a damaged tree SQLite finds keys outside the range, too, and no search may go on from those.
                 if (
                     type(key) is int and low <= key <= high
                 ):  # in a damaged tree SQLite finds others, too, from which nobody gets on
@@ -153,6 +158,7 @@ class DamagedTable:
             _check(error)
         else:
             return last, True
+        # The driver fetches one row ahead: the row before the damage was read, but never returned.
         if last is not None:
             low, high = (low, last) if query is self._down_query else (last, high)
         return self._one_more(query, low, high, equal, last), False
@@ -170,6 +176,7 @@ class DamagedTable:
 
 def _check(error: sqlite3.DatabaseError) -> None:
     """Raise an error that is no damage."""
+    # A lock or a full disk is no damage, and must not pass for lost rows.
     if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _DAMAGE:
         raise error
 
@@ -221,13 +228,17 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
     if new.exists():
         raise UnusableStoreError(f"{new} is there already; name a file that is not")
     path = os.path.realpath(damaged)
+    # A running broker goes on writing, and the copy would have parts of different moments.
     lock = FileLock(f"{path}.lock", describe_holder("salvage"))
     try:
         lock.acquire()
-    except HeldStoreError as error:  # which tells how to stand by, as a broker would
+    except HeldStoreError as error:
+        # The part of the message about stand-by is cut off, as salvage cannot wait.
         raise HeldStoreError(f"{error.reason.partition('; ')[0]}; stop that first") from None
-    part = new.with_name(f"{new.name}.part")  # a store without its last tables would lose messages when it is opened
-    _remove(part)  # of somebody who was killed
+    # Under another name until it is complete: a store without its last tables would lose messages when it is opened.
+    part = new.with_name(f"{new.name}.part")
+    # An earlier attempt may have been killed.
+    _remove(part)
     engine = make_engine(URL.create("sqlite", database=str(part)), synchronous="FULL", checkpoints_in_commits=True)
     try:
         with closing(_open(path)) as source:
@@ -236,11 +247,14 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
                 _make_tables(source, connection, found)
             saved = [_copy(source, table, engine, progress) for table in _COPIED if table.name in found.names]
         with engine.begin() as connection:
-            prepare_schema(connection, str(new), is_shared=False)  # it brings an older store to the present version
-            t.SCHEMA.create_all(connection)  # what is missing
+            # This brings a store of an older version to the present one.
+            prepare_schema(connection, str(new), is_shared=False)
+            # Tables that were lost as a whole are created empty.
+            t.SCHEMA.create_all(connection)
             set_aside = _set_aside(connection, clock.time_ms())
             made = _mend(connection)
             messages = connection.scalar(select(func.count()).select_from(t.MESSAGE)) or 0
+        # Before the rename: the log has its name from the file, and would be left behind.
         _end_log(engine)
         engine.dispose()
         part.rename(new)
@@ -248,7 +262,8 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
         raise understand(error, str(new)) from error
     finally:
         engine.dispose()
-        _remove(part)  # which has another name if all went well
+        # After a success this finds nothing: the file was renamed.
+        _remove(part)
         lock.release()
     return Salvaged(tables=saved, messages=messages, made_queues=made, set_aside=set_aside)
 
@@ -269,8 +284,11 @@ def _remove(file: Path) -> None:
 
 def _open(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{Path(path).as_uri()}?mode=rw", uri=True, isolation_level=None)
+    # Text that is not UTF-8 is kept as far as it can be read, and does not end the search.
     connection.text_factory = lambda text: text.decode(errors="replace")
-    connection.execute("PRAGMA writable_schema=ON")  # SQLite then also opens a file that was cut short
+    # With this, SQLite also opens a file that was cut short.
+    connection.execute("PRAGMA writable_schema=ON")
+    # The damaged file stays as it is, for another attempt or another tool.
     connection.execute("PRAGMA query_only=ON")
     return connection
 
@@ -298,7 +316,9 @@ def _look(source: sqlite3.Connection, path: str) -> _SourceTables:
         raise ForeignStoreError(f"{path} has no table {t.META.name}: it is no store of {PRODUCT}, or that is lost")
     found: list[Sequence[Any]] = []
     columns = ["version", "next_queue", "epoch"]
+    # This row, too, may be on a damaged page.
     DamagedTable(source, t.META.name, "rowid", columns, found.append, is_unique=True).read()
+    # Damaged values are as good as none: the version then follows from the columns that are there.
     if not found or any(type(value) is not int or value < 0 for value in found[0]) or found[0][0] < FIRST:
         return _SourceTables(names=names, version=_version_by_columns(source), next_queue=1, epoch=0)
     version, next_queue, epoch = found[0]
@@ -321,10 +341,12 @@ def _make_tables(source: sqlite3.Connection, connection: Connection, found: _Sou
     if found.version == t.VERSION:
         t.SCHEMA.create_all(connection)
     else:
+        # The statements of the damaged store itself, so that each column of the older version is there.
         made = "SELECT sql FROM sqlite_master WHERE substr(tbl_name, 1, ?) = ? AND sql IS NOT NULL ORDER BY type DESC"
         for (statement,) in source.execute(made, (len(t.PREFIX), t.PREFIX)):  # tables, and then their indexes
             connection.exec_driver_sql(statement)
         make_lost(connection, found.version)
+    # Not clean: the next opening then counts deliveries by the marks.
     row = {"version": found.version, "next_queue": found.next_queue, "epoch": found.epoch}
     connection.execute(insert(t.META).values(one=1, product=PRODUCT, clean=False, holder="", **row))
 
@@ -335,6 +357,7 @@ def _copy(
     with engine.connect() as connection:
         columns = [column["name"] for column in inspect(connection).get_columns(table.name)]
     names, places = ", ".join(f"[{name}]" for name in columns), ", ".join("?" * len(columns))
+    # A damaged tree may yield a row twice, or two rows with one key; the first one stays.
     add = f"INSERT OR IGNORE INTO {table.name} ({names}) VALUES ({places})"  # noqa: S608
     find = f"SELECT 1 FROM {table.name} WHERE {' AND '.join(f'[{name}] IS ?' for name in columns)}"  # noqa: S608
     rows: list[tuple[Any, ...]] = []
@@ -349,7 +372,7 @@ def _copy(
         nonlocal count, refused
         if rows:
             with engine.begin() as connection:
-                if connection.exec_driver_sql(add, rows).rowcount < len(rows):  # or some were read twice
+                if connection.exec_driver_sql(add, rows).rowcount < len(rows):
                     refused += sum(connection.exec_driver_sql(find, row).first() is None for row in rows)
         count += len(rows)
         rows.clear()
@@ -381,6 +404,7 @@ def _set_aside(connection: Connection, now_ms: int) -> int:
     rows = select(message.id, literal(""), literal(now_ms), literal(why), message.payload).where(lost)
     put = insert(t.SET_ASIDE).prefix_with("OR IGNORE").from_select(list(t.SET_ASIDE.columns), rows)
     count = connection.execute(put).rowcount
+    # Afterwards, in the same transaction: each message is either in its queue's table or in quarantine.
     connection.execute(delete(t.MESSAGE).where(lost))
     for table, column, known in (
         (t.ENTRY, t.ENTRY.c.message, select(message.id)),
@@ -398,10 +422,12 @@ def _mend(connection: Connection) -> list[str]:
     known = select(queue.number)
     places = [select(column).where(column.not_in(known)) for column in (message.queue, entry.queue)]
     strays = connection.scalars(union(*places)).all()
+    # One new queue for each lost number, so that messages that were together stay together.
     made = {number: f"{SALVAGED}.{number}" for number in strays if type(number) is int and 0 < number <= _HIGHEST}
     _make_queues(connection, made)
     connection.execute(delete(t.ENTRY).where(entry.queue.not_in(known)))
     highest = connection.scalar(select(func.max(queue.number))) or 0
+    # The stored next number may be lost, or older than the queues that were found.
     another = max(highest + 1, connection.scalar(select(t.META.c.next_queue)) or 1)
     is_nowhere = or_(
         message.queue.not_in(known), and_(message.queue.is_(None), message.id.not_in(select(entry.message)))
@@ -429,6 +455,7 @@ def _flag_all(connection: Connection) -> None:
         for number in connection.scalars(select(t.QUEUE.c.number)).all()
         for priority in range(_PRIORITIES)
     ]
+    # The salvaged marks go first, as the new rows have the same keys.
     connection.execute(delete(t.MARK))
     if marks:
         connection.execute(insert(t.MARK), marks)

@@ -340,6 +340,7 @@ class _Compiler:
         compiled = clause.compile(dialect=self._dialect)
         assert isinstance(compiled, SQLCompiler)
         found = tuple(compiled.positiontup or ())
+        # The rows are tuples: a parameter at another place would write a value into the wrong column, unnoticed.
         if found != order:
             raise AssertionError(f"{compiled} has its parameters in the order {found}, not {order}")
         return str(compiled)
@@ -361,6 +362,7 @@ class _Compiler:
 
     def put_if(self, table: Table, value: str, other: Table, name: str) -> str:
         """Do as `put` where there is a row in `other` with that `name`; else do nothing."""
+        # INSERT from SELECT, as VALUES takes no condition.
         row = [bindparam(f"{key}_", type_=column.type) for key, column in table.c.items()]
         statement = self._insert(table).from_select(table.c.keys(), select(*row).where(*_equal(other, [name])))
         statement = statement.on_conflict_do_update(
@@ -373,6 +375,7 @@ class _Compiler:
         statement = self._insert(table)
         new = statement.excluded[value]
         return self(
+            # The condition is in the statement: writers of two marks need not know which of them commits first.
             statement.on_conflict_do_update(
                 index_elements=list(table.primary_key), set_={value: new}, where=new > table.c[value]
             ),
@@ -394,6 +397,7 @@ def _bytes(column: ColumnElement[bytes]) -> ColumnElement[bytes]:
 
 def compile_statements(dialect: Dialect) -> Statements:
     """Return the statements for a dialect with positional parameters, compiled once."""
+    # Each store of a process needs the same statements, and compiling them is slow.
     known = _compiled.get((dialect.name, dialect.paramstyle))
     if known is None:
         known = _compiled[dialect.name, dialect.paramstyle] = _compile(_Compiler(dialect))
@@ -446,6 +450,7 @@ def _for_messages(c: _Compiler) -> dict[str, str]:
         "drop_mark": c.remove(MARK, "queue", "priority"),
         "put_mark": c.raise_to(MARK, "message"),
         "put_duplicate": c.put(duplicate, "until_ms"),
+        # Only while the queue exists: its ids were deleted with it, and a late write must not bring one back.
         "put_queue_duplicate": c.put_if(duplicate, "until_ms", QUEUE, "number"),
         "forget_duplicates": c(
             delete(duplicate).where(*_equal(duplicate, _ADDRESS), duplicate.c.serial < serial),
@@ -470,6 +475,7 @@ def _for_branches(c: _Compiler) -> dict[str, str]:
         "find_branch": c(select(branch.c.number).where(*_equal(branch, xid)), *(f"{name}_" for name in xid)),
         "has_branch": c(select(branch.c.number).where(*_equal(branch, ["number"])), "number_"),
         "drop_branch": c.remove(branch, "number"),
+        # One statement for the commit of a branch, so that all its messages appear at once.
         "publish_branch": c(update(message).values(branch=null()).where(message.c.branch == number), "number_"),
         "drop_branch_entries": c(delete(ENTRY).where(ENTRY.c.message.in_(of_branch)), "number_"),
         "drop_branch_messages": c(delete(message).where(message.c.branch == number), "number_"),
@@ -536,6 +542,7 @@ def _for_queues(c: _Compiler) -> dict[str, str]:
         "drop_queue": c.remove(QUEUE, "number"),
         "has_queue": c(select(QUEUE.c.number).where(*_equal(QUEUE, ["number"])), "number_"),
         "last_message": c(select(func.max(MESSAGE.c.id))),
+        # The smallest id above the bound, so that gaps cost one query by the primary key.
         "next_message": c(select(func.min(MESSAGE.c.id)).where(MESSAGE.c.id > after), "after_"),
         "drop_queue_messages": c(
             delete(MESSAGE).where(*_equal(MESSAGE, ["queue"]), _within(MESSAGE.c.id)), "queue_", *_BOUNDS
@@ -577,6 +584,7 @@ def _add_pipelines(connection: Connection) -> None:
 def _number_duplicates(connection: Connection) -> None:
     """Give the ids of producers the serials that are their key now: those that are forgotten first have the lowest."""
     name = DUPLICATE.name
+    # By name: the present table has one more column, and another key.
     kept = _OF_DUPLICATES
     by_age = func.row_number().over(order_by=column("until_ms")).label("serial")
     old = str(select(*map(column, kept), by_age).select_from(table(name)))
@@ -706,6 +714,7 @@ def _migrate(connection: Connection, where: str, found: int) -> None:
                 f"{where} has schema {step}, which this pyjms cannot read any more: open it once with an older pyjms"
             )
         migration(connection)
+        # After each step, in the same transaction: a failing step leaves the store at the version that it had.
         connection.execute(update(META).values(version=step + 1))
         _log.info("%s: schema %d became schema %d", where, step, step + 1)
 
@@ -713,7 +722,9 @@ def _migrate(connection: Connection, where: str, found: int) -> None:
 def take(connection: Connection, holder: str, opening_of: Callable[[Connection], tuple[object, ...]]) -> Meta:
     """Note that the database is open now, and by whom; return how it was left. `opening_of` is the database's."""
     row: Any = connection.execute(select(META.c.next_queue, META.c.epoch, META.c.clean)).one()
-    named = f"{holder}, opening {uuid.uuid4().hex[:12]}"  # as two stores may have been opened equally often
+    # Two stores may have been opened equally often; the random part tells their openings apart.
+    named = f"{holder}, opening {uuid.uuid4().hex[:12]}"
+    # Not clean from now on: an end without `close` must be seen by the next opening.
     connection.execute(update(META).values(epoch=row.epoch + 1, clean=False, holder=named))
     return Meta(
         epoch=row.epoch + 1,

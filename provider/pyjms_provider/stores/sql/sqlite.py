@@ -68,8 +68,8 @@ def open_sqlite(request: OpenRequest) -> tuple[SqliteDatabase, Paging, Meta]:
         with ExitStack() as undo:
             undo.callback(lock.release)
             files = OpenFiles(path, lock)
-            # This connection reads only. The engine's connections switch the file to a log of its own, which a foreign
-            # file must not get.
+            # This connection reads only. The engine's connections switch the file to a log
+            # of its own, which a foreign file must not get.
             first = files.connect(timeout=BUSY_MS / 1000)
             undo.callback(_let_go, first, files)
             _refuse_others(table_names(first), path, is_shared=request.is_shared)
@@ -83,8 +83,8 @@ def open_sqlite(request: OpenRequest) -> tuple[SqliteDatabase, Paging, Meta]:
             database = SqliteDatabase(
                 engine, files, lock, request.synchronous, request.clock, keep_free_bytes=request.keep_free_bytes
             )
-            # The writer is open before `first` closes: the last connection to close deletes the log, and its length
-            # with it.
+            # The writer is open before `first` closes: the last connection to close
+            # deletes the log, and its length with it.
             database.open_writer()
             first.close()
             # From here on the database owns all of it, and its `close` undoes it.
@@ -130,7 +130,6 @@ def _check_names(path: str) -> None:
     except OSError:
         # A new file, or one that SQLite reports better than this function could.
         return
-    # SQLite would open a device, and wait for it or damage it.
     if not stat.S_ISREG(found.st_mode):
         raise UnusableStoreError(
             f"{path} is not a file, but a directory or a device; name a file, which may be a new one"
@@ -192,8 +191,8 @@ def _check(connection: Connection, size: int) -> str | None:
     An application's tables are its own, whether the URL says that they may be there or not: they may be sorted by what only its program knows, or have rows
     that break its rules, and cannot be checked here then.
     """
-    # For a large table of messages the check would take many seconds at each start, and recovery reads all its rows
-    # anyway.
+    # For a large table of messages the check would take many seconds at each
+    # start, and recovery reads all its rows anyway.
     is_small = size <= _CHECKED_WHOLE
     ours = [name for name in t.SCHEMA.tables if is_small or name != t.MESSAGE.name]
     driver: Any = connection.connection.driver_connection
@@ -333,8 +332,8 @@ class DiskSpace:
                 return free < self._keep_free_bytes
             (pages,) = cursor.execute("PRAGMA freelist_count").fetchone()
             (page_bytes,) = cursor.execute("PRAGMA page_size").fetchone()
-            # Pages of deleted messages are free within the file: on a full disk they take new messages without growing
-            # it.
+            # Pages of deleted messages are free within the file: on a full disk
+            # they take new messages without growing it.
             self._room_within = pages * page_bytes
         except (OSError, sqlite3.Error):
             # The disk could not be asked; the write that follows reports its own error.
@@ -476,12 +475,12 @@ class SqliteDatabase(Database):
                 self._space.check_room(rows.size)
         try:
             cursor = self._cursor or self.open_writer()
-            # Before this commit: behind a hole in the log it would be confirmed, and lost with the power (decision
-            # 0108).
+            # Before this commit: behind a hole in the log it would be confirmed,
+            # and lost with the power (decision 0108).
             if self._files.has_failed:
                 self._repair_log(cursor)
-            # The level is a property of the connection, and the PRAGMA would cost as much as a small statement each
-            # time.
+            # The level is a property of the connection, and the PRAGMA would cost
+            # as much as a small statement each time.
             if level != self._level:
                 cursor.execute(f"PRAGMA synchronous={level}")
                 self._level = level
@@ -493,8 +492,8 @@ class SqliteDatabase(Database):
                     cursor.executemany(statement, rows)
                 cursor.execute("COMMIT")
             elif len(rows) == 1:
-                # One statement outside a transaction is a transaction of its own, and costs one statement in place of
-                # three.
+                # One statement outside a transaction is a transaction of its own,
+                # and costs one statement in place of three.
                 cursor.execute(statement, *rows)
             elif len(rows) <= _TOGETHER and statement is self._add_message:
                 self._add_together(cursor, rows)
@@ -502,11 +501,11 @@ class SqliteDatabase(Database):
                 cursor.execute("BEGIN IMMEDIATE")
                 cursor.executemany(statement, rows)
                 cursor.execute("COMMIT")
-            # After the commit, so that no sender waits for a checkpoint before its message is safe.
+            # After the commit: a checkpoint that fails does not concern what was written.
             self._checkpoints.wrote(pages, cursor)
         except self.errors as error:
-            # Before `understand`, whose errors say that nothing was written: after a failed fsync the log may have the
-            # commit.
+            # Before `understand`, whose errors say that nothing was written: after
+            # a failed fsync the log may have the commit.
             if self.leaves_doubt(error):
                 raise InDoubtError(
                     f"the disk of {self._path} failed when it was to keep what was written ({error}), so it is not known whether that is kept; "
@@ -591,8 +590,8 @@ class SqliteDatabase(Database):
         writer, self._writer, self._cursor, self._lent = self._writer, None, None, None
         if writer is not None:
             if not self._files.has_log():
-                # SQLite then copies nothing into the database. It deletes a log of that name only if the database has
-                # all of this one.
+                # SQLite then copies nothing into the database. It deletes a log of that
+                # name only if the database has all of this one.
                 writer.interrupt()
             self._files.unwatch_log()
             with suppress(sqlite3.Error):
@@ -657,8 +656,8 @@ class SqliteDatabase(Database):
             if self._writer is not None:
                 with suppress(sqlite3.Error):
                     self._writer.rollback()
-                # SQLite then copies nothing into the database, and the log stays for the broker that opens the file
-                # next.
+                # SQLite then copies nothing into the database, and the log stays
+                # for the broker that opens the file next.
                 self._writer.interrupt()
 
 

@@ -89,8 +89,8 @@ class LogIndex:
         try:
             if index is not None:
                 for _ in range(_ATTEMPTS):
-                    # The log is written over within the same lock: a checkpoint between the two would copy pages behind
-                    # the hole.
+                    # The log is written over within the same lock: a checkpoint between
+                    # the two would copy pages behind the hole.
                     if self._alone(index, mend):
                         return
                     Signal().wait(_PAUSE_S)
@@ -106,8 +106,8 @@ class LogIndex:
 
     def _take_back(self, index: int) -> None:
         try:
-            # Both, as SQLite itself does when the log restarts: with one of them set a failure would be seen where none
-            # is.
+            # Both, as SQLite itself does when the log restarts: with one of them
+            # set a failure would be seen where none is.
             for at in _BACKFILLED, _ATTEMPTED:
                 os.pwrite(index, bytes(4), at)
         except OSError as error:
@@ -126,8 +126,8 @@ class LogIndex:
     def _alone(self, index: int, work: Callable[[int], _T]) -> _T | None:
         """Return what `work` returns, which nobody carries over beside; None: somebody is at it. Raises `OSError` where there are no such locks."""
         let_in = _lock(F_UNLCK)
-        # Around the unlock too: a lock of a descriptor is shared by all threads, and the first to unlock would end it
-        # for all.
+        # Around the unlock too: a lock of a descriptor is shared by all threads,
+        # and the first to unlock would end it for all.
         with self._one_thread:
             try:
                 return work(index) if _keep_out(index) else None
@@ -149,8 +149,8 @@ class LogIndex:
             names = os.listdir("/dev/fd")  # noqa: PTH208 - the names are numbers, not paths
         except OSError:
             return None
-        # SQLite tells no one its descriptors, and opening the file once more would free the locks of this process at
-        # the close.
+        # SQLite tells no one its descriptors, and opening the file once more would
+        # free the locks of this process at the close.
         for name in names:
             if _is_open(int(name), expected):
                 self._found = int(name)
@@ -239,8 +239,8 @@ def write_log_again(path: str) -> None:
         descriptor = os.open(log, os.O_RDWR)
         try:
             at = 0
-            # The bytes come from the system's memory, which has what the disk refused; the write marks them as
-            # unwritten again.
+            # The bytes come from the system's memory, which has what the disk refused;
+            # the write marks them as unwritten again.
             while block := os.pread(descriptor, _BLOCK, at):
                 at += os.pwrite(descriptor, block, at)
             os.fsync(descriptor)
@@ -365,8 +365,8 @@ class OpenFiles:
         be carried over any more, and the log of that name is not ours to delete.
         """
         try:
-            # Only the log: this is asked where its name decides, and an exchanged lock file is no reason to lose the
-            # log.
+            # Only the log: this is asked where its name decides, and an exchanged
+            # lock file is no reason to lose the log.
             return all(_inode(path) == inode for path, inode in self._beside.items() if path == self._log)
         except OSError:
             return False
