@@ -55,6 +55,7 @@ class EnvelopeMaker:
     def envelopes(self, names: Sequence[str], columns: Sequence[Sequence[Any]]) -> Iterator[Envelope]:
         """Yield one message for each row of a table that is given by the column. Raises `RowError`, which says which row."""
         for values in zip(*columns, strict=True):
+            # A dict for each row, since the error below shows the row by the names of its columns.
             row = dict(zip(names, values, strict=True))
             try:
                 made = self.envelope(row)
@@ -78,12 +79,14 @@ class EnvelopeMaker:
 
 def row_told(row: Mapping[str, Any]) -> str:
     """Return by what a person finds a row again: columns that are filled, each cut, those first that tell rows apart."""
+    # `sorted` is stable: columns that tell rows apart come first, the others in the order of the table.
     names = sorted(row, key=_TELLING.__contains__, reverse=True)
     filled = [(name, row[name]) for name in names if row[name] is not None]
     return ", ".join(f"{name}={_cut(value)}" for name, value in filled[:_TOLD_MOST]) or "nothing in any column"
 
 
 def _cut(value: Any) -> str:
+    # Cut before `repr`: a body of megabytes would be escaped in full for sixty characters.
     told = repr(value[:_TOLD_LONGEST] if isinstance(value, (str, bytes)) else value)
     return told if len(told) <= _TOLD_LONGEST else f"{told[:_TOLD_LONGEST]}…"
 
@@ -154,9 +157,10 @@ def _timestamp(unfit_ms: Any, micros: int | None) -> int:
 
 
 def _expiration(unfit_ms: Any, micros: int | None) -> int:
-    """Return JMSExpiration in milliseconds. A moment that is long past is not 0, by which a message never expires (JMS 1.1 §3.4.9)."""
+    """Return JMSExpiration in milliseconds."""
     if unfit_ms is not None:
         return int(unfit_ms)
+    # A moment that is long past must not become 0, by which a message never expires (JMS 1.1 §3.4.9).
     return 0 if micros is None else max(1, micros // 1000)
 
 
@@ -189,12 +193,14 @@ def _pairs(value: Any) -> Iterable[tuple[str, Any]]:
 def _properties(texts: Any, types: Any) -> tuple[dict[str, Stored], dict[str, Any]]:
     """Return the properties, and the header fields that stand among them as no column can hold them."""
     letters = dict(_pairs(types))
+    # Most rows have strings alone; without letters nothing can stand for a header field either.
     if not letters:
         return {_name(name): text for name, text in _pairs(texts) if text is not None}, {}
     properties: dict[str, Stored] = {}
     unfit: dict[str, Any] = {}
     for name, text in _pairs(texts):
         letter = letters.get(name, "T")
+        # A string of such a name is an ordinary property; only another letter marks a header field.
         if name in HEADERS and letter != "T":
             if text is None or letter not in tuple(_HEADER_LETTERS.get(name, "U")):
                 raise RowError(
@@ -269,6 +275,7 @@ def _body(row: Mapping[str, Any]) -> tuple[BodyKind, Body]:
         return kind, _empty(kind)
     try:
         return kind, _read(kind, text, data, body)
+    # The column may have any JSON, nested to any depth, so all that the reader raises for it is the row's fault.
     except (ValueError, TypeError, KeyError, RecursionError, IndexError):
         raise RowError(
             f"column body has no typed JSON of a {told} message: {shorten(str(body))}; docs/reference/spark.md shows how to write it"
@@ -303,8 +310,10 @@ def _read(kind: BodyKind, text: Any, data: Any, body: Any) -> Body:
     if kind is BodyKind.STREAM:
         return read_stream(body)
     if kind is BodyKind.OBJECT:
+        # Not local: the bytes come from outside, so they are unpickled only for classes that the application trusts.
         return None if data is None else ObjectBody(data, local=False)
     if kind is BodyKind.TEXT and body is not None:
+        # A text with half of a surrogate pair is a stream of one value (docs/reference/spark.md).
         (text,) = read_stream(body)
         if not isinstance(text, str):
             raise ValueError("no text")

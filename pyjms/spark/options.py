@@ -78,15 +78,18 @@ _NUMBER = re.compile(r"[+-]?(\d{1,9}(\.\d{0,9})?|\.\d{1,9})")
 def check_every(every: str) -> None:
     """Look whether Spark can start a batch that often: a span as its triggers take it, which is not negative."""
     words = every.lower().split()
+    # Spark accepts the word `interval` in front of a span.
     words = words[1:] if words[:1] == ["interval"] else words
     spans = [_micros(number, unit) for number, unit in zip(words[::2], words[1::2], strict=False)]
     known = [each for each in spans if each is not None]
+    # The sum decides and not each part: Spark allows negative parts, and refuses a negative trigger only.
     if not words or len(words) % 2 or len(known) < len(spans) or sum(known) < 0:
         raise OptionError(f"every={every!r}: write how often, such as '10 seconds', '1 minute' or '0 seconds'")
 
 
 def _micros(number: str, unit: str) -> float | None:
     micros = _MICROS.get(unit.removesuffix("s"))
+    # Spark allows a fraction of seconds only.
     if micros is None or _NUMBER.fullmatch(number) is None or ("." in number and micros != _MICROS["second"]):
         return None
     return float(number) * micros
@@ -103,6 +106,7 @@ def check_folder(place: str) -> None:
     if not place.strip():
         raise OptionError("the name of a folder is empty: write a path, or a URL that Spark knows")
     scheme, colon, rest = place.partition(":")
+    # Hadoop takes the text before a colon for a scheme, and refuses a relative path behind one.
     if colon and "/" not in scheme and not rest.startswith("/"):
         raise OptionError(
             f"{place!r}: Spark takes what stands before a colon for the kind of a URL: write the whole path, from / on"
@@ -116,6 +120,7 @@ def check_output(path: Path) -> None:
         raise OptionError(
             f"{path} cannot be written: {'it is a folder' if path.is_dir() else f'there is no folder {path.parent}'}"
         )
+    # Asked before Spark starts, which takes seconds; a page is written at the very end of an audit.
     if not os.access(there, os.W_OK):
         raise OptionError(f"{path} cannot be written: {there} does not permit it")
 
@@ -154,10 +159,13 @@ _MOMENTS = frozenset({"now", "today", "tomorrow", "yesterday"})
 def check_condition(rows: DataFrame, where: str) -> None:
     """Look whether `where`, by which `rows` were chosen, would choose the same ones tomorrow. Raises `OptionError`."""
     frame: Any = rows
+    # The analysed plan, as the optimiser replaces clock functions and casts of constants by values.
     plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 -- PySpark shows plans as texts alone
     patterns = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # noqa: SLF001
     for each in _expressions(plan, (patterns.CURRENT_LIKE(), patterns.CAST())):
         kind = str(each.getClass().getSimpleName())
+        # Spark calls the clock deterministic within a query, and a cast of 'today' is a constant to it, so both are
+        # named here.
         if kind in _CLOCKS or not each.deterministic() or (kind == "Cast" and _is_moment(each)):
             raise OptionError(
                 f"the condition {where!r} has another result each time, by {each.sql()}, and a job that is started again must choose the same messages: "
@@ -187,6 +195,7 @@ def _inside(expression: Any, patterns: Sequence[Any]) -> Iterator[Any]:
         return  # each look at the JVM takes its time, and a list may have thousands of values
     for each in _each(expression.children()):
         yield from _inside(each, patterns)
+    # After its children: the innermost expression that differs is the one that the error names.
     yield expression
 
 
@@ -282,6 +291,7 @@ def parse_address(text: str, option: str = "destination") -> Address:
 
     Raises `OptionError`.
     """
+    # A bare name may be given; a name with a colon needs its kind, as the part before it could be a misspelt one.
     kind, colon, name = text.partition(":") if ":" in text else ("queue", ":", text)
     found = _ADDRESSES.get(kind)
     if found is None or not colon or not name:
@@ -314,11 +324,13 @@ def parse_options(given: Mapping[str, Any]) -> JmsOptions:
         if key in _READERS:
             target, read = _READERS[key]
             values[target] = read(_NAMES[key], str(value).strip())
+        # Refused rather than accepted: Spark shows options in plans, in its user interface and in event logs.
         elif key in _SECRETS:
             raise OptionError(
                 f"option {name} would show in Spark's plans and logs: give credentials=file:PATH, a file with the user's name in "
                 "its first line and the password in its second, or credentials=env:VARIABLE, which holds USER:PASSWORD"
             )
+        # Spark adds options of its own, internal ones with two underscores, to those of the user.
         elif key not in _SPARKS_OWN and not key.startswith("__"):
             raise OptionError(f"option {name} is not known{_hint(key)}; docs/reference/spark.md lists all")
     if "url" not in values:
@@ -364,7 +376,8 @@ def _name(option: str, value: str) -> str:
 
 
 def _job(option: str, value: str) -> str:
-    """The broker holds for it under its name with `JOB_PREFIX`, and takes 200 characters together."""
+    """Return the name of a job. Raises `OptionError`."""
+    # The broker holds a job under its name with `JOB_PREFIX`, and takes 200 characters together.
     most = 200 - len(JOB_PREFIX)
     if not 1 <= len(value) <= most:
         raise OptionError(f"option {option} has {len(value)} characters; the name of a job has 1 to {most}")
@@ -372,6 +385,7 @@ def _job(option: str, value: str) -> str:
 
 
 def _count(option: str, value: str) -> int:
+    # `int` would also accept digits of other scripts, underscores, blanks and signs.
     if not value.isascii() or not value.isdigit() or not 1 <= int(value) < 2**31:
         raise OptionError(f"{option}={value!r}: write a whole number from 1 on")
     return int(value)

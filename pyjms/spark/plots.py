@@ -20,6 +20,7 @@ _STYLE = "\n" + files("pyjms.spark").joinpath("plots.css").read_text(encoding="u
 
 def document(title: str, parts: Iterable[str], data: Mapping[str, Any]) -> str:
     """Return the page; it holds `data` as JSON, for programs."""
+    # `</script>` in a text of the data would end the element; JSON reads the escape as the same character.
     held = json.dumps(data).replace("<", "\\u003c")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
@@ -65,6 +66,7 @@ class Axis:
 
     def x_at(self, ns: int) -> float:
         """Return where something at a time is drawn, within the chart."""
+        # The axis spans sends, deliveries and acknowledgements; a finding may be about something before or after them.
         return self.x(min(max((ns - self.start_ns) / self.width_ns, 0), self.moments))
 
     def line(self, values: Sequence[float], most: float, shade: str) -> str:
@@ -110,6 +112,7 @@ class Axis:
 
 def y_of(value: float, most: float) -> float:
     """Return the height of a value where `most` is at the top."""
+    # A chart without values has 0 as its greatest one.
     return 10 + (HEIGHT - _BOTTOM - 10) * (1 - value / (most or 1))
 
 
@@ -133,6 +136,7 @@ def bars(latency: Iterable[Mapping[str, Any]]) -> str:
         y = 22 * place + 6
         name = escape(str(row["destination"])[-34:])
         drawn.append(f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{name}</text>')
+        # The longest bar first: the shorter ones are drawn over it.
         for part in ("p99_ms", "p90_ms", "p50_ms"):
             width = (WIDTH - left - 20) * row[part] / most
             drawn.append(

@@ -67,6 +67,7 @@ def figures_of(source: Source, told: Callable[[str], None] = lambda _: None) -> 
     and moment in which something happened. `destinations`: a row for each. `reasons`: why messages were set aside, the most
     frequent first, at most 100; `reasons_left`: how many messages were set aside for others.
     """
+    # Kept in memory, as it is read twice: for the span of time, and for the counts of its moments.
     happened = _happened(source).where("at IS NOT NULL").persist()
     try:
         told("counting what happened when")
@@ -82,6 +83,7 @@ def figures_of(source: Source, told: Callable[[str], None] = lambda _: None) -> 
     told("counting why messages were set aside")
     reasons = _reason_counts(source)
     _add_depths(timeline)
+    # At least a second: a source with a single moment would have an endless rate.
     seconds = max((row["most"] - row["least"]) / _NS_PER_S, 1.0)
     return {
         "start_ns": start_ns,
@@ -120,6 +122,7 @@ def _events_that_count(events: DataFrame) -> DataFrame:
     """Sends and acknowledgements count when they are done for sure: within a transaction, when its commit is."""
     commits = events.where("op = 'commit' AND ok = 'ok'").selectExpr("run AS c_run", "tx AS c_tx", "t1 AS c_t1")
     wanted = events.where("op IN ('send', 'ack', 'deliver', 'expire') AND dest IS NOT NULL")
+    # Names of transactions begin anew with each run of a program, so the run is part of the key.
     both = wanted.join(commits, expr("run = c_run AND tx = c_tx"), "left")
     done = "ok = 'ok' AND (tx IS NULL OR c_t1 IS NOT NULL)"
     rejected = "get_json_object(note, '$.rejected') IS NOT NULL"
@@ -154,10 +157,12 @@ def _add_depths(timeline: list[dict[str, Any]]) -> None:
     depths: dict[str, int] = {}
     for row in timeline:
         name = row["destination"]
+        # A topic's message is acknowledged once for each subscription, so the difference says nothing.
         if "queue:" not in (name or ""):
             row["depth"] = None
             continue
         change = row["sent"] - row["acknowledged"] - row["rejected"] - row["expired"]
+        # A recording may begin with messages in the queue, which are acknowledged without a send.
         depths[name] = max(0, depths.get(name, 0) + change)
         row["depth"] = depths[name]
 
@@ -187,6 +192,7 @@ def _destinations(
 
 def _latency(events: DataFrame) -> dict[str, dict[str, Any]]:
     sent = events.where("op = 'send' AND mid IS NOT NULL").selectExpr("mid", "t0 AS sent_t0")
+    # First deliveries only: a redelivery would measure how long the application took to fail.
     come = events.where("op = 'deliver' AND mid IS NOT NULL AND t1 IS NOT NULL AND NOT coalesce(redelivered, false)")
     points = ", ".join(str(each / 100) for each in PERCENTILES)
     rows = (
@@ -236,7 +242,9 @@ def _reason_counts(source: Source) -> list[dict[str, Any]]:
     rows = parts[0]
     for part in parts[1:]:
         rows = rows.unionByName(part)
+    # Counted by Spark, as a dead-letter queue may have millions of messages with a few reasons.
     counted = rows.groupBy("destination", "kind", "reason").agg(*expressions("count(*) AS messages"))
+    # The names decide between equal counts, so that two reports of the same source are the same.
     return list(counted.orderBy(expr("-messages"), "destination", "kind", "reason").toArrow().to_pylist())
 
 
@@ -344,6 +352,7 @@ def _depth(figures: Mapping[str, Any], axis: Axis, destination: Mapping[str, Any
     }
     values: list[float] = []
     for moment in range(axis.moments):
+        # The timeline has only the moments in which something happened; in between the depth stays.
         values.append(known.get(moment, values[-1] if values else 0))
     most = destination["most_depth"]
     return axis.chart(axis.line(values, most, "one"), scale(most), "messages in the queue, over time")

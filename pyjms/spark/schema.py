@@ -121,6 +121,7 @@ def _shown(text: str | None) -> str | None:
 
 def _are_shown(texts: Sequence[str | None]) -> bool:
     """Say whether a column can hold each of the texts: asked of all at once, as nearly always it can."""
+    # One join and one check for the whole column are cheaper than a check of each text.
     return is_unicode("".join([text for text in texts if text is not None]))
 
 
@@ -133,12 +134,14 @@ def _address(address: Address | None) -> str | None:
 
 
 def _addresses(found: Sequence[Address | None]) -> list[str | None]:
+    # Identity is safe as a key here: the list keeps all addresses alive.
     known = {id(each): each for each in found}  # most messages share theirs, and hashing costs more
     texts = {key: _address(each) for key, each in known.items()}
     return [texts[id(each)] for each in found]
 
 
 def _micros(moment_ms: int) -> int | None:
+    # 0 means that there is no timestamp or no expiry (JMS 1.1 §3.4.4, §3.4.9); what is outside goes to the properties.
     return moment_ms * 1000 if 0 < moment_ms <= TIME_MAX_MS else None
 
 
@@ -155,8 +158,10 @@ def spelled_properties(
         texts: dict[str, str | None] = {}
         types: dict[str, str] = {}
         for told, value in envelope.properties.items():
+            # `surrogatepass` keeps half of a surrogate pair, which UTF-8 has no bytes for otherwise.
             name = (ALIAS_PREFIX + quote(told, safe="", errors="surrogatepass")) if needs_alias(told) else told
             kind = value.__class__
+            # The common case first: ASCII strings need neither a letter nor a check for surrogates.
             if kind is _PLAIN and value.isascii():  # type: ignore[union-attr]
                 texts[name] = value  # type: ignore[assignment]
                 continue
@@ -181,6 +186,7 @@ def _spell(name: str, value: Stored) -> tuple[str | None, str]:
     kind = type(value)
     if kind is Char:
         character = str(value)
+        # A Java char may be half of a surrogate pair, which no STRING column holds: its number does.
         return (character, "C") if is_unicode(character) else (str(ord(character)), "K")
     write = _TEXTS.get(kind)
     if write is None:
@@ -199,12 +205,14 @@ def _add_unfit(envelope: Envelope, texts: dict[str, str | None], types: dict[str
         ("JMSMessageID", envelope.message_id),
         ("JMSType", envelope.jms_type),
     ):
+        # Exact classes and `isascii` before `is_unicode`: this runs for each header field of each message.
         if text.__class__ is not bytes and text and not text.isascii() and not is_unicode(text):  # type: ignore[arg-type]
             texts[name], types[name] = base64_of_text(text), "U"  # type: ignore[arg-type]
     for name, address in (("JMSDestination", envelope.destination), ("JMSReplyTo", envelope.reply_to)):
         if address is not None and not address.name.isascii() and not is_unicode(address.name):
             texts[name], types[name] = base64_of_text(address_text(address)), "U"
     for name, moment_ms in (("JMSTimestamp", envelope.timestamp_ms), ("JMSExpiration", envelope.expiration_ms)):
+        # 0 is within: a column that is NULL says the same.
         if not 0 <= moment_ms <= TIME_MAX_MS:
             texts[name], types[name] = str(moment_ms), "J"
 
@@ -239,6 +247,7 @@ def _body_columns(envelopes: Sequence[Envelope]) -> dict[str, list[Any]]:
     kind = BodyKind.TEXT
     if all(envelope.body_kind is kind for envelope in envelopes):
         texts: list[Any] = [envelope.body for envelope in envelopes]
+        # Bodies are joined once to be checked; a text with half of a surrogate pair sends the batch the longer way.
         if _are_shown(texts):
             return {"text": texts, "bytes": [None] * len(texts), "body": [None] * len(texts)}
     return {name: list(map(write, envelopes)) for name, write in _BODIES.items()}
@@ -286,10 +295,12 @@ class Run(NamedTuple):
 def property_columns(messages: Sequence[ReservedMessage]) -> tuple[list[Run], list[Run]]:
     """Return the columns `properties` and `property_types`. Raises `RowError`."""
     envelopes = [message.envelope for message in messages]
+    # A single header field that no column can hold becomes a property of its message, so maps differ in their keys.
     if not _all_headers_fit(envelopes):
         return _one_by_one(envelopes)
     texts: list[Run] = []
     letters: list[Run] = []
+    # `groupby` makes runs of neighbours and keeps the order of the messages, which the rows must have.
     for names, found in groupby(envelopes, _names_of):
         run = list(found)
         if not _add_run(names, run, texts, letters):
@@ -312,6 +323,7 @@ def _add_run(names: tuple[str, ...], run: Sequence[Envelope], texts: list[Run], 
     kinds: list[str] = []
     values = zip(*[envelope.properties.values() for envelope in run], strict=True)
     for place, (name, column) in enumerate(zip(names, values, strict=True)):
+        # Exact types: `bool` and the integers of JMS are subclasses of `int`, and each has a letter of its own.
         its_kinds = set(map(type, column))
         if len(its_kinds) > 1:
             return False
@@ -320,6 +332,7 @@ def _add_run(names: tuple[str, ...], run: Sequence[Envelope], texts: list[Run], 
         spelled = None if write is None else write(column)
         if spelled is None:
             return False
+        # Filled by the column with a stride: Arrow wants the items of a map column message by message.
         items[place::width] = spelled
         if kind is not str:
             typed.append(name)
@@ -349,6 +362,7 @@ def _kinds_of(envelope: Envelope) -> tuple[type, ...]:
 
 def _strings(column: Sequence[str]) -> Sequence[str] | None:
     joined = "".join(column)
+    # None sends the run the longer way, which spells such texts in Base64.
     return column if is_unicode(joined) else None
 
 
@@ -361,6 +375,7 @@ def _integers(column: Sequence[int]) -> Sequence[str]:
 
 
 def _doubles(column: Sequence[float]) -> Sequence[str]:
+    # The typed JSON has names of its own for infinities and NaN; `repr` writes the shortest text of all other doubles.
     return list(map(float.__repr__ if all(map(isfinite, column)) else double_text, column))
 
 
@@ -385,6 +400,7 @@ def _all_headers_fit(envelopes: Sequence[Envelope]) -> bool:
     correlations = [envelope.correlation_id for envelope in envelopes]
     if bytes in set(map(type, correlations)):
         return False
+    # All texts of a page are checked in one join; which one was wrong is found by the longer way.
     texts: list[Any] = [*correlations, *[envelope.message_id for envelope in envelopes]]
     texts += [envelope.jms_type for envelope in envelopes]
     texts += _names([envelope.destination for envelope in envelopes])

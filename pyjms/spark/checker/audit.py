@@ -109,6 +109,7 @@ def audit(
     auditor = _Auditor(recorded.events, options, frozenset(without), block, few)
     found, rows = auditor.findings()
     listing, numbers = _listed(found, listed) if rows is None else _listed_here(rows, listed)
+    # Clock events are control events and are at the driver already, so they need no pass of Spark.
     stepped = auditor.stepped()
     if stepped and "clock-stepped" not in auditor.left_out:
         numbers["clock-stepped"] = sum(map(len, stepped.values()))
@@ -147,9 +148,11 @@ def _report(
     if "clock-stepped" not in auditor.left_out:
         listing += [(h, each) for h, its in stepped.items() for each in its]
     listing.sort(key=lambda each: (-each[1].verdict.rank, each[1].events[-1].t0))
+    # A clock that was set back may have made any finding of its history.
     told = [each.softened() if h in stepped else each for h, each in listing]
     cut = [finding("cut-off", (), mid=None, dest=None, pid=pid) for pid in cut_off]
     report = Report(findings=(*told, *cut), events=auditor.overview.events)
+    # A recording that breaks off lacks events of unknown messages, so no finding is certain.
     return report.softened() if cut else report
 
 
@@ -174,11 +177,13 @@ class _Auditor:
         self.left_out = left_out
         self._session = events.sparkSession
         least = self._session.sparkContext.defaultParallelism
+        # Few partitions for the overview: it groups to some hundred rows, and the number of events is not known yet.
         with cut_into(self._session, least):
             control = control_rows(events)
             self.overview: Overview = overview_of(events, control)
             self._controls: Mapping[str, Control] = control_of(events, control, self.overview)
         self.suspects = 0
+        # At least as many parts as tasks run at once, or some processors would be idle.
         self._parts = max(least, -(-self.overview.events // _ROWS_A_PART))
 
     def stepped(self) -> dict[str, list[Finding]]:
@@ -200,8 +205,10 @@ class _Auditor:
             marks = marks_of(screened, union_of(more) if more else None, self._few)
             self.suspects = marks.number
             pairs = self._pairs(marks)
+            # One more than allowed, so that the length says whether there are more without a second count.
             few = [] if pairs is None else pairs.limit(self._few + 1).toArrow().to_pylist()
             if self.suspects + len(few) > self._few:
+                # Kept, as the pairs are used three times on this way: counted, for their messages and for their cases.
                 pairs = None if pairs is None else kept(pairs)
                 return kept(self._put_together(self._judged(self._cases(marks, pairs)))), None
             rows = list(self._put_together_here(self._judged_here(self._cases_here(marks, few))))
@@ -230,9 +237,11 @@ class _Auditor:
         """Return all that is to be judged, and set the clocks by it."""
         number = self.suspects + (0 if pairs is None else pairs.count())
         wanted = marks.suspects if pairs is None else marks.suspects.union(messages_of(pairs))
+        # A pair has two messages, so twice the number bounds the union.
         found = kept(gathered(self._events, small(wanted, 2 * number)))
         own = messages(found if pairs is None else found.join(small(marks.suspects, number), "k", "left_semi"))
         lags = [] if self.overview.has_one_clock else lags_between(own).toArrow().to_pylist()
+        # Before the other cases: `latest_in` and the judges compare moments of different nodes by these lags.
         self._calibrate(marks, lags)
         cases = [own]
         if self.suspects:
@@ -267,6 +276,8 @@ class _Auditor:
         found = gathered_here(self._events, wanted) if wanted else []
         cases = Cases()
         cases.add_messages(found, suspects)
+        # Before `latest_in`, which compares moments of different nodes, and only now, as lags come from the suspects'
+        # events.
         self._calibrate(marks, cases.lags())
         if suspects and self._has_lives():
             own = table_of_cases([row for its in cases.rows.values() for row in its])
@@ -295,6 +306,7 @@ class _Auditor:
         if pairs:
             table = self._session.createDataFrame(pairs, "h STRING, one STRING, two STRING")
             table = table.selectExpr("*", "xxhash64(h, one) ^ xxhash64(h, two) AS lag_pair")
+            # Screening knows nodes by their digests alone, so the pairs of names are hashed in the same way.
             rows = [{**row, "lag_ns": marks.lags_ns.get(row["lag_pair"], 0)} for row in table.toArrow().to_pylist()]
             for row in [*rows, *of_suspects]:
                 pair = frozenset((row["one"], row["two"]))
@@ -313,6 +325,7 @@ class _Auditor:
         first = kept(self._judge(whole, has_proofs=False))
         found = first.selectExpr("inline(judged.told)")
         open_cases = first.where("size(judged.asked) > 0")
+        # Few cases ask for a proof of life; without one, a second judgement would read all events again.
         if not open_cases.head(1):
             return found
         asked = open_cases.selectExpr("g", "kind", "h", "inline(judged.asked)")
@@ -338,8 +351,10 @@ class _Auditor:
         if of_strangers:
             table = self._session.createDataFrame(table_of_cases(of_strangers))
             cases.add_rows(ends_of(self._events, table, 1))
+        # Judged again with what lies around: the new events may settle a suspicion, or ask for other proofs.
         said |= cases.said(judging)
         asked = asked_in(said)
+        # Only the questions that the windows did not answer; each such pass reads all events.
         if asked - proofs.keys():
             proofs |= first_answers(self._events, asked - proofs.keys())
         cases.add_proofs(said, proofs)
@@ -351,6 +366,7 @@ class _Auditor:
         lines, found = cases.lines(), []
         for h, conn, t in sorted(each for each in asked if each[:2] in lines)[:WINDOWS]:
             span_ns = self.overview.end_ns[h] - self.overview.begin_ns[h]
+            # The width follows the density of the history: a fixed time would be empty in one and huge in another.
             width_ns = span_ns * _IN_A_WINDOW // self.overview.events + 1
             found.append(Window(h=h, conn=conn, line=lines[h, conn], t=t, until=t + width_ns))
         return found
@@ -453,6 +469,7 @@ def _same_place(rows: DataFrame, bound: DataFrame) -> Any:
     names = ("h", "consumer", "sess", "conn", "sub")
     condition = rows["t0"] > bound["end_ns"]
     for name in names:
+        # Null-safe equality: a consumer without a subscription has NULL there, which SQL finds unequal to itself.
         condition &= rows[name].eqNullSafe(bound[name])
     return condition
 
@@ -497,6 +514,7 @@ def watch(
     Raises `OptionError` for a `state` that lies in `directory`, whose windows would be judged as recordings, and for one that has
     windows and no checkpoint: another's, or of a checkpoint that was lost, which would be deleted.
     """
+    # The query reads its folder recursively: its own windows would be judged as recordings.
     _check_state(Path(state), str(directory))
     judge = _Judge(session, Path(state), tell, horizon_s, frozenset(without))
     files = session.readStream.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
@@ -537,6 +555,7 @@ class _Judge:
     def batch(self, new: DataFrame, number: int) -> None:
         """Judge one batch together with the window. Repeated after a crash, it does the same."""
         before, now = self._windows / str(number - 1), self._windows / str(number)
+        # A batch is judged with what came before: a redelivery may lie in another file than the first delivery.
         whole = new
         if before.exists():
             whole = new.unionByName(self._session.read.schema(EVENT_SCHEMA).parquet(str(before)))
@@ -544,16 +563,21 @@ class _Judge:
         if latest is None:
             return
         since = latest - self._horizon_ns
+        # Subscriptions and closes stay for ever: without them, deliveries of long-lived consumers cannot be judged.
         whole.where(f"t0 >= {since} OR {_KEPT}").coalesce(1).write.mode("overwrite").parquet(str(now))
+        # Read back from the file: the plan of `whole` reads the former window, which is deleted below.
         window = self._session.read.schema(EVENT_SCHEMA).parquet(str(now))
         found = audit(
             Recorded(events=window.selectExpr("'' AS h", "*"), cut_off=()), without=self._left_out, listed=_LISTED
         )
         for each in found.report.findings:
             key = each.rule, each.mid, each.text
+            # The window overlaps with the former one, so a finding appears in several batches and is told once.
             if key not in self._told:
                 self._tell(each)
             self._told[key] = each.events[-1].t0
+        # Findings older than the window cannot come again, and the table would grow without end.
         self._told = {key: at for key, at in self._told.items() if at >= since}
+        # Last: until the new window is written, a repetition of this batch needs the former one.
         if before.exists():
             shutil.rmtree(before)

@@ -110,11 +110,15 @@ def overview_of(events: DataFrame, control: Sequence[Mapping[str, Any]]) -> Over
     rows = events.groupBy(*keys).agg(*(expr(text).alias(name) for name, text in _OVERVIEW.items())).toArrow()
     found, came = Overview(), list[dict[str, Any]]()
     for row in rows.to_pylist():
+        # Checked in the overview, the only place that sees all events: everything later skips what it does not know.
         if row["op"] not in OPERATIONS or row["ok"] not in OUTCOMES:
             raise HistoryError(f"this is no history: it has an event {row['op']!r} that ended {row['ok']!r}")
         _add(found, row)
         came += [row] if row["op"] == DELIVER else []
+    # The digest is resolved by the subscriptions, which are here already, and not by another grouping of all
+    # deliveries.
     names = {row["reader"]: row for row in control if row["op"] == SUBSCRIBE}
+    # Recordings that began late, or lost a file, have deliveries of consumers whose subscription is missing.
     if any(row["reader"] not in names for row in came):
         strangers = events.where("op = 'deliver'").groupBy(*_PLACE).count()
         names |= {row["reader"]: row for row in strangers.selectExpr("*", f"{_READER} AS reader").toArrow().to_pylist()}
@@ -168,6 +172,7 @@ class Control:
         for event in strays:
             self._strays[event.dest or ""].append(event)
         self._events = [*ordered, *chain.from_iterable(self._strays.values())]
+        # Without differences of clocks at first: they are known after screening, and `calibrate` replaces these facts.
         self.facts = Facts(self._events, Options())
 
     def calibrate(self, lags: Mapping[frozenset[str], int]) -> None:
@@ -186,6 +191,7 @@ class Control:
 
     def _enter(self, event: Event) -> None:
         if event.op == CLOSE:
+            # A close also names the session and connection of what was closed, so the key is the smallest name.
             self._closes[event.consumer or event.sess or event.conn or ""].append(event)
         elif event.op == CRASH:
             self._crashes.append(event)
@@ -223,6 +229,7 @@ class Control:
     def last_close_ns(self, *places: str | None) -> int | None:
         """Return when the last recorded close of some places was over; None if there is none, or it may go on."""
         ends = [end.t1 for place in places for end in self._closes.get(place or "", ())]
+        # A close without an end may still go on, so nothing can be said about when it was over.
         return None if not ends or None in ends else max(end for end in ends if end is not None)
 
     def first_unsubscribe_ns(self, sub: str | None) -> int | None:
@@ -245,6 +252,7 @@ class Control:
 
         dest: a queue of which all consumers are wanted, too.
         """
+        # A dict as an ordered set: events are compared by value, and the reference sees each once.
         found: dict[Event, None] = {}
         subscribes: list[Event] = list(self._by_dest.get(dest or "", ()))
         for event in events:
@@ -288,6 +296,7 @@ def control_of(events: DataFrame, rows: Iterable[dict[str, Any]], overview: Over
     for row in rows:
         by_history[row["h"]].append(event_of(row))
     known = {(h, event.consumer) for h, found in by_history.items() for event in found if event.op == SUBSCRIBE}
+    # The recording has no subscription of these consumers; their first delivery stands for it.
     strange = {(each.h, each.consumer) for each in overview.readers if each.consumer} - known
     strays: Mapping[str, list[Event]] = defaultdict(list)
     if strange:

@@ -44,6 +44,7 @@ def kept(rows: DataFrame) -> DataFrame:
 
 def small(rows: DataFrame, number: int) -> DataFrame:
     """Tell Spark to send rows to all, if they are so few; of rows that were `kept` it does not know."""
+    # Checkpointed rows have no size in Spark's statistics, so it would shuffle both sides for a handful of rows.
     return rows.hint("broadcast") if number <= _FEW else rows
 
 
@@ -64,6 +65,7 @@ def cut_into(session: SparkSession, parts: int) -> Iterator[None]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
     }
+    # The session may be the user's own: its settings come back even if the audit fails.
     before = {name: session.conf.get(name) or "" for name in settings}
     for name, value in settings.items():
         session.conf.set(name, value)

@@ -69,6 +69,7 @@ def settled_and_ended(events: DataFrame, own: DataFrame, number: int) -> DataFra
         "xxhash64(h, mid) AS its",
         *CASE_EVENT,
     )
+    # One join for both: a key of one kind cannot match a row of the other, as `is_end` is compared.
     joined = rows.join(small(wanted, number), "key").where("is_end = ends AND (ends OR NOT (its <=> k))")
     return joined.selectExpr("g", "kind", f"{WITNESS} AS role", *CASE_EVENT)
 
@@ -85,6 +86,7 @@ def lags_between(own: DataFrame) -> DataFrame:
     sent = own.where("op = 'send'").selectExpr("g", "h", "mid", "node AS one", "t0 AS sent_t0")
     come = own.where("op = 'deliver' AND t1 IS NOT NULL").selectExpr("g", "h", "mid", "node AS two", "t1 AS come_t1")
     both = sent.join(come, ["g", "h", "mid"]).where("one <> two AND come_t1 < sent_t0")
+    # A pair of nodes is one row, whichever of them sent: a lag counts in both directions.
     pair = both.selectExpr("h", "least(one, two) AS one", "greatest(one, two) AS two", "sent_t0 - come_t1 AS lag_ns")
     return pair.groupBy("h", "one", "two").agg({"lag_ns": "max"}).withColumnRenamed("max(lag_ns)", "lag_ns")
 
@@ -96,6 +98,7 @@ def proofs_for(events: DataFrame, asked: DataFrame, number: int) -> DataFrame:
     """
     questions = asked.selectExpr("xxhash64(h, conn) AS line", "t").distinct()
     answers = events.where(ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", "t0", "coalesce(n, 0L) AS n")
+    # With few questions a broadcast join is cheap; many would pair each question with all later answers of its line.
     found = _first_after(questions, answers) if number <= _FEW_QUESTIONS else _first_by_sorting(questions, answers)
     wanted = (
         asked.selectExpr("g", "kind", "xxhash64(h, conn) AS line", "t")
@@ -125,6 +128,7 @@ def first_answers(
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
     for row in joined.toArrow().to_pylist():
         key = row["h"], row["conn"], row["t"]
+        # Several answers may have one time stamp: the recorder's number decides, as in the reference.
         if key not in found or (row["n"] or 0) < (found[key]["n"] or 0):
             found[key] = row
     return found
@@ -136,6 +140,7 @@ def _first_after(questions: DataFrame, answers: DataFrame) -> DataFrame:
 
 
 def _first_by_sorting(questions: DataFrame, answers: DataFrame) -> DataFrame:
+    # Connections that nobody asks about are left out before the sort, which is the costly step.
     answers = answers.join(questions.select("line").distinct(), "line", "left_semi")
     both = questions.selectExpr("line", "t", "NULL AS answer", "0 AS is_answer", "0L AS place").unionByName(
         answers.selectExpr("line", "t0 AS t", "struct(t0, n) AS answer", "1 AS is_answer", "-n AS place")
@@ -206,6 +211,8 @@ def _bounds(h: str, control: Control) -> list[tuple[object, ...]]:
         if not life.is_durable:
             ends += facts.troubles(life.begun)
         for node in nodes:
+            # The clocks of the two nodes may differ, so a delivery counts only if it came before the end by more than
+            # that.
             limits = [end.t0 - facts.allowance_ns(node, end.node) for end in ends]
             found.append((h, life.channel.dest, life.channel.sub, node, min(limits, default=None)))
     return found
@@ -267,6 +274,7 @@ class Cases:
 
     def said(self, judging: Judging, *, has_proofs: bool = False) -> dict[Case, Row]:
         """Judge the cases that changed since they were judged."""
+        # Taken before judging and cleared: cases to which rows are added afterwards are judged again.
         changed = list(self._changed)
         self._changed.clear()
         return dict(
@@ -287,6 +295,7 @@ class Cases:
     def add_proofs(self, said: Mapping[Case, Row], proofs: Mapping[tuple[str, str, int], Row]) -> None:
         """Add the proofs of life that cases ask for; where there is none, they are judged again, too."""
         for case, its in said.items():
+            # A case that asked is judged once more even without an answer: only then are its findings told.
             for each in its["asked"]:
                 self._changed[case] = None
                 proof = proofs.get((case[2], each["conn"], each["t"]))
@@ -396,6 +405,7 @@ def _around(events: DataFrame, keys: Collection[int], windows: Sequence[Window])
         f"coalesce({ROUND_TRIP}, false) AS is_answer",
     )
     came = list(found.selectExpr("*", *told_of).toArrow().to_pylist())
+    # A task was cut off and may have lost settlements as well, so the pass is made again without windows.
     if any(row["place"] == _MOST_ROWS for row in came if windows):
         return _around(events, keys, ())
     return came

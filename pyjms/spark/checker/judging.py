@@ -87,6 +87,7 @@ class Judging:
         """
         judged = [_Case(case, self.controls, self.options) for case in cases]
         rows = [{"told": each.findings(self.left_out), "asked": each.asked()} for each in judged]
+        # Findings of a case that asks are held back: without the proof the reference would judge it differently.
         return rows if has_proofs else [{**row, "told": []} if row["asked"] else row for row in rows]
 
     def function(self, *, has_proofs: bool) -> Callable[..., Column]:
@@ -107,6 +108,8 @@ class _AskingFacts(Facts):
 
     def proof_of_life(self, delivery: Event, after: Event) -> Event | None:
         if delivery.conn is not None and after.t1 is not None:
+            # With the clocks' difference added: only an answer that is later by any clock proves that the connection
+            # lived.
             self.asked[delivery.conn, after.t1 + self.allowance_ns(delivery.node, after.node)] = None
         return super().proof_of_life(delivery, after)
 
@@ -116,11 +119,13 @@ class _Case:
         self._h, self._kind = rows[0]["h"], rows[0]["kind"]
         control = controls[self._h]
         own = [event_of(row) for row in rows if row["role"] == OWN]
+        # Witnesses may come several times, by different joins.
         others = dict.fromkeys(event_of(row) for row in rows if row["role"] == WITNESS)
         self._mids = {event.mid for event in own if event.mid is not None}
         dest = next((event.dest for event in own if event.dn is not None), None) if self._kind == ORDER else None
         around = dict.fromkeys([*others, *control.around([*own, *others], dest)])
         for event in own:
+            # An event must not appear twice, or the reference would count two deliveries of one message.
             around.pop(event, None)
         events = sorted([*own, *around], key=_in_time)
         self._facts = _AskingFacts(events, options, control.surroundings(*self._mids))
@@ -170,6 +175,7 @@ def write_findings(findings: DataFrame, place: str, histories: Sequence[Path | s
 
     histories: what was audited. Raises `OptionError` when the folder has something else, or is, has or lies in a history.
     """
+    # Again right before the write: an audit may take hours, and Spark's overwrite deletes the folder as it is then.
     check_place_of_findings(place, histories, findings.sparkSession)
     findings.write.mode("overwrite").parquet(place)
 
@@ -180,6 +186,7 @@ def check_place_of_findings(place: str, histories: Sequence[Path | str], session
     session: None: before Spark starts, so that only what is on this machine is looked at.
     """
     texts = [str(each) for each in histories]
+    # Asked before Spark starts, and again below with what Spark knows of links, wildcards and file systems.
     _check_apart(place, texts)
     path = local_path(place)
     if path is not None and path.exists():
@@ -225,6 +232,7 @@ def _check_former(place: str, names: Sequence[str] | None, are_findings: Callabl
 
 def _is_of_findings(path: Path) -> bool:
     try:
+        # The schema and not only the name: any Parquet file of Spark is called part-….parquet.
         return list(pq.read_schema(path).names) == _COLUMNS
     except (OSError, pa.ArrowException):
         return False

@@ -36,6 +36,7 @@ def broken_streams(screened: DataFrame) -> DataFrame:
         )
     )  # fmt: skip
     before = "max(most) OVER (PARTITION BY stream ORDER BY block ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    # A number below the greatest of all earlier blocks is out of order, even if each block by itself rises.
     seen = blocks.selectExpr("consumer", f"is_broken OR coalesce(least < {before}, false) AS is_broken")
     return seen.where("is_broken").select("consumer").distinct()
 
@@ -68,6 +69,7 @@ def overtaken(events: DataFrame, consumers: DataFrame, block: int | None) -> Dat
         "coalesce(dn, 0L) AS dn",
         "t0",
     )
+    # Kept, as it is used twice: for the sends and for the streams.
     fresh = kept(fresh.join(consumers.hint("broadcast"), "consumer", "left_semi"))
     streams = (
         fresh.join(_unique_sends(events, fresh), "k")
@@ -89,6 +91,7 @@ def overtaken(events: DataFrame, consumers: DataFrame, block: int | None) -> Dat
         seen = streams.selectExpr("*", f"{within} AS before")
     else:
         streams = kept(streams)
+        # One row a block says what came before it, so that no task has to sort a whole stream.
         most = streams.groupBy("consumer", "stream", "block").agg(expr("max(self) AS most"))
         earlier = most.selectExpr(
             "consumer",
@@ -117,6 +120,7 @@ def overtaken_urgent(events: DataFrame, consumers: DataFrame, block: int) -> Dat
         "coalesce(prio, 0) AS prio, coalesce(redelivered, false) AS redelivered) AS self",
     )
     deliveries = deliveries.join(consumers.hint("broadcast"), "consumer", "left_semi")
+    # The first delivery of a block has its predecessor in another one, which is the last of the block before.
     lasts = deliveries.groupBy("consumer", "block").agg(expr("max(self) AS last"))
     lasts = lasts.selectExpr("consumer", "block", "lag(last) OVER (PARTITION BY consumer ORDER BY block) AS earlier")
     within = "lag(self) OVER (PARTITION BY consumer, block ORDER BY self)"
@@ -166,6 +170,8 @@ def _unique_sends(events: DataFrame, wanted: DataFrame) -> DataFrame:
                 "bool_and(keeps_order) AS keeps_order",
             )
         )
+        # An id that was given twice names two messages, and scheduled ones come when they are due: neither has an
+        # order.
         .where("sends = 1 AND keeps_order")
     )
 
@@ -219,6 +225,7 @@ class Marks:
 def marks_of(screened: DataFrame, more: DataFrame | None, few: int) -> Marks:
     """Return what `screen` has found, and the suspects in `more`; up to `few` rows come here."""
     screened = kept(screened)
+    # One row more than allowed says that there are too many, without a count.
     table = screened.limit(few + 1).toArrow()
     others = None if more is None else more.where("k IS NOT NULL")
     if table.num_rows > few:
@@ -273,6 +280,7 @@ def _broken(rows: Iterable[Mapping[str, Any]]) -> set[int]:
         earlier = float("-inf")
         for _, its in groupby(of_stream, key=lambda row: row[1]):
             of_block = list(its)
+            # As in `broken_streams`: one of the two runs, by how many rows there are, and both must say the same.
             if any(row[4] for row in of_block) or min(row[2] for row in of_block) < earlier:
                 found.add(of_block[0][5])
             earlier = max(earlier, *(row[3] for row in of_block))

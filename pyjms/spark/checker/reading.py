@@ -51,9 +51,11 @@ def read_history(session: SparkSession, directories: Sequence[Path | str], *, by
     check_files(files)
     for place in remote:
         _check_remote(session, place)
+    # Spark skips such names silently, so local files are read by Python and remote ones are refused.
     here = [event for path in files if _is_hidden(path) for event in read_events(path)]
     here += [event for folder in local for event in open_journals(folder, listed[folder])]
     cut_off = tuple(pid for folder in local for pid in unclosed(folder))
+    # A local path may have brackets or stars in its name, which Spark would expand.
     places = [*remote, *(literally(path) for path in files if not _is_hidden(path))]
     if not places and not here and not files:
         raise HistoryError(f"there is no recorded history in {', '.join(map(str, directories)) or 'no directory'}")
@@ -64,6 +66,7 @@ def read_history(session: SparkSession, directories: Sequence[Path | str], *, by
         parts.append(reader.parquet(*places))
         if remote:
             _check_events(reader.parquet(*remote), remote)
+    # Files without events are a history all the same, of no rows.
     if here or not parts:
         parts.append(session.createDataFrame(table_of(here), EVENT_SCHEMA))
     events = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
@@ -98,6 +101,7 @@ def _check_remote(session: SparkSession, place: str) -> None:
 def _check_events(events: DataFrame, remote: Sequence[str]) -> None:
     """Raise `HistoryError` where Spark reads no events, or rows that are none: what a file lacks is null then."""
     wrong = events.where(" OR ".join(f"{name} IS NULL" for name in COMPULSORY))
+    # Spark fills columns that a file lacks with NULL instead of failing, so a foreign file looks like empty events.
     for name in [row[0] for row in wrong.selectExpr("input_file_name()").limit(1).collect()]:
         raise HistoryError(
             f"{name} cannot be read as a history: it has rows that are no events, without {', '.join(COMPULSORY)}"

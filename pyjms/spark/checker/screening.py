@@ -95,6 +95,7 @@ def screen(
     judged = by_message.selectExpr("*", *_COUNTS).selectExpr(
         *_judged(overview.has_one_clock, has_spared), _block(block)
     )
+    # Messages that are cleared and belong to no stream say nothing more and leave here.
     kept = judged.where("suspect IS NOT NULL OR stream IS NOT NULL OR lag_ns > 0")
     has_blocks = any(each.most_dn >= block for each in overview.readers)
     return _by_block(kept) if has_blocks or not overview.has_one_clock else _by_message(kept)
@@ -153,6 +154,7 @@ def _messages(
         "ok",
         "t0",
         "t1",
+        # Only events that show a message need their node: it decides whether two clocks are compared.
         f"IF(o <= {_BROWSE}, xxhash64(h, node), NULL) AS at",
         f"IF(o = {_SEND}, xxhash64(h, dest, sess), xxhash64(h, consumer)) AS who",
         "xxhash64(h, conn) AS conn_key",
@@ -160,6 +162,7 @@ def _messages(
         f"CAST(prio AS INT) * 4 + mode + {_IS_KNOWN} AS pm",
         f"o = {_DELIVER} AND NOT coalesce(redelivered, false) AS is_fresh",
         "exp",
+        # An acknowledgement has no body to compare.
         f"IF(sha IS NOT NULL AND o <= {_BROWSE}, xxhash64(sha), NULL) AS sha_key",
         "note IS NOT NULL AS has_note",
         f"tx IS NOT NULL AND o IN ({_SEND}, {_ACK}) AS has_tx",
@@ -180,6 +183,7 @@ def _with_transactions(rows: DataFrame, events: DataFrame, overview: Overview) -
         return rows.selectExpr(
             "*",
             "false AS is_sure",
+            # As below for transactions that were not ended: without ends there are no others.
             "NOT is_branch AS is_never",
             "CAST(NULL AS BIGINT) AS commit_t0",
             "CAST(NULL AS BIGINT) AS commit_t1",
@@ -189,10 +193,13 @@ def _with_transactions(rows: DataFrame, events: DataFrame, overview: Overview) -
     keyed = rows.selectExpr("* EXCEPT (tx_key)", "IF(has_tx, tx_key, k) AS tx_key")  # no key has too many rows
     ends = transaction_ends(events)
     if overview.transactions <= _TO_ALL:
+        # A left join with a broadcast keeps the partitions of the events; a shuffle would move all of them once more.
         ends = ends.hint("broadcast")
     return keyed.join(ends, "tx_key", "left").selectExpr(
         "* EXCEPT (is_sure, is_never)",
         "coalesce(is_sure, false) AS is_sure",
+        # A branch that was not ended may be prepared and committed later; local work that was not ended never becomes
+        # visible.
         "coalesce(is_never, NOT is_branch) AS is_never",  # nobody ended it
     )
 
@@ -229,6 +236,8 @@ def _windows(h: str, control: Control) -> list[tuple[object, ...]]:
         is_durable = any('"durable":true' in (each.note or "").replace(" ", "") for each in made)
         ends = [control.last_close_ns(each.consumer, each.sess, each.conn) for each in made]
         until = max((_FOREVER_NS if end is None else end + _SLACK_NS for end in ends), default=_FOREVER_NS)
+        # A second more on both sides, as clocks may differ: a row too many costs little, a delivery without its send is
+        # a suspect.
         since = min(each.t0 for each in made) - _SLACK_NS
         begun, ended = due.get((dest, sub), (None, None))  # type: ignore[call-overload]  # a channel is such a pair
         found.append((h, dest, sub, since, _FOREVER_NS if is_durable else until, begun, ended))
@@ -302,8 +311,11 @@ _AGGREGATES = (
         f"WHEN {_BROWSE} THEN {_ONE_SIGHT}L ELSE {_ONE_SETTLEMENT}L END) AS counted"
     ),
     f"bit_or(signs & {_ALL_BITS}) AS bits",
+    # The least and the greatest digest are equal only if all are: a count of distinct values would need a second
+    # shuffle.
     "min(sha_key) AS sha_one",
     "max(sha_key) AS sha_two",
+    # XOR of the handles: equal sums say that the same deliveries were settled, without collecting them.
     f"bit_xor(IF(o = {_DELIVER}, handle, 0L)) AS held",
     f"bit_xor(IF(o = {_DELIVER}, 0L, handle)) AS settled",
     f"bit_xor(IF(is_fresh OR o = {_RECOVER}, handle, 0L)) AS back",
@@ -317,6 +329,7 @@ _AGGREGATES = (
     "max(commit_t0) AS commit_t0",
     f"max(IF(o = {_SEND}, who, NULL)) AS sender",
     "max(IF(is_fresh, who, NULL)) AS consumer",
+    # `max` of a value that only one row has is that value; with two sends the message is a suspect anyway.
     f"max(IF(o = {_SEND}, number, NULL)) AS sn",
     "max(IF(is_fresh, coalesce(number, 0L), NULL)) AS dn",
     "max(pm) AS pm",

@@ -76,6 +76,7 @@ def audit_command(
         for place in (*directories, *([] if findings is None else [findings])):
             check_folder(place)
         if findings is not None:
+            # What is on this machine is looked at before Spark starts, the rest as soon as there is a session.
             check_place_of_findings(findings, directories)
         if report is not None:
             check_page(report)
@@ -88,6 +89,7 @@ def audit_command(
         )
         if findings is not None:
             write_findings(found.findings, findings, directories)
+        # Figures read the history several times more, which a verdict on the terminal does not need.
         figures = figures_of(recorded.events) if as_json or report is not None else None
         data = _as_data(found.report, found.counts, found.suspects, figures)
         if report is not None:

@@ -87,6 +87,7 @@ def replay_command(
         check_form(form)
         check_folder(directory)
         check_job(job)
+        # Parsed and dropped: a wrong URL or destination is told before Spark starts.
         parse_options({"url": url, **({} if to is None else {"destination": to}), **options})
         read_credentials(credentials)
         session = make_session("pyjms replay", master=master, log_level=log_level(verbose))
@@ -104,9 +105,12 @@ def replay_command(
                 now_ms = clock.monotonic_ms()
                 portion, sent = each.messages - sent, each.messages
                 meter.hear(_done(job, each, portion, (now_ms - began_ms) / 1000, clock))
+                # The wait until the next second counts for the next portion, so that the seconds of all portions add
+                # up.
                 began_ms = now_ms
                 new += portion if each.is_new else 0
                 note(_progress(job, each, new))
+                # Only between two portions: each is promoted as a whole, and the next run begins after the last one.
                 if wanted.is_set() and sent < each.of:
                     raise failure("replay", f"ended; start the job {job} again to send the rest", FAILED)
     if as_json:

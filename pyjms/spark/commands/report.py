@@ -65,6 +65,7 @@ def report_command(
         check_form(form)
         for place in (*(histories or ()), *(archives or ())):
             check_folder(place)
+        # Checked before Spark starts: the page is written after all sources were read.
         if report is not None:
             check_page(report)
         session = make_session("pyjms report", master=master, log_level=log_level(verbose))

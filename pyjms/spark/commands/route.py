@@ -92,6 +92,7 @@ def route_command(
     """
     from pyjms.spark.pipelines import route, would_go
 
+    # Read before Spark starts: rules that are wrong are told at once.
     rules = _rules_of(file)
     made: dict[int, int] = {}
     with errors_told("route", verbose=verbose), metering(metrics) as meter:
@@ -115,6 +116,7 @@ def route_command(
             once=once,
             every=f"{every} milliseconds",
             options={"maxMessagesPerBatch": batch, "failOnDataLoss": fail_on_data_loss, **options},
+            # Batches are made on a thread of Spark's callback, and told here when their progress report appears.
             made=made.__setitem__,
         )
         with stop_wanted() as wanted:
@@ -146,4 +148,5 @@ def _tell_routed(moved: int, as_json: bool) -> None:
 
 
 def _hear(meter: Meter, group: str, made: dict[int, int], progress: Any) -> None:
+    # Popped: the report of a batch comes once, and a query that runs for weeks must not collect numbers.
     meter.hear(batch_done("route", group, progress, made.pop(int(progress["batchId"]), None)))

@@ -109,6 +109,8 @@ def source_options(
     given = {"clientId": client_id, "subscription": subscription, "credentials": credentials}
     options = {name: value for name, value in given.items() if value is not None}
     plain = {name: value for name, value in options.items() if name == "credentials"}
+    # Without subscription and client id at first: errors about those should name the command's flags, not Spark's
+    # options.
     address = parse_options({"url": url, "destination": destination, "readerGroup": group, **plain}).destination
     is_topic = address is not None and address.kind is AddressKind.TOPIC
     if not is_topic and len(options) > len(plain):
@@ -125,6 +127,7 @@ def source_options(
     if is_topic and looks:
         raise OptionError(f"{destination}: --dry-run looks at a queue; what a subscription has cannot be looked at")
     parse_options({"url": url, "destination": destination, **options})
+    # Read here only to hear of a missing file before Spark starts, which takes seconds.
     read_credentials(credentials)
     return options
 
@@ -157,6 +160,7 @@ _PYTHONS = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\w[
 def spark_reason(error: Exception) -> str:
     """Return why Spark failed, in one line of all that it tells: our own last word; else Java's; else Python's; else the first line."""
     text = str(error)
+    # The last one: a traceback shows causes first, and our own text at the end says what to do.
     if ours := _OURS.findall(text):
         return str(ours[-1]).strip()
     java = _JAVAS.search(text)
@@ -178,6 +182,7 @@ def is_jvm_gone(error: Exception) -> bool:
     if not isinstance(error, ConnectionError):
         return isinstance(error, Py4JNetworkError)
     gateway = getattr(SparkContext, "_gateway", None)
+    # A ConnectionError may be a broker's; whether it was the JVM, only the JVM's process can tell.
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if process is None:
         return False
@@ -239,6 +244,7 @@ def _contexts_untold() -> Iterator[None]:
 
     loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")]
     before = [each.disabled for each in loggers]
+    # PySpark logs an error of a query as JSON on standard error, and raises it as well.
     for each in loggers:
         each.disabled = True
     try:
@@ -264,6 +270,7 @@ def ended_at_once(command: str) -> Iterator[None]:
         raise KeyboardInterrupt
 
     is_main = threading.current_thread() is threading.main_thread()
+    # Python sets signal handlers in the main thread only; elsewhere `signal.signal` raises ValueError.
     before = signal.signal(signal.SIGTERM, end) if is_main else None
     try:
         yield
@@ -281,16 +288,19 @@ def follow(start: Callable[[], StreamingQuery], wanted: threading.Event, what: s
     start, and no setting alters that: on a busy machine the query is started again, which loses and repeats nothing.
     Raises what the query raised.
     """
+    # One for all attempts: a query that starts again reports batches with growing numbers, and none twice.
     told_of = _Told(what, hear)
     for attempt in range(1, _STARTS + 1):
         query = start()
         try:
             _watch(query, wanted, told_of)
         finally:
+            # Also when `hear` raised, as for a full disk: the query would go on unseen in its JVM.
             query.stop()
         problem = query.exception()
         if problem is None:
             break
+        # Spark gives a Python process ten seconds to start, and no setting alters that; a busy machine needs more.
         if attempt == _STARTS or _SLOW not in str(problem) or wanted.is_set():
             raise problem
         note("this machine is busy, and a Python process of Spark's took too long to start: once more")
@@ -310,6 +320,7 @@ class _Told:
         """Tell the batches that were not told yet."""
         for progress in query.recentProgress:
             number, rows = int(progress["batchId"]), int(progress["numInputRows"])
+            # Spark shows its last reports again at each look, and reports triggers that had nothing to do.
             if number > self._last and rows:
                 self._last = number
                 self.moved += rows
@@ -321,6 +332,7 @@ class _Told:
 
 def _watch(query: StreamingQuery, wanted: threading.Event, told_of: _Told) -> None:
     while True:
+        # Asked before the reports are read: a last batch that ends in between would otherwise not be told.
         is_running = query.isActive
         told_of.look(query)
         if not is_running:
@@ -363,6 +375,7 @@ class BatchDone:
 def batch_done(pipeline: str, name: str, progress: Any, messages_out: int | None = None) -> BatchDone:
     """Return what Spark's progress report of a query says about its last batch. messages_out: None: as many as came in."""
     seconds = float(progress["durationMs"].get("triggerExecution", 0)) / 1000
+    # Spark's time stamp is the start of the trigger.
     ended_ms = round(datetime.fromisoformat(progress["timestamp"]).timestamp() * 1000 + seconds * 1000)
     messages_in = int(progress["numInputRows"])
     return BatchDone(
@@ -383,11 +396,13 @@ def _lag(observed: Mapping[str, Any], ended_ms: int) -> float | None:
 
     row = observed.get(NEWEST)
     newest_ms = None if row is None else row["newest_ms"]
+    # The clock of a sender may be ahead of this machine's.
     return None if newest_ms is None else max(0.0, (ended_ms - newest_ms) / 1000)
 
 
 def _left(sources: Any) -> int | None:
     numbers = [_number(source[name]) for source in sources for name in ("latestOffset", "endOffset")]
+    # An offset is missing until the planner has opened its source, and only one source has a single difference.
     if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
         return None
     return max(0, numbers[0] - numbers[1])
@@ -417,6 +432,7 @@ class _Lines(Meter):
 
     def hear(self, done: BatchDone) -> None:
         self._out.write(json.dumps(asdict(done)) + "\n")
+        # Flushed line by line, so that a program that follows the file sees each batch.
         self._out.flush()
 
 
@@ -451,6 +467,8 @@ class _Prometheus(Meter):
         self._seconds.labels(*labels).set(done.seconds)
         self._ended.labels(*labels).set(done.ended_ms / 1000)
         for gauge, value in ((self._lag, done.lag_seconds), (self._left, done.left)):
+            # A gauge without a value keeps its former one: Prometheus has no NULL, and 0 would mean that nothing is
+            # left.
             if value is not None:
                 gauge.labels(*labels).set(value)
         if self._path is not None:
@@ -475,6 +493,7 @@ def metering(where: str | None) -> Iterator[Meter]:
     elif where.endswith(".prom"):
         from prometheus_client import CollectorRegistry
 
+        # Checked now: the file is written after the first batch, when messages have been moved already.
         check_output(Path(where))
         yield _Prometheus(CollectorRegistry(), Path(where))
     else:
@@ -494,4 +513,5 @@ def _served(host: str, port: int) -> Iterator[Meter]:
     finally:
         server.shutdown()
         server.server_close()
+        # The port is free when the command ends: a second one may be started at once.
         thread.join()
