@@ -50,6 +50,7 @@ def check_implementation(given: object) -> None:
 
 def _callback(listener: object, argument: str, awaits: bool, *names: str) -> Callable[[Any], Any]:
     what = f"{argument} listener"
+    # A class is callable, too: each message would make an object of it, and nothing else.
     if isinstance(listener, type) and any(
         name in vars(base) for base in listener.__mro__ for name in (*names, "__call__")
     ):
@@ -67,6 +68,7 @@ def _callback(listener: object, argument: str, awaits: bool, *names: str) -> Cal
 
 def _checked(function: Callable[[Any], Any], name: str, argument: str, awaits: bool) -> Callable[[Any], Any]:
     """Return `function`. Raises IllegalArgumentException where a call with one argument would fail, or run nothing."""
+    # An object may be a coroutine function by its `__call__` alone.
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     for candidate in (function, called):
         if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
@@ -113,6 +115,7 @@ def subscribe_request(
         return SubscribeRequest(
             address=address,
             selector=selector_of(selector),
+            # JMS 1.1 has no_local for topics alone (§6.11): with a queue it is ignored.
             no_local=bool(no_local) and address.kind is AddressKind.TOPIC,
             durable_name=durable_name,
             priority=connection.consumer_priority,

@@ -49,6 +49,8 @@ class JmsConnectionMetaData(ConnectionMetaData):
 
     def __init__(self, info: ProviderInfo) -> None:
         self._info = info
+        # A provider's version may have letters, as in 2.0rc1: a program that asks for a number gets
+        # 0 there, not an error.
         digits = [int(part) if part.isdecimal() else 0 for part in info.version.split(".")[:2]]
         self._major, self._minor = (*digits, 0, 0)[:2]
 
@@ -159,9 +161,11 @@ class JmsConnection(Connection):
             if not isinstance(client_id, str) or not client_id:
                 raise InvalidClientIDException(f"{client_id!r} is no client id: use a non-empty string")
             self._client_id = client_id  # so that nobody else sets one meanwhile
+        # Without the lock, as the provider may wait for its broker.
         try:
             with mapped_errors:
                 self._provider.set_client_id(client_id)
+        # A client id that was refused, as another connection has it, leaves room for another attempt.
         except Exception:
             self._client_id = None
             raise
@@ -184,6 +188,8 @@ class JmsConnection(Connection):
     @exception_listener.setter
     def exception_listener(self, listener: ExceptionListenerLike | None) -> None:
         self._use()
+        # Called for its checks alone: an object that cannot be called raises here, not on the
+        # thread that reports a problem.
         if listener is not None:
             exception_callback(listener)
         self._exception_listener = listener
@@ -210,6 +216,7 @@ class JmsConnection(Connection):
             with suppress(ProviderError):  # why nobody has it says more
                 provider_session.close()
             raise
+        # The session is in the list before it begins to deliver: a stop that comes between the two finds it.
         self._take_in(session, self._sessions)
         session.begin_delivery()
         return session
@@ -271,6 +278,7 @@ class JmsConnection(Connection):
             is_late = self._state is State.CLOSED
             if not is_late:
                 parts[part] = None
+        # Without the lock: the shutdown may wait for a listener that needs this lock to go on.
         if is_late:
             part.shut_down()
             self._check_open()
@@ -284,6 +292,7 @@ class JmsConnection(Connection):
             was_started = self.is_started
             self._state = next_state(self._state, Event.START, "connection")
             sessions, consumers = list(self._sessions), list(self._consumers)
+        # The provider first: if it refuses to start, no session has let a message through.
         try:
             self._tell_provider()
         except JMSException:
@@ -301,15 +310,17 @@ class JmsConnection(Connection):
     def stop(self) -> None:
         self._use()
         self._refuse_in_listener("stop")
+        # The gates are shut before the provider is told: messages that it still delivers meanwhile pass none of them.
         sessions = self._halt()
         try:
             self._tell_provider()
+        # Even if the provider could not be told: no listener runs any more when stop has returned or raised (§4.3.4).
         finally:
             for session in sessions:
                 session.wait_for_listeners()
 
     def _tell_provider(self) -> None:
-        """Have the provider deliver, or not, as the connection's state is; and again, if another thread has changed it meanwhile."""
+        """Have the provider deliver, or not, as the connection's state is."""
         with mapped_errors:
             while True:
                 is_started = self.is_started
@@ -317,6 +328,8 @@ class JmsConnection(Connection):
                     self._provider.start()
                 else:
                     self._provider.stop()
+                # Another thread may have changed the state during the call: its own call may have come
+                # first, and this one would win.
                 if is_started is self.is_started:
                     return
 
@@ -325,6 +338,7 @@ class JmsConnection(Connection):
         with self._lock:
             self._state = next_state(self._state, Event.STOP, "connection")
             sessions, consumers = list(self._sessions), list(self._consumers)
+        # Connection consumers come first, as they load messages into the sessions.
         for consumer in consumers:
             consumer.pause_delivery()
         for session in sessions:
@@ -357,22 +371,24 @@ class JmsConnection(Connection):
             sessions, consumers = list(self._sessions), list(self._consumers)
         for consumer in consumers:
             consumer.pause_delivery()
+        # All gates are shut before the first wait: a listener may run for long, and the other
+        # sessions must begin no new one.
         for session in sessions:
             session.end_delivery()
         for session in sessions:
             session.gate.wait_until_quiet()
 
     def _next_to_close(self, seen: AbstractSet[_Part]) -> _Part | None:
-        """Return what is open still, which leaves the lists by itself; None when all is closed: so is the connection.
-
-        What was `seen` and has not left is being closed by this very thread: the handler of a signal that came in the midst of that
-        now closes the connection.
-        """
+        """Return what is open still, which leaves the lists by itself; None when all is closed: so is the connection."""
         with self._lock:
             parts: chain[_Part] = chain(reversed(self._consumers), reversed(self._sessions))
             for part in parts:
+                # A part that was seen and has not left is being closed by this very thread: a signal's
+                # handler closes the connection in the midst.
                 if part not in seen:
                     return part
+            # In the hold of the lock that found nothing: a session that is opened later finds the
+            # connection closed (`_take_in`).
             self._state = next_state(self._state, Event.FINISH, "connection")
             return None
 
@@ -388,6 +404,7 @@ class JmsConnection(Connection):
     def on_exception(self, error: ProviderError) -> None:
         """Wake all who wait, then tell the exception listener on its own thread (§4.3.8)."""
         if isinstance(error, ConnectionLostError):
+            # Set before anybody is woken: a receive that wakes looks at it.
             self.lost = error
             with self._lock:
                 sessions = list(self._sessions)
@@ -395,6 +412,7 @@ class JmsConnection(Connection):
                 session.wake_all()
             if isinstance(error, ProgramEndsError):
                 return
+        # On a thread of its own: the provider's thread must neither run nor wait for the application's code.
         self._events.call(lambda: self._report(error))
 
     def poison(self) -> None:
@@ -406,15 +424,18 @@ class JmsConnection(Connection):
         refuses: Any = Poisoned(error, provider)
         self._provider = refuses
         self.temporaries.poison(refuses)
+        # Without the lock, which the interrupted thread may hold; `list` copies in one step.
         for session in list(self._sessions):
             session.replace_provider(refuses, refuses)
         for consumer in list(self._consumers):
             consumer.replace_provider(refuses, refuses)
+        # In another thread: `close` may wait for what does not answer, and the handler must return.
         close_later(provider, partial(self.on_exception, error))
 
     def check_not_lost(self) -> None:
         """Raise JMSException when the provider has said that the connection is gone for good."""
         if self.lost is not None:
+            # A new error for each call: one that several threads raise would collect the tracebacks of all.
             raise to_jms(ConnectionLostError(self.lost.reason)) from self.lost
 
     def report(self, error: ProviderError) -> None:
@@ -432,6 +453,7 @@ class JmsConnection(Connection):
 
     def destination_of(self, address: Address) -> Destination:
         """Return the API's object for `address`."""
+        # Address and destination are one tuple, read once: other threads replace it in one step.
         recent = self._recent
         if recent is not None and recent[0] is address:
             return recent[1]  # one client's messages share their addresses
@@ -446,6 +468,8 @@ class JmsConnection(Connection):
                 return self.temporaries.seen(address)
             destination = JmsQueue(address.name) if address.kind is AddressKind.QUEUE else JmsTopic(address.name)
             if len(address.name) <= _KEPT_LENGTH_MAX:
+                # Cleared whole: finding the least used one would cost each look-up, and the names in use
+                # come again at once.
                 if len(self._destinations) >= _KEPT_MAX:
                     self._destinations.clear()
                 self._destinations[address] = destination
@@ -547,6 +571,7 @@ _started: WeakValueDictionary[tuple[int, int], Listening] = WeakValueDictionary(
 
 def note_start(connection: Listening) -> None:
     """Look at `connection` when the program ends. Any thread; once or several times."""
+    # By process: a child that was forked inherits the table, and none of the threads that listen.
     _started[os.getpid(), id(connection)] = connection
     _be_called()
 
@@ -564,6 +589,8 @@ def _warn() -> None:
         if reference.key[0] == process and (connection := reference()) is not None and connection.is_listening
     ]
     _started.clear()  # two threads that both start the first connection may have registered this twice
+    # `last_value` is there when an exception has ended the main thread, which says enough, and
+    # `ps1` where somebody is at a prompt.
     if listening and getattr(sys, "last_value", None) is None and not hasattr(sys, "ps1"):
         _log.warning(
             "PYJMS-ENDED the program ends while %d connection(s) with listeners are open: threads of pyjms keep no program alive. To go on "

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import MessageId
     from pyjms.spi.provider import ProviderSession
 
+# ActiveMQ's clients make six redeliveries by default, so seven deliveries are what ported
+# programs know (decision 0001).
 MAXIMUM_ATTEMPTS = 7
 """So many times a listener of an AUTO or DUPS_OK session gets a message that makes it raise: one and six more."""
 
@@ -110,6 +112,8 @@ class Dispatcher:
 
     def wake(self, consumer: JmsMessageConsumer | None = None) -> None:
         """Have the thread look for work: at `consumer`, too, for which there may be some. Any thread; never blocks."""
+        # The consumer is entered before the thread is woken: in the other order the thread might
+        # look, find nothing, and sleep again.
         if consumer is not None:
             self._ready[consumer] = None
         worker = self._worker
@@ -119,6 +123,7 @@ class Dispatcher:
     def listen(self, consumer: JmsMessageConsumer, callback: _Callback | None) -> None:
         """Set or take away the listener of `consumer`; the first one starts the thread."""
         session, is_late = self._session, False
+        # Under the gate's lock no receive begins, and no close ends the thread, between the checks and the change.
         with session.gate.lock:
             if callback is not None:
                 if consumer.is_closed:  # by another thread meanwhile: nobody would end the thread
@@ -129,13 +134,17 @@ class Dispatcher:
                 worker = WorkThread(name, session.clock, self._work, self._tell)
                 with mapped_errors:
                     worker.start()
+                # The thread is kept only when it runs: where the system has none to give, the next listener asks again.
                 self._worker = worker
             if callback is None:
                 self.listening.pop(consumer, None)
             else:
                 self.listening[consumer] = None
             consumer.callback = callback
+        # Interest begins after the callback is set: an `on_ready` that comes now goes to the
+        # listener, not to the inbox.
         consumer.provider.set_interested(callback is not None)
+        # The provider wakes nobody for a message that an interrupted receive has left to the listener.
         self.wake(consumer)
         if is_late and not self._has_warned:
             self._has_warned = True
@@ -176,11 +185,14 @@ class Dispatcher:
             )
         while self.loaded:
             session.gate.wait_until_open(lambda: session.is_closing)
+            # All is asked again under the lock: the connection may have been stopped since the wait ended.
             with session.gate.lock:
                 if session.is_closing:
                     return
                 if not session.gate.is_open or not self.loaded:
                     continue  # stopped again, or unloaded
+                # Registered in the hold of the lock that takes the message: a stop that comes now waits for
+                # its listener.
                 delivery = self.loaded.popleft()
                 session.gate.enter(self)
             if self._process(delivery, callback, None) and self.loader_rest is not None:
@@ -189,6 +201,7 @@ class Dispatcher:
     def unload(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Take out those of `deliveries` that are loaded still, and return them."""
         with self._session.gate.lock:
+            # By identity: two deliveries are equal field by field, which would compare whole bodies.
             kept = [delivery for delivery in deliveries if any(delivery is each for each in self.loaded)]
             self.loaded = deque(each for each in self.loaded if not any(each is delivery for delivery in kept))
         return kept
@@ -201,6 +214,7 @@ class Dispatcher:
 
     def _work(self) -> bool:
         session = self._session
+        # What could not be given back is older than the next delivery, and must be in its queue again first.
         if session.unacked.pending_release:
             self._release_pending()
         with session.gate.lock:
@@ -211,6 +225,7 @@ class Dispatcher:
             consumer, callback, delivery = found
             if self._process(delivery, callback, consumer) and self._rests:
                 self._end_rest(consumer)
+        # Told here, where the gate's lock is released, as a log may be slow.
         if self._refused:
             self._tell_refused()
         return found is not None
@@ -222,13 +237,15 @@ class Dispatcher:
             rest.end()
 
     def _tell_refused(self) -> None:
-        """Tell the log of consumers that could not be asked; without the gate's lock, as a log may be slow."""
+        """Tell the log of consumers that could not be asked."""
         refused, self._refused = self._refused, []
         for rest, error in refused:
             rest.tell("a listener's consumer could not be asked for messages, so it is asked again", error)
 
     def _next(self) -> tuple[JmsMessageConsumer, _Callback, Delivery] | None:
         """Return the next delivery for one of those who may have something, in turn; the gate is locked."""
+        # Where the limit of unacknowledged messages is reached a receive raises. A listener's
+        # thread waits: there is no call of the client to raise from.
         if not self._session.gate.is_open or self._session.unacked.is_full:
             return None
         ready = self._ready
@@ -236,6 +253,8 @@ class Dispatcher:
             self._looks_at_all = False
             for consumer in self.listening:
                 ready.setdefault(consumer)
+        # Each consumer is asked once in a call: one that rests, or cannot be asked, goes to the
+        # back and would come round without end.
         for _ in range(len(ready)):
             consumer, _ = ready.popitem(last=False)  # before it is asked, as the provider may wake it meanwhile
             callback = consumer.callback
@@ -256,6 +275,7 @@ class Dispatcher:
             except Exception:
                 ready[consumer] = None  # at the back: whatever it raises must not keep the others from theirs
                 raise
+            # It may have more, so it stays in turn, behind those that wait.
             if delivery is not None:
                 ready[consumer] = None
                 return consumer, callback, delivery
@@ -269,14 +289,17 @@ class Dispatcher:
         rest, worker = self._rests.get(consumer), self._worker
         if rest is None or worker is None or not rest.lasts:
             return False
+        # The thread forgets its time with each wait, so each look has to name it again.
         worker.until_ms = rest.earlier(worker.until_ms)
         return True
 
     def _ask_again(self, consumer: JmsMessageConsumer) -> Rest:
-        """Have a consumer rest, and the thread look afterwards: the provider, which has woken it, takes it to be at work, and wakes it no more."""
+        """Have a consumer rest, and the thread look for its messages afterwards."""
         rest = self._rests.setdefault(consumer, Rest(self._session.clock))
         rest.begin()
         worker = self._worker
+        # The provider has woken this consumer, takes it to be at work, and wakes it no more: the
+        # thread must look by itself.
         if worker is not None:
             worker.until_ms = rest.earlier(worker.until_ms)
         return rest
@@ -290,16 +313,19 @@ class Dispatcher:
         try:
             message = self._read(delivery)
             if message is not None:
-                # Not before it was read: a thread that works on an earlier message acknowledges all that is in the unacked.
+                # Not before it was read: a thread that works on an earlier message acknowledges all that was entered.
                 session.unacked.delivered(delivery)
                 failure = _call(callback, message)
+                # A message that its listener takes shows that the listener works: only failures in a row are endless.
                 if failure is None:
                     self._failing = None
                 elif self._is_endless(delivery):
+                    # The rest begins before the message is given back, which wakes the consumer.
                     self._rest(consumer)
                     is_resting = True
                 self._settle(delivery, failure)
         except _UnreadError as error:
+            # Here, too, the rest begins before the message is in its queue again and wakes the consumer.
             rest = self._rest(consumer)
             with suppress(ProviderError):
                 session.give_back(error.unread)
@@ -318,6 +344,7 @@ class Dispatcher:
             self._tell(error)
             _log.exception("a delivery could not be settled, so it will come again")
             return False
+        # Last of all: a close that waits for the listener then finds nothing that is still to be settled.
         finally:
             session.gate.leave()
         return not is_resting
@@ -334,7 +361,7 @@ class Dispatcher:
         return delivery.count > MAXIMUM_ATTEMPTS and before == self._failing
 
     def _rest(self, consumer: JmsMessageConsumer | None) -> Rest | None:
-        """Have a consumer rest; before the message is there again, which wakes it. None: nobody has loaded the session."""
+        """Have a consumer rest. None: nobody has loaded the session."""
         rest = self.loader_rest
         if consumer is not None:
             rest = self._rests.setdefault(consumer, Rest(self._session.clock))
@@ -371,8 +398,10 @@ class Dispatcher:
             return None
 
     def _give_back(self, delivery: Delivery) -> None:
-        """Let what could not be settled come again; DUPS_OK settles it with its next batch."""
+        """Let what could not be settled come again, if no later call settles it."""
         session = self._session
+        # Only in AUTO_ACKNOWLEDGE: DUPS_OK settles the message with its next batch, and in the
+        # other modes the client does.
         if session.settles_at_once and session.unacked.take_one(delivery):
             session.unacked.release_later((delivery,))
         if session.unacked.pending_release:
@@ -429,6 +458,8 @@ class Dispatcher:
 
 def give_back_failed(session: ProviderSession, capabilities: Capability, delivery: Delivery, reason: str) -> None:
     """Have a delivery come again that could not be processed, or be set aside if that was so too often. Raises `ProviderError`."""
+    # A provider with limits of its own decides by itself; the runtime counts only for one that
+    # has dead letters and no limits.
     is_limited = Capability.DEAD_LETTERS in capabilities and Capability.REDELIVERY_LIMITS not in capabilities
     if is_limited and delivery.count >= MAXIMUM_ATTEMPTS:
         session.reject(delivery, reason)
@@ -441,6 +472,8 @@ def _call(callback: Callable[[Message], Any], message: Message) -> BaseException
         if (
             deferred.depth and get_ident() == deferred.main
         ):  # `Session.run`, or `ServerSession.start`, in the main thread
+            # A listener is the application's own code: a signal must end it at once, not wait for the
+            # end of the call around it.
             with deferred.running_application_code():
                 callback(message)
         else:

@@ -13,6 +13,7 @@ from pyjms.spi.errors import ProviderError
 
 def to_jms(error: ProviderError) -> JMSException:
     """Return the exception that the error's class names, with its code, the error as the linked exception."""
+    # By name, as the SPI's errors must not import the classes of the API.
     kind: type[JMSException] = getattr(errors, error.jms_name)
     exception = kind(error.reason, error.code)
     exception.linked_exception = error
@@ -46,6 +47,7 @@ class ErrorCollector:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        # Anything else, such as an interrupt, ends the steps at once.
         if not isinstance(error, JMSException):
             return False
         self._first = self._first or error

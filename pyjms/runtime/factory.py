@@ -114,6 +114,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
         request = ConnectRequest(
             url=self._url,
             user_name=self._user_name if user_name is None else user_name,
+            # The two go together: a user name of the call is never sent with the factory's password.
             password=self._password if user_name is None else password,
             client_id=self._client_id,
             clock=self._clock,
@@ -124,6 +125,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
         """Return `provider`, with a recorder before it if the factory records."""
         if self._record is None:
             return provider
+        # Imported only where something is recorded: other programs need none of it.
         from pyjms.history.recorder import RecordedProvider
         from pyjms.history.recording import Recording, recording_at
 
@@ -142,6 +144,7 @@ class QueueConnectionFactory(ConnectionFactory):
 
     @classmethod
     def __subclasshook__(cls, other: type) -> bool:
+        # Classes below inherit this hook: only for this very class may it widen what isinstance() takes.
         if cls is QueueConnectionFactory and QueueConnectionFactoryInterface in other.__mro__:
             return True
         return NotImplemented  # type: ignore[no-any-return]
@@ -190,6 +193,7 @@ def _trusted(value: Any) -> frozenset[str]:
 
 
 def _whole_number(value: Any, name: str) -> int:
+    # `int()` would take underscores, blanks and digits of other scripts.
     digits = str(value)
     if isinstance(value, bool) or not (digits.isascii() and digits.isdecimal()):
         raise IllegalArgumentException(f"{name} must be a whole number, 0 or more, not {value!r}")
@@ -206,6 +210,7 @@ def _truth(value: Any, name: str) -> bool:
 def _record(value: Any) -> Any:
     """Return a recording, or what names a directory; None: nothing is recorded."""
     if isinstance(value, str):
+        # What no file system can name is refused here, where the option is at hand: half of a surrogate pair, or a NUL.
         try:
             path = os.fsencode(value)
         except UnicodeEncodeError:

@@ -117,6 +117,8 @@ class UnackedMessages:
 
     def take_one(self, delivery: Delivery) -> bool:
         """Take out `delivery`; return False if it is not there: recovered or acknowledged meanwhile."""
+        # By identity, from the end: the delivery is nearly always the latest, and comparing two of
+        # them would compare bodies.
         unsettled = self.unsettled  # asked for once: `take` on another thread puts an empty list in its place
         for index in range(len(unsettled) - 1, -1, -1):
             if unsettled[index] is delivery:
@@ -146,4 +148,5 @@ class UnackedMessages:
 
     def requeue(self, deliveries: Sequence[Delivery]) -> None:
         """Enter again, in front, what was taken out and could not be settled."""
+        # In front: what was entered meanwhile was delivered later, and `recover` keeps the order of delivery.
         self.unsettled[:0] = deliveries

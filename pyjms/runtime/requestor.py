@@ -34,6 +34,7 @@ class QueueRequestor(Closeable, declares=True):
         check_implementation(session)
         _check_not_transacted(session)
         self._session = session
+        # If the temporary queue cannot be made, the sender is closed again.
         with ExitStack() as undoing:
             self._sender = undoing.enter_context(session.create_sender(queue))
             self._replies = _Replies(session.create_temporary_queue, session.create_receiver)
@@ -111,6 +112,7 @@ class _Replies(Generic[_Temporary]):
 
     def destination(self) -> _Temporary:
         """Return where the next reply is to be sent."""
+        # The reply to an earlier request may still come, and must not be taken for the next one's.
         if self._is_stale:
             self._consumer.close()
             with suppress(JMSException):  # then it goes with its connection

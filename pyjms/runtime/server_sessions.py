@@ -88,6 +88,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
 
     def shut_down(self) -> None:
         """Close, or wait for the thread that does. May be repeated."""
+        # The thread is not waited for: it may be in the application's pool, which may even be the caller.
         self._closed = True
         self._worker.end_soon()
         self._closing.do(self._release)
@@ -103,6 +104,8 @@ class JmsConnectionConsumer(ConnectionConsumer):
         """Take messages, if the connection is started."""
         if not self._connection.is_started:
             return
+        # Set first: the provider may wake the thread within the next call, and the thread would
+        # take itself for stopped.
         self._running = True
         self._consumer.set_interested(True)
         self._worker.wake()
@@ -116,6 +119,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         if not self._running or self._closed:
             return False
         if self._rest.lasts:
+            # The thread forgets its time with each wait, so each look has to name it again.
             self._worker.until_ms = self._rest.until_ms
             return False
         try:
@@ -155,6 +159,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         try:
             while len(deliveries) < self._max_messages and (delivery := self._consumer.poll()) is not None:
                 deliveries.append(delivery)
+            # A poll that succeeds ends the outage: the next one is told again.
             self._is_told = False
         except ProviderError:
             if not deliveries:
@@ -185,6 +190,8 @@ class JmsConnectionConsumer(ConnectionConsumer):
                     self._give_back(deliveries)
                 else:
                     loaded_into.unload(deliveries)
+            # A pool that fails would fail for each message: nothing more is taken until the connection
+            # is started again.
             finally:
                 self.pause_delivery()
                 self._connection.report(ProviderError(reason))

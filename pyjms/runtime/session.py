@@ -82,6 +82,8 @@ class JmsSession(SettlingSession):
         self._browsers: set[JmsQueueBrowser] = set()
         self._dispatcher = Dispatcher(self)
         self._message_listener: MessageListenerLike | None = None
+        # The connection's id is unique in the message system, and the number in the connection: no
+        # id needs a question to the broker (§3.4.3).
         self._id_prefix = f"ID:{connection.connection_id}:{connection.next_number()}:"
         self._numbers = count(1)
 
@@ -169,6 +171,7 @@ class JmsSession(SettlingSession):
         self.connection.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
         check_client_id(self.connection, "unsubscribe")
         check_subscription_name(name)
+        # A subscription with unsettled messages counts as in use, and a DUPS_OK client has no call that settles them.
         self._settle_done()
         with mapped_errors:
             self.provider_session.unsubscribe(name)
@@ -199,13 +202,17 @@ class JmsSession(SettlingSession):
         consumer = class_in_use(kind)(self, destination, request)
         with mapped_errors:
             consumer.subscribe(request)
+        # The consumer is entered when it has its provider's consumer: threads that walk the list
+        # call that. They hold this lock, too.
         with self.gate.lock:
             self._consumers[consumer] = None
         return consumer
 
     def replace_provider(self, session: ProviderSession, consumer: ProviderConsumer) -> None:
-        """Have this session and its consumers call what refuses each call: the connection was given up. Takes no lock."""
+        """Have this session and its consumers call what refuses each call: the connection was given up."""
         self.provider_session = session
+        # No lock: a signal's handler runs this, and the interrupted thread may hold the gate's.
+        # `list` copies in one step.
         for each in list(self._consumers):
             each.provider = consumer
 
@@ -221,6 +228,7 @@ class JmsSession(SettlingSession):
         With `or_enter`, None also means that the consumer wants to be woken and that the calling thread is registered as
         blocked in a receive; a message ends both.
         """
+        # What could not be given back before is older than what is taken now, and must be in its queue again first.
         if self.unacked.pending_release and self.gives_back_at_any_time:
             with suppress(ProviderError):
                 self.give_back(())
@@ -229,8 +237,11 @@ class JmsSession(SettlingSession):
             gate, unsettled, delivery, is_kept = self.gate, _NOTHING, _NO_DELIVERY, False
             try:
                 with gate.lock:
+                    # The flag spares the usual session, which has no limit, the call of a property for each message.
                     if self._is_limited and self.unacked.is_full:
                         self._refuse_overrun()
+                    # In one hold of the lock with the poll: a close has either shut the gate already, or finds
+                    # this receiver and waits for it.
                     if or_enter and gate.receiver != me:
                         self._begin_receive(consumer, me)
                     if gate.is_open and not consumer.is_closed:
@@ -238,9 +249,13 @@ class JmsSession(SettlingSession):
                             delivery, is_kept = consumer.take_unreturned(), True
                         else:
                             delivery = consumer.provider.poll_or_wait() if or_enter else consumer.provider.poll()
+                        # A signal's handler, or a cancelled task, may end the receive from here on: `keep` then
+                        # leaves this message to the next one.
                         consumer.latest = delivery
                     if delivery is None:
                         return None
+                    # From here on a close does not wait for this call. If it overtakes the acknowledgement,
+                    # that raises ClosedError, and the message comes again.
                     if or_enter:
                         gate.end_receive()
                 message = thaw(delivery, self)
@@ -279,10 +294,11 @@ class JmsSession(SettlingSession):
             # Some of the batch is settled, and this one may be.
 
     def _release_unread(self, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
-        """Give back `delivery`, if there is one, which the client did not get; what it got, and could not be settled, stays in the unacked."""
+        """Give back `delivery`, if there is one, which the client did not get; what it got, and could not be settled, stays unacknowledged."""
         if delivery is None:
             return
         self.unacked.take_one(delivery)
+        # Of a batch that could not be settled the client has had all but the last: the others must not come again now.
         self.unacked.requeue([each for each in unsettled if each is not delivery])
         with suppress(ProviderError):
             self.give_back((delivery,))
@@ -290,8 +306,11 @@ class JmsSession(SettlingSession):
     def keep(self, consumer: JmsMessageConsumer) -> None:
         """Leave the message that `consumer` took last, and that nobody gets, to its next receive."""
         if consumer.latest is not None:
+            # A message that is not among the unacknowledged ones was settled when it was taken: only
+            # another receive can return it.
             consumer.is_unreturned_settled = not self.unacked.take_one(consumer.latest)
             consumer.unreturned, consumer.latest = consumer.latest, None
+            # No receive follows on a closed consumer, so the message would stay here until the session closes.
             if consumer.is_closed:
                 self._give_back_unreturned(consumer)
 
@@ -380,12 +399,17 @@ class JmsSession(SettlingSession):
     def load(self, deliveries: list[Delivery], rest: Rest) -> None:
         """Take over what a connection consumer received, for `run`. Raises IllegalStateException, and `ProviderError` unmapped."""
         self.check_open()
+        # The provider is asked first: if it refuses, the connection consumer still has the messages
+        # and gives them back.
         self.provider_session.adopt(deliveries)
+        # A message that fails in this session holds up the connection consumer, which would load
+        # the same one again at once.
         self._dispatcher.loader_rest = rest
         self._dispatcher.loaded.extend(deliveries)
 
     def unload(self, deliveries: list[Delivery]) -> None:
         """Give back what `load` took over and `run` has not delivered, as the server session could not start."""
+        # The messages are pending release before the rollback: if that fails, the next piece of work gives them back.
         self.unacked.release_later(self._dispatcher.unload(deliveries))
         with mapped_errors:
             if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
@@ -397,9 +421,12 @@ class JmsSession(SettlingSession):
     def begin_delivery(self) -> None:
         """Let messages through, if the connection is started still: another thread may be stopping it."""
         with self.gate.lock:
+            # The connection is asked under the gate's lock: a stop changes its state first and then
+            # shuts each gate, so one of the two sees the other.
             if self._state is State.STOPPED and self.connection.is_started:
                 self._state = next_state(self._state, Event.START, "session")
                 self.gate.set_open(True)
+        # After the lock is released: `wake_all` takes it, and it cannot be taken twice.
         self.wake_all()
 
     def pause_delivery(self) -> None:
@@ -433,6 +460,8 @@ class JmsSession(SettlingSession):
         self._closing.do(self._release)
 
     def _release(self) -> None:
+        # A listener that runs may use the session until it returns (§4.3.5), so the session is
+        # marked closed only afterwards.
         self.gate.wait_until_quiet()
         with self.gate.lock:
             self.is_closed = True
@@ -443,12 +472,16 @@ class JmsSession(SettlingSession):
             self._dispatcher.drop_listeners()
             self._message_listener = None
         self._dispatcher.end()  # now, as no listener can be set any more, which would begin the thread anew
+        # The warnings come without the gate's lock: a log handler of the application may block.
         for consumer in consumers:
             consumer.warn_unreturned()
         try:
             with mapped_errors:
+                # The close of the provider's session would give back what a DUPS_OK client has had, so that
+                # is settled before.
                 self._settle_lazy()
                 self.provider_session.close()
+        # A session is closed even if its provider failed: the connection must not keep it for its own close.
         finally:
             self.connection.forget_session(self)
 
@@ -460,19 +493,24 @@ class JmsSession(SettlingSession):
         try:
             with suppress(ProviderError):  # what waits there waits for its own time, and all is closed all the same
                 self.provider_session.end_waits()
+        # The threads that wait here see the closed gate only when they are woken, whatever the provider raised.
         finally:
             self.wake_all()
 
     def close_consumer(self, consumer: JmsMessageConsumer) -> None:
         """Close one consumer, after its receive or listener on another thread has ended."""
         with self.gate.lock:
+            # The mark comes before the wake-up: a receive that wakes looks at the mark, and no new one begins.
             consumer.mark_closed()
             self._consumers.pop(consumer, None)
         consumer.wake()
         self.gate.wait_until_quiet(consumer=consumer)
         self._dispatcher.forget(consumer)
         self._note_listeners()
+        # A DUPS_OK client has no call that settles its batch, and unsettled messages would keep a
+        # durable subscription in use.
         self._settle_done()
+        # The provider's consumer is asked for what it kept of an interrupted poll, so it must be open still.
         self._give_back_unreturned(consumer)
         with mapped_errors:
             consumer.release()

@@ -92,9 +92,13 @@ class SettlingSession(Session):
         self.check_open()
         if self._mode is not AcknowledgeMode.CLIENT_ACKNOWLEDGE:
             return
+        # The messages are taken out before the call: what a listener's thread enters meanwhile was
+        # delivered later, and is not covered.
         deliveries = self.unacked.take()
         try:
             self.provider_session.acknowledge(deliveries)
+        # These deliveries are over, and the messages come again: if they were put back, the next
+        # call would fail for them, too.
         except TooLateError as error:
             raise to_jms(error) from error
         except Exception as error:
@@ -102,6 +106,8 @@ class SettlingSession(Session):
             if isinstance(error, ProviderError):
                 raise to_jms(error) from error
             raise
+        # A session with as many unacknowledged messages as are allowed has stopped its listeners,
+        # for which there is room now.
         self._dispatcher.wake()
 
     @defers_signals()
@@ -142,9 +148,11 @@ class SettlingSession(Session):
         """The same while the session goes on: a client of this mode could not settle what keeps a subscription in use."""
         if self._mode is not AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
             return
+        # Under the gate's lock no listener begins between the question and the taking.
         with self.gate.lock:
             if self.gate.runs_listener_elsewhere():
                 return  # that thread enters and settles them; its next batch settles them
+            # A listener that calls this has the latest message in hand, which is settled when it returns.
             done = self.unacked.take_done() if self.gate.runs_listener_here() else self.unacked.take()
         if not done:
             return
@@ -152,6 +160,7 @@ class SettlingSession(Session):
             self.provider_session.acknowledge(done)
         except TooLateError:
             pass  # there is nothing left to settle
+        # The close or unsubscribe that calls this need not fail: the next batch settles the messages.
         except ProviderError:
             self.unacked.requeue(done)
         except Exception:
@@ -181,8 +190,12 @@ class SettlingSession(Session):
         unsettled = unacked.take()
         try:
             self.provider_session.acknowledge(unsettled)
+            # Kept apart from what is unsettled: a commit that is repeated must not acknowledge these
+            # again, which not every provider allows.
             unacked.committing, unsettled = (*unacked.committing, *unsettled), ()
             commit()
+        # The messages are not put back: after a lost connection or an unknown outcome no call of
+        # this session can settle them.
         except _UNKNOWN as error:
             unacked.committing = ()
             raise to_jms(error) from error
@@ -204,6 +217,7 @@ class SettlingSession(Session):
 
     def _tell_rolled_back(self, error: ProviderError) -> NoReturn:
         """Have what a transaction has received come again, as it was not committed, and say so."""
+        # The provider has rolled back by itself: only what was received is left to be given back.
         if isinstance(error, RolledBackError):
             with mapped_errors:
                 self._give_back_received(self.unacked.release_all_later())
@@ -216,6 +230,7 @@ class SettlingSession(Session):
     @defers_signals()
     def rollback(self) -> None:
         self._check_transaction("rollback")
+        # A message that an interrupted receive took belongs to the transaction, although the client has not seen it.
         self.release_unreturned_later()
         self._roll_back()
 
@@ -239,6 +254,7 @@ class SettlingSession(Session):
         if self.failure is not None:
             for delivery in deliveries:
                 give_back_failed(self.provider_session, self.connection.capabilities, delivery, self.failure)
+                # Counted off one by one: after an error those before it must not be given back a second time.
                 unacked.pending_release = unacked.pending_release[1:]
         if unacked.pending_release:
             self.give_back(())
@@ -257,6 +273,7 @@ class SettlingSession(Session):
 
     def _check_thread(self, what: str) -> None:
         """Refuse what would end another thread's work in the middle (§4.4.6: one thread controls a session)."""
+        # While the gate is shut no listener runs, so any one thread may control the session.
         if self._dispatcher.is_active and self.gate.is_open and not self._dispatcher.is_current():
             raise IllegalStateException(f"the session's listener thread controls it: only its listeners may {what}")
         with self.gate.lock:

@@ -35,6 +35,7 @@ class Temporaries:
     def create_queue(self) -> JmsTemporaryQueue:
         """Make a temporary queue."""
         queue = JmsTemporaryQueue(self._create(AddressKind.QUEUE), self._delete)
+        # The finalizer only notes the address: it may run in any thread, under any lock.
         weakref.finalize(queue, self._dropped.append, queue.address).atexit = False
         return queue
 
@@ -60,6 +61,7 @@ class Temporaries:
             self._provider.delete_temporary(address)
 
     def _delete_dropped(self) -> None:
+        # Those that go back into the list wait for the next occasion.
         for _ in range(len(self._dropped)):
             try:
                 address = self._dropped.popleft()

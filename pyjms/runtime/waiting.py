@@ -36,6 +36,7 @@ class Rest:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        # `float()` is 0.0: these pauses have no part that chance decides.
         self._delays = Delays(_BACK_OFF, float)
         self.until_ms: float | None = None
         """When the pause ends, by the monotonic clock; None: there is none."""
@@ -61,6 +62,7 @@ class Rest:
         now_ms = self._clock.monotonic_ms()
         if self._said.get(text, now_ms) > now_ms:
             return
+        # Texts of errors may hold ids, so that each is a new one: the memory of them has to end.
         if len(self._said) >= _DIFFERENT:
             self._said = {}
         self._said[text] = now_ms + _SILENCE_MS
@@ -143,6 +145,7 @@ class DeliveryGate:
 
     def runs_listener_here(self) -> bool:
         """Say whether the calling thread runs a listener of this session."""
+        # Without the lock: a thread's own number is entered and removed by that thread alone.
         return get_ident() in self._busy
 
     def runs_listener_elsewhere(self) -> bool:
@@ -168,16 +171,17 @@ class DeliveryGate:
         self._wait_for(is_quiet)
 
     def _wait_for(self, is_so: Callable[[], bool]) -> None:
-        """Wait until `is_so` says so, which is asked under the lock at each change.
-
-        Without a `threading.Condition`: one whose wait is interrupted lets go of a lock that it does not have (decision 0104).
-        """
+        """Wait until `is_so` says so, which is asked under the lock at each change."""
+        # Not a `threading.Condition`: one whose wait is interrupted releases a lock that it does
+        # not have (decision 0104).
         signal = Signal()
         try:
             while True:
                 with self.lock:
                     if is_so():
                         return
+                    # Registered in the hold of the lock that found it not so: any change from here on raises
+                    # the signal.
                     self._waiting.add(signal)
                 deferred.wait(_wait_for, signal, None)
         finally:
@@ -185,6 +189,7 @@ class DeliveryGate:
 
     def _tell_change(self) -> None:
         """Have those look who wait. The lock is held."""
+        # A copy: a thread whose wait ends takes its signal out without the lock.
         for signal in tuple(self._waiting):
             signal.set()
 
@@ -216,6 +221,8 @@ class CloseOnce:
         me, signal = get_ident(), Signal()
         while True:
             with self._lock:
+                # The closing thread comes here again when a listener's or signal's code closes the same
+                # object: it must not wait for itself.
                 if self._is_done or self._thread == me:
                     return
                 if self._thread is None:
@@ -226,6 +233,8 @@ class CloseOnce:
         try:
             work()
             self._is_done = True
+        # A JMSException is an answer: the object is closed as far as it can be. An interrupt leaves
+        # the close to the next call.
         except JMSException:
             self._is_done = True
             raise
@@ -297,6 +306,7 @@ class WorkThread:
 
     def _run(self) -> None:
         while not self._ended:
+            # Forgotten before the work, which names a new time if it is to be called again.
             until_ms, self.until_ms = self.until_ms, None
             self._inbox.wait(until_ms)
             errors = 0
@@ -330,11 +340,7 @@ class EventThread:
         self._ended = False
 
     def call(self, callback: Callable[[], None]) -> None:
-        """Have `callback` run soon; dropped after `end`. Never blocks.
-
-        Where the system has no more threads for the moment, it waits for the next call: who reports a lost connection is about
-        to make it anew, and must come to that.
-        """
+        """Have `callback` run soon; dropped after `end`. Never blocks. Without a thread to be had it waits for the next call."""
         with self._lock:
             if self._ended:
                 return
@@ -346,6 +352,7 @@ class EventThread:
         """Let the thread end after the callbacks that wait; does not wait for it, as a callback may be the caller."""
         with self._lock:
             self._ended = True
+            # Callbacks for which there was no thread before get another attempt.
             if self._thread is None and not self._callbacks.empty():
                 self._begin()
             self._callbacks.put(None)
@@ -354,6 +361,8 @@ class EventThread:
         thread = Thread(target=self._run, name=self._name, daemon=True)
         try:
             thread.start()
+        # The callback waits for the next call: the thread that reports a lost connection is about
+        # to make it anew, and must come to that.
         except RuntimeError as error:
             _log.warning("the exception listener hears of %d problems later: %s", self._callbacks.qsize(), error)
             return

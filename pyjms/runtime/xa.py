@@ -79,7 +79,10 @@ class JmsXAResource(XAResource):
         with _xa_errors:
             branch, provider = _fact(xid), self._session.provider_session
             try:
+                # A suspended branch may be ended without being resumed (X/Open XA): its messages were
+                # handed over at the suspension.
                 if branch == self._working:
+                    # A send from here on would belong to no branch, and nobody would ever commit it.
                     self._session.refuses_sends = True
                     self._acknowledge_received(provider)
                 provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
@@ -181,6 +184,8 @@ class RecoveredXid(Xid):
         return f"RecoveredXid({fact.format_id}, {fact.global_transaction_id!r}, {fact.branch_qualifier!r})"
 
     def __eq__(self, other: object) -> bool:
+        # An Xid of the application's own make equals the recovered one of the same parts: managers
+        # look their branches up by that.
         return isinstance(other, Xid) and _fact(other) == self._fact
 
     def __hash__(self) -> int:
@@ -203,6 +208,7 @@ class _Controlled(JmsSession, XASession):
     @property
     def xa_resource(self) -> XAResource:
         self.check_open()
+        # One resource for each session, as it knows the branch that the session works in.
         if self._resource is None:
             self._resource = JmsXAResource(self)
         return self._resource
@@ -351,6 +357,7 @@ def _xa_code(error: ProviderError) -> int:
         return error.failure.value
     if isinstance(error, RolledBackError):
         return XAException.XA_RBROLLBACK
+    # The outcome is not known here: RMFAIL has the manager ask `recover` by another connection.
     if isinstance(error, (ConnectionLostError, InDoubtError)):
         return XAException.XAER_RMFAIL
     if isinstance(error, ClosedError):
@@ -377,6 +384,7 @@ def _check_flags(flags: int, allowed: tuple[int, ...], call: str) -> None:
 def _fact(xid: Xid) -> spi_xid.Xid:
     """Return the branch. Raises `XAException` (XAER_INVAL) for none, and for one whose parts are no bytes or too long."""
     try:
+        # `bytes(5)` would make five zero bytes of a number; a memoryview refuses it.
         parts = (memoryview(xid.global_transaction_id), memoryview(xid.branch_qualifier))
         fact = spi_xid.Xid(xid.format_id, bytes(parts[0]), bytes(parts[1]))
     except (AttributeError, TypeError, ValueError) as error:
