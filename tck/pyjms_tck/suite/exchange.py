@@ -67,6 +67,7 @@ def take(consumer: MessageConsumer, waits: Waits, what: str = "a message") -> Te
 def take_texts(consumer: MessageConsumer, waits: Waits, count: int) -> list[str | None]:
     """Return the texts of the next `count` messages, or of fewer when one does not come in time."""
     texts: list[str | None] = []
+    # The texts so far are returned when a message is late: the comparison in the test then shows which one is missing.
     while len(texts) < count and (message := consumer.receive(waits.something_ms)) is not None:
         texts.append(text_of(message))
     return texts
@@ -94,6 +95,7 @@ class Collector(MessageListener):
         self._also = also
 
     def on_message(self, message: Message) -> None:
+        # Kept before `also` is called, so that a message whose listener raises is counted, too.
         self.messages.append(message)
         if self._also is not None:
             self._also(message)
@@ -137,6 +139,8 @@ class Holding(MessageListener):
         if self.returned.is_set():
             return
         self.entered.set()
+        # With a limit: a test that fails before `release` must not hold the
+        # provider's thread, for which close would wait.
         self._released.wait(self._waits.something_ms / 1000)
         try:
             if self._meanwhile is not None:
@@ -187,7 +191,9 @@ class DurableClient:
         # First: two connections cannot have one client identifier.
         self.close()
         connection = connect()
+        # Before the identifier is set: if that is refused, `close` ends the new connection all the same.
         self._connection = connection
+        # Before any other use of the connection (§4.3.2).
         connection.client_id = self.client_id
         connection.start()
         return connection
@@ -200,6 +206,8 @@ class DurableClient:
 
     def forget(self) -> None:
         """Unsubscribe everything. Where that fails, the provider keeps what nobody will ask for again."""
+        # `open` closes the client's connection first: a subscription with an
+        # active subscriber cannot be deleted (§6.11.1).
         with suppress(JMSException), self.open() as connection:
             session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
             for name in self._names:

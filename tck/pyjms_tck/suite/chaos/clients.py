@@ -65,6 +65,7 @@ def batches(world: World, connection: Connection) -> None:
     for step in _steps(world):
         for queue in (world.inbound, world.outbound, world.inbound):
             sending.send(queue, _text(session))
+        # The connection closes with this transaction open: nothing of it may ever be seen (§4.3.5).
         if step == STEPS - 1:
             return
         (session.rollback if step % 3 == 2 else session.commit)()
@@ -99,6 +100,7 @@ def mover(world: World, connection: Connection) -> None:
         for _ in range(2):
             if consumer.receive(_WAIT_MS) is not None:
                 sending.send(_text(session))
+        # What was received in the open transaction must come again, and what was sent in it must not be seen.
         if step == STEPS - 1:
             return
         (session.rollback if step % 4 == 3 else session.commit)()

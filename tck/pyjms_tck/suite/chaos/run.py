@@ -54,10 +54,12 @@ class Run:
         """
         with self._recording, ExitStack() as made:
             world = self._world(made)
+            # Before the clients begin: a durable subscription has only what is published after it was made (§6.3).
             self._subscribe(world)
             working = [Background(partial(self._work, world, *each), self._patience_s) for each in self._clients()]
             self._let_pass()
             self._over.set()
+            # `result` raises what a client met with, and fails for a client that does not notice the end of the run.
             for task in working:
                 task.result()
             return self._drain(world)
@@ -133,6 +135,7 @@ class Run:
                 if self._restart is None:
                     self._over.set()
                     raise
+                # The broker may be away: without a pause the client would connect again as fast as it is refused.
                 self._over.wait(self._waits.nothing_ms / 1000)
 
     def _breathe(self) -> None:
@@ -144,6 +147,7 @@ class Run:
         for _ in range(_RESTARTS):
             self._over.wait(part_s)
             if self._restart is not None and not self._over.is_set():
+                # Taken before the restart: from here on, calls may have failed because of it.
                 began_ns = self._recording.now_ns()
                 self._restart()
                 self._recording.broker_died(began_ns)
@@ -154,6 +158,7 @@ class Run:
     def _drain(self, world: World) -> Report:
         """Consume until nothing is missing, or until what is missing had its time; return the report."""
         end_ms = _CLOCK.monotonic_ms() + self._waits.something_ms
+        # Again and again: after a restart a broker may take a while until it gives back what lost connections held.
         while True:
             self._consume_all(world)
             report = self._recording.check(complete=True)
@@ -168,6 +173,7 @@ class Run:
                 with session.create_consumer(queue) as consumer:
                     while consumer.receive(self._waits.nothing_ms) is not None:
                         pass
+        # A connection for each client, as a durable subscription belongs to a client identifier (§6.3).
         for client_id in self._client_ids:
             assert world.topic is not None
             with self._connected(client_id) as connection:

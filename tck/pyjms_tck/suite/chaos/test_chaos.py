@@ -86,6 +86,8 @@ def test_under_load(calm: Report, rule: Rule) -> None:
     assert _found(calm, rule) == [], f"in a run of many clients {rule.what}"
 
 
+# The fixture is not used, but named: where the profile cannot restart
+# the broker, the tests that name it are reported as not supported.
 @pytest.mark.usefixtures("restart_broker")
 @pytest.mark.parametrize("rule", STORMY)
 def test_with_restarts(stormy: Report, rule: Rule) -> None:

@@ -121,8 +121,11 @@ def check_receive_ends(
 ) -> None:
     """Check that a receive of `consumer` waits, and returns null when `close` is called. `timeout` None: without one."""
     receiving = background(consumer.receive if timeout is None else partial(consumer.receive, timeout))
+    # The pause lets the other thread come to its wait: a receive that
+    # begins after the close would raise in place of it.
     waits.pause()
     assert receiving.is_running, "receive waits for a message"
+    # On a thread of its own: a close that hangs fails the test within `something_ms`.
     background(close).result()
     assert receiving.result() is None, "the pending receive returns null on close"
 
@@ -133,6 +136,7 @@ def check_waits_for_listener(
     """Check that `end`, which closes or stops, returns after the call of `listener` that is running or about to begin."""
     listener.wait_until_entered()
     ending = background(end)
+    # A close or stop that does not wait has returned by the end of this pause.
     waits.pause()
     assert ending.is_running, "close or stop waits until the listener has returned"
     listener.release()

@@ -54,6 +54,7 @@ def test_4_2_1_a_several_threads_send_to_one_queue_object(
         send_texts(connection.create_session(False, Session.AUTO_ACKNOWLEDGE), queue, *mine)
         return queue.queue_name
 
+    # A connection for each thread: the queue object is all that the threads share.
     connections = [connect() for _ in range(THREADS)]
     sending = [background(partial(send, mine, connection)) for mine, connection in zip(texts, connections, strict=True)]
     names = {task.result() for task in sending}
@@ -71,9 +72,11 @@ def test_4_2_2_a_several_threads_make_connections_with_one_factory(
             send_texts(connection.create_session(False, Session.AUTO_ACKNOWLEDGE), queue, text)
 
     texts = [f"thread {number}" for number in range(THREADS)]
+    # All threads are started before the first result is waited for, so that they connect at the same time.
     for task in [background(partial(send, text)) for text in texts]:
         task.result()
     received = take_texts(session.create_consumer(queue), waits, THREADS)
+    # Sorted, as order holds within one session only (§4.4.10.1).
     assert sorted(map(str, received)) == texts, "the message of each thread's connection arrives"
 
 
@@ -108,6 +111,7 @@ def test_4_3_1_b_a_new_connection_with_credentials_is_stopped(
     factory: ConnectionFactory, profile: Profile, session: Session, queue: Queue, waits: Waits
 ) -> None:
     send_texts(session, queue, "early")
+    # A provider that checks no credentials has to take any.
     with factory.create_connection(profile.user_name or "guest", profile.password or "guest") as connection:
         consumer = connection.create_session(False, Session.AUTO_ACKNOWLEDGE).create_consumer(queue)
         assert leftovers(consumer, waits) == [], "a connection that was not started delivers nothing"
@@ -176,6 +180,7 @@ def test_4_3_2_e_subscriptions_of_one_name_belong_to_their_clients(
         assert take(our_subscriber, waits).text == "for both"
         assert take(other_subscriber, waits).text == "for both", "the client with another identifier has its own copy"
     finally:
+        # The fixture forgets the subscriptions of its own client alone; this one belongs to another client.
         other_subscriber.close()
         other.unsubscribe(durable.name)
     send_texts(ours, topic, "after the other one unsubscribed")
@@ -217,6 +222,7 @@ def test_4_3_3_b_messages_arrive_while_a_started_connection_is_set_up(
     listener = Collector()
     session.create_consumer(first).message_listener = listener
     assert listener.wait_for(1, waits) == ["waiting"], "the first consumer gets messages before the setup is complete"
+    # A second session: the first one belongs to its listener's thread by now (§4.4.6).
     receiving = connection.create_session(False, Session.AUTO_ACKNOWLEDGE).create_consumer(second)
     assert take(receiving, waits).text == "waiting"
 
@@ -233,6 +239,7 @@ def test_4_3_3_c_nothing_is_delivered_before_the_start(
         send_texts(session, queue, "too early")
     assert consumer.receive_no_wait() is None, "receive_no_wait returns nothing before the start"
     assert leftovers(consumer, waits) == [], "receive returns nothing before the start"
+    # The wait of `leftovers` was the listener's chance, too.
     assert listener.texts == [], "no listener is called before the start"
 
 
@@ -249,6 +256,7 @@ def test_4_3_4_a_start_twice_and_stop_twice_are_as_once(
     connect: Connect, session: Session, queue: Queue, waits: Waits
 ) -> None:
     connection = connect()
+    # A stop before the first start must not count against it.
     connection.stop()
     consumer = connection.create_session(False, Session.AUTO_ACKNOWLEDGE).create_consumer(queue)
     connection.start()
@@ -277,6 +285,7 @@ def test_4_3_4_b_stop_suspends_receivers_and_listeners(
     for queue in (heard, received):
         send_texts(session, queue, "while stopped")
     assert leftovers(consumer, waits) == [], "a stopped connection lets no receive return a message"
+    # The wait of `leftovers` was the listener's chance, too.
     assert listener.texts == ["before"], "a stopped connection calls no listener"
     connection.start()
     assert listener.wait_for(2, waits) == ["before", "while stopped"]
@@ -292,6 +301,7 @@ def test_4_3_4_b_a_receive_that_waits_goes_on_after_the_next_start(
     receiving = background(partial(consumer.receive, waits.something_ms))
     waits.pause()
     connection.stop()
+    # Sent while the connection is stopped: the receive that waits must not return it before the start (§4.3.4).
     send_texts(session, queue, "text")
     waits.pause()
     assert receiving.is_running, "receive waits while the connection is stopped"
@@ -308,11 +318,13 @@ def test_4_3_4_c_stop_waits_for_a_running_listener(
     requests, replies = make_queue(), make_queue()
     connection = connect(started=True)
     answering = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    # The listener sends after stop has been called: until it returns it has the full use of its session (§4.3.4).
     with Holding(waits, meanwhile=lambda _: send_texts(answering, replies, "the listener's reply")) as listener:
         answering.create_consumer(requests).message_listener = listener
         send_texts(session, requests, "first", "second")
         check_waits_for_listener(connection.stop, listener, background, waits)
         assert listener.error is None, "the listener has the full use of its session while stop waits"
+    # The second message is with the client, perhaps; its listener must not be called.
     waits.pause()
     assert listener.texts == ["first"], "after stop no listener is called"
     assert take(session.create_consumer(replies), waits).text == "the listener's reply"
@@ -331,6 +343,7 @@ def test_4_3_4_d_a_stopped_connection_sends(connect: Connect, session: Session, 
 def test_4_3_4_e_a_receive_times_out_on_a_stopped_connection(
     connect: Connect, session: Session, queue: Queue, background: RunBackground, waits: Waits
 ) -> None:
+    # With a message on the queue, a provider that ignores the stop returns that instead of null.
     send_texts(session, queue, "out of reach")
     consumer = connect().create_session(False, Session.AUTO_ACKNOWLEDGE).create_consumer(queue)
     receiving = background(partial(consumer.receive, waits.nothing_ms))
@@ -369,6 +382,7 @@ def test_4_3_7_b_the_name_and_the_version_of_the_provider(connection: Connection
 
 
 def _numbers_in(version: str) -> tuple[int, int]:
+    # A version such as "2" has fewer than two numbers, one such as "3.10.7" has more; a missing one is 0.
     major, minor, *_ = [*map(int, re.findall(r"\d+", version)), 0, 0]
     return major, minor
 
@@ -396,11 +410,13 @@ def test_4_3_5_a_a_running_listener_keeps_the_use_of_its_session(
         send_texts(session, requests, "request")
         listener.wait_until_entered()
         closing = background(other.close)
+        # The close has begun by the end of this pause, and the listener works only after it.
         waits.pause()
         listener.release()
         closing.result()
         assert listener.error is None, "the listener can send and acknowledge while close waits for it"
     assert take(session.createConsumer(replies), waits).getText() == "reply to request"
+    # An acknowledgement that the close had cut off would bring the request back.
     assert leftovers(session.createConsumer(requests), waits) == [], "the listener's acknowledgement counts"
 
 
@@ -444,6 +460,7 @@ def test_4_3_5_d_close_acknowledges_nothing_for_the_client(
 ) -> None:
     send_texts(session, queue, "acknowledged", "not acknowledged")
     consumer = other.createSession(False, Session.CLIENT_ACKNOWLEDGE).createConsumer(queue)
+    # One message is acknowledged: a provider that acknowledges nothing at all would pass without it.
     take(consumer, waits).acknowledge()
     take(consumer, waits)
     other.close()
@@ -522,6 +539,7 @@ def test_4_3_5_h_messages_stay_usable(other: Connection, session: Session, queue
     other.close()
     for message in (made, received):
         assert (message.getText(), message.getStringProperty("word")) == ("text", "value")
+    # A received body is read-only until it is cleared (§3.10).
     received.clearBody()
     received.setText("another text")
     session.createProducer(queue).send(received)
@@ -588,6 +606,7 @@ def test_4_3_8_d_what_a_call_throws_does_not_go_to_the_listener(
         session.commit()
     with pytest.raises(IllegalStateException):
         connection.setClientID(make_name("client"))
+    # An exception listener runs on a thread of the provider, so a call would come a moment later.
     waits.pause()
     assert listener.errors == [], "each exception was thrown to the caller, and to nobody else"
 
@@ -600,10 +619,12 @@ def test_4_3_8_b_the_listener_is_told_of_a_lost_connection_one_call_at_a_time(
     connection.setExceptionListener(listener)
     session = connection.createSession(False, Session.AUTO_ACKNOWLEDGE)
     restart_broker()
+    # A client that connects again by itself has no problem to tell of, so a connection that works is right, too.
     waits.until(
         lambda: listener.errors or _works(session, queue),
         "the exception listener was told of the restart, or the connection worked again",
     )
+    # A second call, for the same restart, has its chance.
     waits.pause()
     if not listener.errors:
         record("the connection survives a restart of the broker without telling its exception listener")

@@ -92,6 +92,7 @@ def test_4_4_1_a_session_close_waits_for_a_running_listener(
         listening.create_consumer(queue).message_listener = listener
         send_texts(session, queue, "first", "second")
         check_waits_for_listener(listening.close, listener, background, waits)
+    # The second message may be with the client; its listener must not be called.
     waits.pause()
     assert listener.texts == ["first"], "after close no listener is called"
 
@@ -215,6 +216,7 @@ def test_4_4_2_c_a_consumer_has_the_given_selector(
     consumer = session.create_consumer(queue, "number = 2", *more)
     send_numbers(session, queue)
     assert take_texts(consumer, waits, 1) == ["2"], "the selector chooses among the messages"
+    # A consumer that gets "2" first may still get the others: only the wait shows that it does not.
     assert leftovers(consumer, waits) == [], "the others are not for this consumer"
 
 
@@ -224,6 +226,7 @@ def test_4_4_2_c_a_consumer_has_the_given_selector(
 def test_4_4_2_c_a_consumer_of_a_topic_has_the_given_no_local(
     session: Session, connect: Connect, topic: Topic, waits: Waits, no_local: bool
 ) -> None:
+    # The consumer first: a nondurable one gets only what is published while it is active (§6.3).
     consumer = session.create_consumer(topic, None, no_local)
     send_texts(session, topic, "of its own connection")
     send_texts(connect().create_session(False, Session.AUTO_ACKNOWLEDGE), topic, "of another connection")
@@ -260,6 +263,7 @@ def test_4_4_3_b_a_temporary_topic_carries_messages(session: Session, waits: Wai
     temporary = session.createTemporaryTopic()
     assert isinstance(temporary, TemporaryTopic)
     assert temporary.getTopicName(), "a temporary topic has a name"
+    # Both consumers first: they get only what is published while they are active (§6.3).
     consumers = [session.createConsumer(temporary) for _ in range(2)]
     send_texts(session, temporary, "to all")
     assert [take(consumer, waits).getText() for consumer in consumers] == ["to all", "to all"]
@@ -274,6 +278,8 @@ def test_4_4_3_c_other_connections_cannot_consume_from_a_temporary_destination(
     other = connect(started=True).createSession(False, Session.AUTO_ACKNOWLEDGE)
     with pytest.raises(JMSException):
         other.createConsumer(temporary)
+    # A client of another connection gets to know the destination by
+    # JMSReplyTo: what came over the wire must be refused, too.
     request = session.createTextMessage("request")
     request.setJMSReplyTo(temporary)
     session.createProducer(queue).send(request)
@@ -306,6 +312,7 @@ def test_4_4_3_e_every_temporary_destination_is_unique(
     names = [_name(_temporary(each, kind)) for each in (session, session, other, other)]
     assert len(set(names)) == 4, f"four temporary destinations with four names, not {names}"
     first, second = _temporary(session, kind), _temporary(session, kind)
+    # Two names may still stand for one destination in the broker, so a message is sent as well.
     consumer = session.createConsumer(second)
     send_texts(session, first, "to the first")
     assert leftovers(consumer, waits) == [], "what is sent to one does not reach another"
@@ -318,8 +325,10 @@ def test_4_4_3_f_temporary_destinations_end_with_their_connection(
 ) -> None:
     owner: Connection = connect(started=True)
     temporary = _temporary(owner.createSession(False, Session.AUTO_ACKNOWLEDGE), kind)
+    # It works before the close: a provider that always refuses other connections would pass without this.
     send_texts(session, temporary, "while its connection is open")
     owner.close()
+    # A broker may take a moment to delete what a connection leaves.
     waits.until(
         lambda: _is_gone(session, temporary), "sending to the temporary destination of a closed connection failed"
     )
@@ -354,6 +363,7 @@ def test_4_4_4_b_a_topic_is_made_from_its_name(session: Session, topic: Topic, w
     made = session.createTopic(topic.getTopicName())
     assert isinstance(made, Topic)
     assert made.getTopicName() == topic.getTopicName()
+    # The consumer first: a nondurable one gets only what is published while it is active (§6.3).
     consumer = session.createConsumer(topic)
     send_texts(session, made, "text")
     assert take(consumer, waits).getText() == "text", "both objects stand for one topic"
@@ -371,6 +381,7 @@ def test_4_4_5_a_messages_of_all_types_are_new_and_empty(session: Session) -> No
     stream, content, plain = session.createStreamMessage(), session.createBytesMessage(), session.createMessage()
     assert isinstance(plain, Message)
     assert isinstance(stream, StreamMessage)
+    # A new stream is write-only: `reset` makes it readable (§3.11).
     stream.reset()
     with pytest.raises(MessageEOFException):
         stream.readObject()
@@ -410,6 +421,7 @@ def test_4_4_5_c_a_session_sends_messages_that_another_one_made(
     session.createProducer(queue).send(other.createTextMessage("made by another connection"))
     received = take(consumer, waits)
     assert received.getText() == "made by another connection"
+    # As it came, with its header fields: send assigns them again (§3.4.11).
     other.createProducer(queue).send(received)
     assert take(consumer, waits).getText() == "made by another connection", "a received message can be sent on"
 
@@ -429,10 +441,12 @@ def test_4_4_6_a_another_thread_closes_a_session_that_is_in_use(
 ) -> None:
     consumer = session.create_consumer(queue)
     receiving = background(consumer.receive)
+    # The receive waits by the end of this pause; `close` is the one call that another thread may make (§4.4.6).
     waits.pause()
     background(session.close).result()
     assert receiving.result() is None, "the receive of the other thread returns null"
     send_texts(make_session(), queue, "text")
+    # Another session gets the message: the receive that was ended must not have taken it.
     collector = Collector()
     make_session().create_consumer(queue).message_listener = collector
     assert collector.wait_for(1, waits) == ["text"], "the closed session took no message with it"
@@ -442,6 +456,8 @@ def test_4_4_6_a_another_thread_closes_a_session_that_is_in_use(
 def test_4_4_6_b_listeners_set_up_on_a_stopped_connection_are_all_called(
     connect: Connect, session: Session, make_queue: MakeDestination, waits: Waits
 ) -> None:
+    # Stopped: on a started one, a second listener would be set while the
+    # first one may run, which §4.4.6 calls an error.
     connection = connect()
     listening = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
     queues = [make_queue() for _ in range(3)]
@@ -460,6 +476,7 @@ def test_4_4_6_c_record_whether_a_session_with_a_listener_receives(
     receiver = session.create_consumer(make_queue())
     session.create_consumer(make_queue()).message_listener = Collector()
     try:
+        # Without waiting: a provider that does not refuse the call would keep the test for as long.
         receiver.receive_no_wait()
     except JMSException as error:
         record(f"receive on a session that has a message listener throws {type(error).__name__}")
@@ -474,9 +491,11 @@ def test_4_4_9_a_a_slow_subscriber_does_not_hold_up_another(
     texts = [f"text {number}" for number in range(5)]
     with Holding(waits) as slow:
         quick = Collector()
+        # A session for each: the listeners of one session run one after the other (§4.4.14).
         make_session().create_consumer(topic).message_listener = slow
         make_session().create_consumer(topic).message_listener = quick
         send_texts(session, topic, *texts)
+        # The slow subscriber is in its first call from here on; the quick one must get everything meanwhile.
         slow.wait_until_entered()
         assert quick.wait_for(len(texts), waits) == texts, "one gets everything while the other is busy"
         assert slow.texts == ["text 0"]
@@ -502,6 +521,7 @@ def test_4_4_9_b_record_how_two_receivers_share_a_queue(
 class Overlapping(Collector):
     """A listener that knows how many calls ran at the same time, in all listeners that share its counter."""
 
+    # One lock for all listeners, as they share the counter.
     lock = Lock()
 
     def __init__(self, waits: Waits, running: list[int]) -> None:
@@ -523,6 +543,7 @@ class Overlapping(Collector):
 def test_4_4_14_a_the_listeners_of_a_session_run_one_after_the_other(
     connect: Connect, session: Session, make_queue: MakeDestination, waits: Waits
 ) -> None:
+    # Stopped until both queues have messages, so that both listeners have work at the same moment.
     connection = connect()
     listening = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
     queues = [make_queue(), make_queue()]

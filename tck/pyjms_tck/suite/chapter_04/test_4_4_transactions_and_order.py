@@ -43,6 +43,7 @@ def test_4_4_7_a_commit_sends_to_all_destinations(
 def test_4_4_7_a_commit_publishes_and_not_earlier(
     transacted: Session, session: Session, topic: Topic, waits: Waits
 ) -> None:
+    # The subscriber first: a nondurable one gets only what is published while it is active (§6.3).
     subscriber = session.createConsumer(topic)
     send_texts(transacted, topic, "text")
     assert leftovers(subscriber, waits) == [], "before the commit nobody sees the message"
@@ -57,6 +58,7 @@ def test_4_4_7_a_commit_acknowledges_what_was_received(
     send_texts(session, queue, "one", "two", "three")
     assert take_texts(transacted.createConsumer(queue), waits, 2) == ["one", "two"]
     transacted.commit()
+    # Closed before the queue is looked at: while the session is open, it would hide what the commit left out.
     transacted.close()
     consumer = session.createConsumer(queue)
     assert take(consumer, waits).getText() == "three", "what the transaction received does not come again"
@@ -70,6 +72,7 @@ def test_4_4_7_b_rollback_discards_what_was_sent(
     consumer = session.createConsumer(queue)
     send_texts(transacted, queue, "discarded")
     transacted.rollback()
+    # A second transaction is committed: the rolled back message must not come with it, either.
     send_texts(transacted, queue, "kept")
     transacted.commit()
     assert take(consumer, waits).getText() == "kept", "the message that was rolled back is never delivered"
@@ -87,6 +90,7 @@ def test_4_4_7_b_rollback_recovers_what_was_received(
     again = [take(consumer, waits) for _ in range(2)]
     assert [message.getText() for message in again] == ["one", "two"], "both come again, in their order"
     assert [message.getJMSRedelivered() for message in again] == [True, True], "JMSRedelivered says so"
+    # Committed, so that the last look shows that the second delivery was settled, and not forgotten.
     transacted.commit()
     assert leftovers(session.createConsumer(queue), waits) == [], "the second transaction acknowledged them"
 
@@ -100,6 +104,7 @@ def test_4_4_7_c_each_end_of_a_transaction_begins_the_next(
         send_texts(transacted, queue, f"text {number}")
         end()
     assert take_texts(consumer, waits, 2) == ["text 0", "text 2"], "two transactions were committed, two rolled back"
+    # A session that sends without a transaction after its first end would show this message.
     send_texts(transacted, queue, "in the transaction that is open")
     assert leftovers(consumer, waits) == [], "after all these there is a transaction again"
 
@@ -130,6 +135,7 @@ def test_4_4_10_1_a_a_queue_keeps_the_order_of_a_session(session: Session, queue
 
 @requirement("4.4.10.1-a")
 def test_4_4_10_1_a_a_queue_without_consumer_keeps_the_order(session: Session, queue: Queue, waits: Waits) -> None:
+    # Sent before there is a consumer: brokers deliver what is stored in another way than what just comes.
     send_texts(session, queue, *NUMBERS)
     listener = Collector()
     session.create_consumer(queue).message_listener = listener
@@ -138,6 +144,7 @@ def test_4_4_10_1_a_a_queue_without_consumer_keeps_the_order(session: Session, q
 
 @requirement("4.4.10.1-a")
 def test_4_4_10_1_a_a_topic_keeps_the_order_of_a_session(session: Session, topic: Topic, waits: Waits) -> None:
+    # The consumer first: a nondurable one gets only what is published while it is active (§6.3).
     consumer = session.create_consumer(topic)
     send_texts(session, topic, *NUMBERS)
     assert take_texts(consumer, waits, len(NUMBERS)) == NUMBERS
@@ -147,6 +154,7 @@ def test_4_4_10_1_a_a_topic_keeps_the_order_of_a_session(session: Session, topic
 def test_4_4_10_1_a_order_holds_across_the_producers_of_a_session(session: Session, queue: Queue, waits: Waits) -> None:
     producers = [session.create_producer(queue), session.create_producer(queue), session.create_producer(None)]
     for number, text in enumerate(NUMBERS):
+        # By turns: order is that of the session, whichever of its producers sends (§4.4.10.1).
         producer = producers[number % 3]
         message = session.create_text_message(text)
         if producer.destination is None:
@@ -164,6 +172,7 @@ def test_4_4_10_2_a_order_holds_within_each_delivery_mode(session: Session, queu
         producer.send(session.create_text_message(text), modes[number % 2], 4, 0)
     consumer = session.create_consumer(queue)
     received = [take(consumer, waits) for _ in NUMBERS]
+    # Each mode by itself: a NON_PERSISTENT message may overtake PERSISTENT ones (§4.4.10.2).
     for number, mode in enumerate(modes):
         texts = [message.text for message in received if message.jms_delivery_mode == mode]
         assert texts == NUMBERS[number::2], f"the order of the {mode.name} messages"
@@ -178,6 +187,7 @@ def test_4_4_10_2_b_a_transaction_keeps_the_order_at_each_destination(
     for number, text in enumerate(NUMBERS):
         send_texts(transacted, queues[number % 2], text)
     transacted.commit()
+    # Each destination by itself: between two of them there is no order (§4.4.10.2).
     for number, queue in enumerate(queues):
         received = take_texts(session.create_consumer(queue), waits, len(NUMBERS) // 2)
         assert received == NUMBERS[number::2], "the order of one destination's messages in the transaction"
@@ -206,6 +216,7 @@ def test_4_4_11_a_recover_begins_with_the_first_unacknowledged_message(
 ) -> None:
     send_texts(session, queue, "one", "two", "three", "four")
     consumer = acknowledging.createConsumer(queue)
+    # Acknowledged while "two" and "three" are not delivered yet, so it covers "one" alone.
     take(consumer, waits).acknowledge()
     assert take_texts(consumer, waits, 2) == ["two", "three"]
     acknowledging.recover()
@@ -236,6 +247,7 @@ def test_4_4_11_b_what_recover_delivers_again_says_so(
     acknowledging.recover()
     received = [(message.getText(), message.getJMSRedelivered()) for message in (take(consumer, waits),)]
     assert received == [("one", True)], "the message comes again, with JMSRedelivered"
+    # A provider may have sent this message ahead to the client; it was not delivered for that, and is no redelivery.
     second = take(consumer, waits)
     assert (second.getText(), second.getJMSRedelivered()) == ("two", False), "it was not delivered before"
 
@@ -244,6 +256,7 @@ def test_4_4_11_b_what_recover_delivers_again_says_so(
 def test_4_4_11_b_a_subscriber_sees_that_a_message_comes_again(
     session: Session, acknowledging: Session, topic: Topic, waits: Waits
 ) -> None:
+    # The consumer first: a nondurable one gets only what is published while it is active (§6.3).
     consumer = acknowledging.createConsumer(topic)
     send_texts(session, topic, "text")
     assert take(consumer, waits).getJMSRedelivered() is False
@@ -266,6 +279,7 @@ def test_4_4_11_d_acknowledge_does_nothing_in_a_transacted_session(
     transacted = make_session(True)
     consumer = transacted.createConsumer(queue)
     take(consumer, waits).acknowledge()
+    # An acknowledgement that had an effect would have taken the message out of the transaction.
     transacted.rollback()
     again = take(consumer, waits, "the message again, for only commit acknowledges it")
     assert again.getJMSRedelivered() is True
@@ -283,7 +297,9 @@ def test_4_4_11_e_one_acknowledgement_covers_all_that_the_session_delivered(
         send_texts(session, queue, "one", "two")
     consumers = [acknowledging.createConsumer(queue) for queue in queues]
     delivered = [take(consumer, waits) for consumer in consumers for _ in range(2)]
+    # The first one: a broker that acknowledges up to the named message, or its consumer's alone, leaves others.
     delivered[0].acknowledge()
+    # Closing gives back what is not acknowledged, so that the next look can find it.
     acknowledging.close()
     rest = [leftovers(session.createConsumer(queue), waits) for queue in queues]
     assert rest == [[], []], "acknowledging the first message covers the others, of all consumers of the session"
@@ -297,6 +313,7 @@ def test_4_4_11_e_an_acknowledgement_covers_nothing_that_comes_later(
     consumer = acknowledging.createConsumer(queue)
     take(consumer, waits).acknowledge()
     assert take(consumer, waits).getText() == "two"
+    # A provider that had sent "two" ahead must not have acknowledged it with "one".
     acknowledging.close()
     assert take(session.createConsumer(queue), waits).getText() == "two", "it was not acknowledged"
 
@@ -308,6 +325,7 @@ def test_4_4_11_e_an_acknowledgement_covers_no_other_session(
     ours, theirs = make_queue(), make_queue()
     for queue in (ours, theirs):
         send_texts(session, queue, "text")
+    # On the same connection: a provider that acknowledges by connection is noticed.
     other = make_session(False, Session.CLIENT_ACKNOWLEDGE)
     take(other.createConsumer(theirs), waits)
     take(acknowledging.createConsumer(ours), waits).acknowledge()
@@ -325,6 +343,7 @@ def test_4_4_11_f_receive_acknowledges_what_it_returns(
     assert take_texts(consumer, waits, 2) == ["one", "two"]
     receiving.recover()
     assert take(consumer, waits).getText() == "three", "recover brings nothing back that receive returned"
+    # Closing would bring back what was received without being acknowledged.
     receiving.close()
     assert leftovers(session.createConsumer(queue), waits) == []
 
@@ -349,6 +368,7 @@ def test_4_4_11_g_lazy_acknowledgements_come_in_the_end(
     send_texts(session, queue, *texts)
     lazy = make_session(False, Session.DUPS_OK_ACKNOWLEDGE)
     assert take_texts(lazy.createConsumer(queue), waits, len(texts)) == texts
+    # The session may acknowledge as late as here (§4.4.11), and without a failure nothing may be delivered twice.
     lazy.close()
     assert leftovers(session.createConsumer(queue), waits) == [], "without a failure nothing comes twice"
 
@@ -366,6 +386,7 @@ def test_4_4_12_a_an_acknowledged_message_never_comes_again(
     acknowledging.close()
     again = make_session(False, Session.CLIENT_ACKNOWLEDGE).createConsumer(queue)
     received = take_texts(again, waits, 2)
+    # Sorted: "two" was delivered before, and where it comes back is no matter of this section.
     assert sorted(map(str, received)) == ["three", "two"], "not to another session"
 
 
@@ -375,6 +396,7 @@ def test_4_4_13_a_what_is_sent_once_is_consumed_once(
 ) -> None:
     texts = [f"text {number:02}" for number in range(20)]
     listeners = [Collector() for _ in range(3)]
+    # Several consumers compete, as a broker that hands one message to two of them makes a duplicate.
     for listener in listeners:
         make_session().createConsumer(queue).setMessageListener(listener)
     send_texts(session, queue, *texts)

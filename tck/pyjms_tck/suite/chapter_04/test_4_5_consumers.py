@@ -45,6 +45,7 @@ def test_4_5_b_consumer_close_ends_a_pending_receive(
 def test_4_5_b_consumer_close_waits_for_a_running_listener(
     session: Session, make_session: MakeSession, queue: Queue, background: RunBackground, waits: Waits
 ) -> None:
+    # A session of its own: with a listener, a session belongs to the thread that calls the listener (§4.4.6).
     consumer = make_session().create_consumer(queue)
     with Holding(waits) as listener:
         consumer.message_listener = listener
@@ -67,6 +68,7 @@ def test_4_5_b_a_closed_consumer_takes_nothing_with_it(session: Session, queue: 
     consumer = session.create_consumer(queue)
     send_texts(session, queue, "one", "two", "three")
     assert take(consumer, waits).text == "one"
+    # A provider that sends ahead has the other two at the client by now; closing must give them back.
     consumer.close()
     assert take_texts(session.create_consumer(queue), waits, 2) == ["two", "three"], "for the next consumer, in order"
 
@@ -75,6 +77,7 @@ def test_4_5_b_a_closed_consumer_takes_nothing_with_it(session: Session, queue: 
 def test_4_5_1_a_receive_returns_the_next_message(session: Session, queue: Queue, background: RunBackground) -> None:
     send_texts(session, queue, "one", "two")
     consumer = session.create_consumer(queue)
+    # On another thread, as a receive without a timeout would hang the test where it returns nothing.
     received = background(lambda: [consumer.receive(), consumer.receive()]).result()
     assert [message.text for message in received if isinstance(message, TextMessage)] == ["one", "two"]
 
@@ -91,8 +94,10 @@ def test_4_5_1_a_receive_waits_as_long_as_it_takes(
 ) -> None:
     consumer = session.create_consumer(queue)
     receiving = background(consumer.receive if timeout is None else partial(consumer.receive, timeout))
+    # Nothing is sent before the receive waits: the test is about a message that comes later.
     waits.pause()
     assert receiving.is_running, "receive waits while there is no message"
+    # By another session: the consumer's own one is in use by the thread that receives (§4.4.6).
     send_texts(make_session(), queue, "text")
     message = receiving.result()
     assert isinstance(message, TextMessage), "receive returns the message that it waited for"
@@ -121,6 +126,7 @@ def test_4_5_1_b_receive_returns_null_after_the_timeout(
     assert background(partial(consumer.receive, waits.nothing_ms)).result() is None, "there is no message"
     waited_ms = CLOCK.monotonic_ms() - began_ms
     assert waited_ms >= waits.nothing_ms - 20, f"receive waits for {waits.nothing_ms} ms"
+    # The upper limit is a wide one: a busy machine may come late, and JMS sets no limit.
     assert waited_ms < waits.something_ms, f"receive does not wait much longer than {waits.nothing_ms} ms"
 
 
@@ -137,6 +143,8 @@ def test_4_5_1_c_receive_no_wait_returns_a_message_that_is_there(session: Sessio
             found.append(message)
         return bool(found)
 
+    # Asked again and again: a broker that pushes, such as ActiveMQ, may
+    # have sent the message without its having arrived.
     waits.until(look, "receive_no_wait returned a message that is on its queue")
     assert found[0].text == "two"
 
@@ -218,6 +226,7 @@ def test_4_5_2_b_a_consumer_without_its_listener_receives_again(
     sending = make_session()
     send_texts(sending, queue, "to the listener")
     assert listener.wait_for(1, waits) == ["to the listener"]
+    # A provider that sends ahead must hand what comes from here on to `receive`, not to the former listener.
     consumer.message_listener = None
     send_texts(sending, queue, "to receive")
     assert take(consumer, waits).text == "to receive"
@@ -246,6 +255,7 @@ def test_4_5_2_d_record_how_often_a_message_comes_whose_listener_raises(
     make_session().create_consumer(queue).message_listener = listener
     send_texts(session, queue, "bad", "good")
     waits.until(lambda: listener.count("good"), "the next message came in the end")
+    # A provider that brings the failed message back later than the next one has its chance.
     waits.pause()
     texts = [text for text, _ in listener.calls]
     times = "until the listener took it" if listener.count("bad") > _OFTEN else f"{listener.count('bad')} times in all"
@@ -258,6 +268,7 @@ def test_4_5_2_e_a_client_that_acknowledges_recovers_what_its_listener_refused(
     session: Session, make_session: MakeSession, queue: Queue, waits: Waits
 ) -> None:
     listening = make_session(False, Session.CLIENT_ACKNOWLEDGE)
+    # `recover` is called by the listener, as the session belongs to the listener's thread (§4.4.6).
     listener = _FailingThen("good", listening.recover)
     listening.create_consumer(queue).message_listener = listener
     send_texts(session, queue, "bad", "good")
@@ -275,6 +286,7 @@ def test_4_5_2_f_a_listener_that_raises_does_not_roll_back_its_transaction(
     listening.create_consumer(queue).message_listener = listener
     send_texts(session, queue, "bad", "good")
     waits.until(lambda: listener.is_done, "the listener had committed after the second message")
+    # Closed before the queue is looked at: what the commit left out would come back to it now.
     listening.close()
     assert listener.calls == [("bad", False), ("good", False)], "after the failure comes the next message"
     assert leftovers(session.create_consumer(queue), waits) == [], "the commit acknowledged both"
@@ -300,9 +312,11 @@ class _FailingThen(Failing):
 def test_4_5_2_h_a_message_whose_listener_always_raises_is_set_aside(
     session: Session, make_session: MakeSession, queue: Queue, waits: Waits
 ) -> None:
+    # More failures than fit into the test: a quick broker was through with 10,000 before the test looked.
     listening, listener = make_session(), Failing(failures=10**9)
     listening.create_consumer(queue).message_listener = listener
     send_texts(session, queue, "bad", "good")
+    # JMS names no number of deliveries (§4.5.2), so the test waits for the next message, not for a count.
     waits.until(lambda: listener.count("good") == 1, "the next message came, the one that fails out of its way")
     waits.pause()
     listening.close()

@@ -40,6 +40,7 @@ def test_4_6_a_a_producer_without_destination_sends_to_the_given_one(
 def test_4_6_a_a_producer_without_destination_sends_to_queues_and_topics(
     session: Session, queue: Queue, topic: Topic, waits: Waits
 ) -> None:
+    # The consumers first: that of the topic gets only what is published while it is active (§6.3).
     consumers = [session.createConsumer(queue), session.createConsumer(topic)]
     producer = session.createProducer(None)
     for destination in (queue, topic):
@@ -89,6 +90,7 @@ def test_4_6_d_a_send_overrides_the_defaults_of_its_producer(session: Session, q
     consumer = session.createConsumer(queue)
     producer.send(session.createTextMessage("overridden"), DeliveryMode.PERSISTENT, 2, 2 * HOUR_MS)
     assert _facts(take(consumer, waits)) == (DeliveryMode.PERSISTENT, 2, 2 * HOUR_MS)
+    # A second send shows that the first one did not change the defaults.
     producer.send(session.createTextMessage("defaults again"))
     assert _facts(take(consumer, waits)) == (DeliveryMode.NON_PERSISTENT, 7, HOUR_MS), "one send changes no default"
 
@@ -116,6 +118,7 @@ def test_4_6_e_what_was_sent_is_there_when_send_returns(
     session: Session, connect: Connect, queue: Queue, waits: Waits, is_bound: bool, more: tuple[int, ...]
 ) -> None:
     consumer = session.createConsumer(queue)
+    # A connection for each message, closed at once: whatever a client still had to send would be lost.
     for number in range(3):
         connection = connect()
         sending = connection.createSession(False, Session.AUTO_ACKNOWLEDGE)

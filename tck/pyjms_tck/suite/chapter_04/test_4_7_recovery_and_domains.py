@@ -44,11 +44,13 @@ def test_4_7_a_non_persistent_messages_come_once(
 def test_4_7_a_non_persistent_messages_come_at_most_once_after_a_restart(
     connect: Connect, queue: Queue, restart_broker: RestartBroker, record: Record, waits: Waits
 ) -> None:
+    # Closed before the restart, so that no client is there to send or settle anything once more.
     with connect() as before:
         _send(before.create_session(False, Session.AUTO_ACKNOWLEDGE), queue, DeliveryMode.NON_PERSISTENT)
     restart_broker()
     session = connect(started=True).create_session(False, Session.AUTO_ACKNOWLEDGE)
     received = leftovers(session.create_consumer(queue), waits)
+    # Any number of them is right, even none (§4.7): only a second copy is wrong.
     assert sorted(set(map(str, received))) == sorted(map(str, received)), "none is doubled"
     record(f"{len(received)} of {len(TEXTS)} non-persistent messages are there after a restart of the broker")
 
@@ -63,6 +65,7 @@ def test_4_7_b_persistent_messages_survive_a_restart(
     session = connect(started=True).create_session(False, Session.AUTO_ACKNOWLEDGE)
     consumer = session.create_consumer(queue)
     assert take_texts(consumer, waits, len(TEXTS)) == TEXTS, "nothing is lost, and the order is kept"
+    # A broker that reads its store twice, or a message that was stored twice, shows here.
     assert leftovers(consumer, waits) == [], "nothing is doubled"
 
 
@@ -82,6 +85,7 @@ def test_4_4_12_a_an_acknowledged_message_does_not_come_again_after_a_restart(
         take(session.create_consumer(queue), waits).acknowledge()
     restart_broker()
     session = connect(started=True).create_session(False, Session.AUTO_ACKNOWLEDGE)
+    # The second message may come; that is judged by 4.7-b.
     assert "acknowledged" not in leftovers(session.create_consumer(queue), waits)
 
 
@@ -90,6 +94,7 @@ def test_4_4_12_a_an_acknowledged_message_does_not_come_again_after_a_restart(
 def test_4_7_b_a_restart_keeps_commits_and_nothing_else(
     connect: Connect, queue: Queue, restart_broker: RestartBroker, waits: Waits
 ) -> None:
+    # Not closed before the restart: a close would roll the open transaction back itself.
     before = connect(started=True)
     transacted = before.create_session(True, Session.SESSION_TRANSACTED)
     send_texts(transacted, queue, "committed")
@@ -108,11 +113,13 @@ def test_4_7_b_durable_subscriptions_survive_a_restart_with_their_messages(
     durable: DurableClient, topic: Topic, restart_broker: RestartBroker, waits: Waits
 ) -> None:
     session = durable.open().create_session(False, Session.AUTO_ACKNOWLEDGE)
+    # The subscriber is closed, and the subscription stays: the message must wait in the broker.
     session.create_durable_subscriber(topic, durable.name).close()
     send_texts(session, topic, "published before the restart")
     durable.close()
     restart_broker()
     session = durable.open().create_session(False, Session.AUTO_ACKNOWLEDGE)
+    # Published before the subscriber is back: the subscription itself must have survived, not only its messages.
     send_texts(session, topic, "published after the restart")
     received = take_texts(session.create_durable_subscriber(topic, durable.name), waits, 2)
     assert received == ["published before the restart", "published after the restart"]
@@ -125,6 +132,7 @@ def test_4_10_a_what_comes_again_after_a_restart_says_so(
 ) -> None:
     before = connect(started=True)
     session = before.create_session(transacted, Session.CLIENT_ACKNOWLEDGE)
+    # By another session: in a transacted one the message would not be sent before a commit.
     with connect() as sending:
         send_texts(sending.create_session(False, Session.AUTO_ACKNOWLEDGE), queue, "text")
     take(session.create_consumer(queue), waits)

@@ -122,6 +122,7 @@ def test_5_4_a_a_temporary_queue_is_for_its_connection(
     assert isinstance(temporary, TemporaryQueue)
     with pytest.raises(JMSException):
         session.createConsumer(temporary)
+    # Anybody may send to it: a reply comes from another connection (§4.4.3).
     send_texts(connect().createSession(False, Session.AUTO_ACKNOWLEDGE), temporary, "from another connection")
     assert take(queue_session.createReceiver(temporary), waits).getText() == "from another connection"
 
@@ -142,6 +143,7 @@ def test_5_4_b_a_temporary_queue_that_has_a_receiver_is_not_deleted(queue_sessio
         temporary.delete()
     send_texts(queue_session, temporary, "still there")
     assert take(receiver, waits).getText() == "still there"
+    # Without a receiver the same call must work: the refusal was for the receiver's sake.
     receiver.close()
     temporary.delete()
 
@@ -194,6 +196,7 @@ def test_5_7_a_what_was_not_acknowledged_stays_on_its_queue(
     send_texts(session, queue, "one", "two")
     receiving = queue_connection.create_queue_session(False, Session.CLIENT_ACKNOWLEDGE)
     assert take_texts(receiving.create_receiver(queue), waits, 2) == ["one", "two"]
+    # Either end must give back what was not acknowledged.
     (receiving if end == "session" else queue_connection).close()
     consumer = session.create_consumer(queue)
     again = [(message.text, message.jms_redelivered) for message in (take(consumer, waits), take(consumer, waits))]
@@ -218,6 +221,7 @@ def test_5_7_c_a_receiver_gets_the_messages_of_its_queue(
     ours, other = make_queue(), make_queue()
     receiver = queue_session.create_receiver(ours)
     assert isinstance(receiver, QueueReceiver)
+    # The other queue's message is sent first: a receiver that gets everything would show it first.
     send_texts(queue_session, other, "for the other queue")
     send_texts(queue_session, ours, "for our queue")
     assert take(receiver, waits).text == "for our queue"
@@ -259,8 +263,10 @@ def test_5_7_f_a_sender_is_made_for_a_queue_or_for_none(queue_session: QueueSess
 @requirement("5.7-g")
 @needs("TEMPORARY_DESTINATIONS")
 def test_5_7_g_a_sender_needs_a_queue_that_exists(queue_session: QueueSession) -> None:
+    # A deleted temporary queue is the one that no broker makes anew at first use.
     deleted = queue_session.create_temporary_queue()
     deleted.delete()
+    # Both calls: a provider may ask the broker when the sender is made, or when it sends.
     with pytest.raises(InvalidDestinationException):
         queue_session.create_sender(deleted).send(queue_session.create_text_message("text"))
 
@@ -273,6 +279,7 @@ def test_5_7_h_a_temporary_queue_lives_as_long_as_its_connection(
     temporary = session.create_temporary_queue()
     assert isinstance(temporary, TemporaryQueue)
     send_texts(session, temporary, "text")
+    # The session is closed with a message in the queue: neither may go with it.
     session.close()
     other = queue_connection.create_queue_session(False, Session.AUTO_ACKNOWLEDGE)
     assert take(other.create_receiver(temporary), waits).text == "text", "it outlives the session that made it"
@@ -303,6 +310,7 @@ def test_5_7_k_a_sender_without_queue_sends_to_the_given_one(
         sender.send(queue, queue_session.create_text_message("with the defaults"))
         sender.send(queue, queue_session.create_text_message("with options"), *OPTIONS)
         receiver = queue_session.create_receiver(queue)
+        # By text, not in order: the second message has a higher priority and another mode, and may overtake.
         received = {facts[0]: facts[1:] for facts in (sent_as(take(receiver, waits)), sent_as(take(receiver, waits)))}
         assert received == {"with the defaults": (DeliveryMode.PERSISTENT, 4, None), "with options": OPTIONS}
 
@@ -322,6 +330,7 @@ def test_5_8_a_what_a_selector_leaves_out_stays_on_the_queue(
     send_numbers(queue_session, queue)
     receiver = queue_session.create_receiver(queue, "number = 2")
     assert take(receiver, waits).text == "2"
+    # Closed before the next look: a provider that sent the others ahead must give them back.
     receiver.close()
     assert take_texts(queue_session.create_receiver(queue), waits, 2) == ["1", "3"], "the others are there still"
 
@@ -334,6 +343,7 @@ def test_5_8_b_a_receiver_reads_in_the_order_of_the_producer(
     send_texts(queue_session, queue, *texts)
     receiver = queue_session.create_receiver(queue)
     assert take_texts(receiver, waits, 10) == texts[:10]
+    # In the middle: what was sent ahead to this receiver must come back to its old place.
     receiver.close()
     assert take_texts(queue_session.create_receiver(queue), waits, 10) == texts[10:], "the next receiver goes on"
 
@@ -345,6 +355,7 @@ def test_5_8_c_a_receiver_tells_its_queue(queue_session: QueueSession, queue: Qu
 
 @requirement("5.11-a")
 def test_5_11_a_a_queue_holds_messages_while_nobody_consumes(connect: Connect, queue: Queue, waits: Waits) -> None:
+    # The connection is closed: the messages wait in the broker, not in the client that sent them.
     with connect() as sending:
         send_texts(sending.create_session(False, Session.AUTO_ACKNOWLEDGE), queue, "one", "two")
     session = connect(started=True).create_session(False, Session.AUTO_ACKNOWLEDGE)
@@ -376,6 +387,7 @@ def test_5_9_a_browsing_removes_nothing(session: Session, queue: Queue, waits: W
     received = [consumer.receive(waits.something_ms) for _ in range(3)]
     texts = [text_of(message) for message in received if message is not None]
     assert texts == ["one", "two", "three"], "all messages are there still"
+    # A browser that takes messages and gives them back would leave its mark.
     assert [message.getJMSRedelivered() for message in received if message] == [False] * 3, "browsing is no delivery"
 
 
@@ -461,9 +473,11 @@ def test_5_9_g_a_browser_without_selector_says_so(session: Session, queue: Queue
 def test_5_9_h_a_browser_shows_messages_in_the_order_of_receiving(session: Session, queue: Queue, waits: Waits) -> None:
     producer = session.createProducer(queue)
     for number in range(10):
+        # All ten priorities in a mixed order: the order of sending would be another one.
         producer.send(session.createTextMessage(f"text {number}"), DeliveryMode.NON_PERSISTENT, (number * 7) % 10, 0)
     seen = _seen(session.createBrowser(queue))
     assert len(seen) == 10, "the browser shows all messages"
+    # Compared with what is received: how strictly a provider heeds priorities is its own matter (§3.4.10).
     assert seen == take_texts(session.createConsumer(queue), waits, 10), "in the order in which they are received"
 
 
@@ -484,6 +498,7 @@ def test_5_9_j_record_whether_a_browser_shows_what_arrives_while_it_enumerates(
     first = text_of(messages.nextElement())
     send_texts(session, queue, "three")
     seen = [first]
+    # An enumeration without end fails the test, and does not hang it.
     while messages.hasMoreElements() and len(seen) < 10:
         seen.append(text_of(messages.nextElement()))
     assert seen[:2] == ["one", "two"], "what was there before is shown"
@@ -503,7 +518,9 @@ def test_5_10_a_a_request_returns_its_reply(
     requestor = QueueRequestor(queue_session, queue)
     replying = other.create_session(False, Session.AUTO_ACKNOWLEDGE)
     requests = replying.create_consumer(queue)
+    # Twice: the requestor must still have its temporary queue, and the second reply must not be the first one.
     for number in (1, 2):
+        # `request` waits for the reply, which this thread sends.
         asking = background(partial(requestor.request, queue_session.create_text_message(f"request {number}")))
         request = take(requests, waits, "the request")
         assert request.text == f"request {number}"

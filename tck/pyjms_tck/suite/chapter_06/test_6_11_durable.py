@@ -40,6 +40,7 @@ def test_6_3_a_a_client_creates_and_deletes_a_durable_subscription(
     subscriber = ours.createDurableSubscriber(topic, durable.name)
     send_texts(session, topic, "received")
     assert take(subscriber, waits).getText() == "received"
+    # A subscription with an active subscriber cannot be deleted (§6.11.1).
     subscriber.close()
     send_texts(session, topic, "deleted with the subscription")
     ours.unsubscribe(durable.name)
@@ -53,6 +54,7 @@ def test_6_3_c_a_later_subscriber_goes_on_where_the_last_one_stopped(
     subscriber = _session(durable).createDurableSubscriber(topic, durable.name)
     send_texts(session, topic, "one", "two", "three")
     assert take_texts(subscriber, waits, 2) == ["one", "two"]
+    # "three" may be with the first subscriber already, "four" comes behind it: both belong to the next one, in order.
     send_texts(session, topic, "four")
     subscriber = _session(durable).createDurableSubscriber(topic, durable.name)
     assert take_texts(subscriber, waits, 2) == ["three", "four"], "for the subscriber of the next connection"
@@ -64,6 +66,7 @@ def test_6_3_d_a_subscription_keeps_messages_while_nobody_receives(
     durable: DurableClient, session: Session, topic: Topic, waits: Waits
 ) -> None:
     _session(durable).createDurableSubscriber(topic, durable.name)
+    # The connection is closed, not only the subscriber: no client is there to keep the messages.
     durable.close()
     send_texts(session, topic, "one", "two", "three")
     subscriber = _session(durable).createDurableSubscriber(topic, durable.name)
@@ -79,6 +82,7 @@ def test_6_3_d_a_subscription_drops_what_expires(
     durable.close()
     producer = session.createProducer(topic)
     message = session.createTextMessage("expires")
+    # Half of the pause below; and not 0, which would mean that the message never expires.
     producer.setTimeToLive(max(1, waits.nothing_ms // 2))
     producer.send(message)
     producer.setTimeToLive(0)
@@ -92,6 +96,7 @@ def test_6_3_d_a_subscription_drops_what_expires(
 def test_6_11_1_a_messages_stay_until_they_are_acknowledged(
     durable: DurableClient, session: Session, topic: Topic, waits: Waits
 ) -> None:
+    # CLIENT_ACKNOWLEDGE, and a new connection each time: what was only delivered must stay in the subscription.
     subscriber = _session(durable, Session.CLIENT_ACKNOWLEDGE).createDurableSubscriber(topic, durable.name)
     send_texts(session, topic, "one", "two")
     take(subscriber, waits).acknowledge()
@@ -109,6 +114,7 @@ def test_6_11_1_a_messages_stay_until_they_are_acknowledged(
 def test_6_11_1_a_a_subscription_has_one_subscriber_at_a_time(
     durable: DurableClient, topic: Topic, waits: Waits, which: str
 ) -> None:
+    # One connection: a second one could not have the same client identifier (§4.3.2).
     connection = durable.open()
     first = connection.createSession(False, Session.AUTO_ACKNOWLEDGE)
     subscriber = first.createDurableSubscriber(topic, durable.name)
@@ -131,6 +137,7 @@ def test_6_11_1_b_another_topic_makes_a_new_subscription(
     ours.createDurableSubscriber(old, durable.name).close()
     send_texts(session, old, "for the old subscription")
     subscriber = ours.createDurableSubscriber(new, durable.name)
+    # To the old topic first: a subscription that kept it would show this message first.
     send_texts(session, old, "to the old topic")
     send_texts(session, new, "to the new topic")
     assert take(subscriber, waits).getText() == "to the new topic", "the old subscription is gone, with its messages"
@@ -146,6 +153,7 @@ def test_6_11_1_b_another_selector_makes_a_new_subscription(
     ours.createDurableSubscriber(topic, durable.name, "number < 3", False).close()
     send_numbers(session, topic)
     subscriber = ours.createDurableSubscriber(topic, durable.name, "number > 1", False)
+    # "2" and "3" of the first round fit the new selector: a subscription that was only altered would deliver them.
     assert leftovers(subscriber, waits) == [], "the old subscription is gone, with its messages"
     send_numbers(session, topic)
     assert take_texts(subscriber, waits, 2) == ["2", "3"], "the new selector chooses"
@@ -170,6 +178,7 @@ def test_6_11_1_b_another_no_local_makes_a_new_subscription(
 ) -> None:
     ours = _session(durable)
     ours.createDurableSubscriber(topic, durable.name, None, False).close()
+    # By another connection, so that noLocal alone would not leave it out.
     send_texts(session, topic, "for the old subscription")
     subscriber = ours.createDurableSubscriber(topic, durable.name, None, True)
     send_texts(ours, topic, "of the own connection")
@@ -199,6 +208,7 @@ def test_6_11_1_c_a_subscription_with_an_active_subscriber_is_not_deleted(
         ours.unsubscribe(durable.name)
     send_texts(session, topic, "text")
     assert take(subscriber, waits).getText() == "text", "the refused call changes nothing"
+    # Without a subscriber the same call must work: the refusal was for the subscriber's sake.
     subscriber.close()
     ours.unsubscribe(durable.name)
 
@@ -210,6 +220,7 @@ def test_6_11_1_d_there_must_be_a_subscription_to_end(
     ours = _session(durable)
     with pytest.raises(InvalidDestinationException):
         ours.unsubscribe(make_name("never_made"))
+    # A subscription that was just deleted is as unknown as one that never was.
     ours.createDurableSubscriber(topic, durable.name).close()
     ours.unsubscribe(durable.name)
     with pytest.raises(InvalidDestinationException):
@@ -232,6 +243,7 @@ def test_6_11_1_e_a_subscription_in_use_is_not_replaced(
             ours.createDurableSubscriber(other, durable.name)
         else:
             ours.createDurableSubscriber(topic, durable.name, "number > 1", False)
+    # A provider that refuses after it has replaced the subscription would lose this message.
     send_texts(session, topic, "text")
     assert take(subscriber, waits).getText() == "text", "the refused attempt changes nothing"
 

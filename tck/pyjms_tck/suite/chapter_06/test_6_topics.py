@@ -49,6 +49,7 @@ from pyjms_tck.suite.exchange import (
 def test_6_1_a_the_common_interfaces_receive_what_the_topic_interfaces_publish(
     topic_session: TopicSession, session: Session, topic: Topic, waits: Waits
 ) -> None:
+    # The consumer first, here and below: a nondurable one gets only what is published while it is active (§6.3).
     consumer = session.createConsumer(topic)
     topic_session.createPublisher(topic).publish(topic_session.createTextMessage("from a publisher"))
     assert take(consumer, waits).getText() == "from a publisher"
@@ -75,6 +76,7 @@ def test_6_1_a_a_topic_session_has_the_common_methods(topic_session: TopicSessio
 def test_6_3_b_a_nondurable_subscriber_gets_what_is_published_while_it_is_active(
     topic_session: TopicSession, session: Session, topic: Topic, waits: Waits, domain: str
 ) -> None:
+    # Sent first: a topic that keeps messages, as a queue does, would deliver this one.
     send_texts(session, topic, "before")
     subscriber = session.createConsumer(topic) if domain == "common" else topic_session.createSubscriber(topic)
     send_texts(session, topic, "while active")
@@ -110,11 +112,13 @@ def test_6_6_a_a_temporary_topic_lives_as_long_as_its_connection(
         making = connection.createTopicSession(False, Session.AUTO_ACKNOWLEDGE)
         temporary = making.createTemporaryTopic()
         assert isinstance(temporary, TemporaryTopic)
+        # The session that made the topic ends; the connection stays.
         making.close()
         other = connection.createTopicSession(False, Session.AUTO_ACKNOWLEDGE)
         subscriber = other.createSubscriber(temporary)
         send_texts(session, temporary, "text")
         assert take(subscriber, waits).getText() == "text", "it outlives the session that made it"
+    # A broker may take a moment to delete what a connection leaves.
     waits.until(lambda: _refuses(session, temporary), "publishing to it failed after its connection was closed")
 
 
@@ -160,6 +164,7 @@ def test_6_6_c_a_temporary_topic_that_has_a_subscriber_is_not_deleted(
         temporary.delete()
     send_texts(topic_session, temporary, "still there")
     assert take(subscriber, waits).getText() == "still there"
+    # Without a subscriber the same call must work: the refusal was for the subscriber's sake.
     subscriber.close()
     temporary.delete()
 
@@ -183,6 +188,7 @@ def test_6_7_b_a_new_topic_connection_with_credentials_is_stopped(
 
 def _starts_stopped(connection: TopicConnection, session: Session, topic: Topic, waits: Waits) -> None:
     assert isinstance(connection, TopicConnection)
+    # A stopped connection already has its subscription: the message that comes now is delivered after the start.
     subscriber = connection.createTopicSession(False, Session.AUTO_ACKNOWLEDGE).createSubscriber(topic)
     send_texts(session, topic, "early")
     assert leftovers(subscriber, waits) == [], "a connection that was not started delivers nothing"
@@ -214,6 +220,7 @@ def test_6_9_a_what_was_not_acknowledged_comes_again_to_durable_subscribers(
     subscriber = session.create_durable_subscriber(topic, durable.name)
     send_texts(session, topic, "one", "two")
     assert take_texts(subscriber, waits, 2) == ["one", "two"]
+    # The session alone is closed: the connection keeps the client identifier that the subscription belongs to.
     session.close()
     session = connection.create_topic_session(False, Session.CLIENT_ACKNOWLEDGE)
     subscriber = session.create_durable_subscriber(topic, durable.name)
@@ -240,6 +247,7 @@ def test_6_9_c_a_subscriber_gets_the_messages_of_its_topic(
     ours, other = make_topic(), make_topic()
     subscriber = topic_session.create_subscriber(ours)
     assert isinstance(subscriber, TopicSubscriber)
+    # The other topic's message is sent first: a subscriber that gets everything would show it first.
     send_texts(topic_session, other, "for the other topic")
     send_texts(topic_session, ours, "for our topic")
     assert take(subscriber, waits).text == "for our topic"
@@ -254,6 +262,7 @@ def test_6_9_c_a_subscriber_has_the_given_selector_and_no_local(
 ) -> None:
     subscriber = topic_session.create_subscriber(topic, "number > 1", no_local)
     assert (subscriber.message_selector, subscriber.no_local) == ("number > 1", no_local)
+    # The own connection first: where noLocal is not heeded, its messages are the next ones.
     send_numbers(topic_session, topic)
     send_numbers(session, topic)
     expected = ["2", "3"] if no_local else ["2", "3", "2", "3"]
@@ -293,8 +302,10 @@ def test_6_9_f_a_publisher_is_made_for_a_topic_or_for_none(topic_session: TopicS
 @requirement("6.9-g")
 @needs("TEMPORARY_DESTINATIONS")
 def test_6_9_g_a_publisher_needs_a_topic_that_exists(topic_session: TopicSession) -> None:
+    # A deleted temporary topic is the one that no broker makes anew at first use.
     deleted = topic_session.create_temporary_topic()
     deleted.delete()
+    # Both calls: a provider may ask the broker when the publisher is made, or when it publishes.
     with pytest.raises(InvalidDestinationException):
         topic_session.create_publisher(deleted).publish(topic_session.create_text_message("text"))
 
@@ -356,6 +367,7 @@ def test_6_11_a_a_subscription_ends_with_its_subscriber(
     topic_session: TopicSession, topic: Topic, waits: Waits
 ) -> None:
     first = topic_session.create_subscriber(topic)
+    # Published while the first subscriber is there: the message is in its subscription when that ends.
     send_texts(topic_session, topic, "not received by the first")
     first.close()
     second = topic_session.create_subscriber(topic)
@@ -368,6 +380,7 @@ def test_6_11_a_a_subscription_ends_with_its_subscriber(
 def test_6_11_a_subscribers_of_all_sessions_have_subscriptions_of_their_own(
     connect: Connect, topic: Topic, waits: Waits
 ) -> None:
+    # A connection for each, all without a client identifier: a provider must not take them for one subscriber.
     sessions = [connect(started=True).create_session(False, Session.AUTO_ACKNOWLEDGE) for _ in range(3)]
     consumers = [session.create_consumer(topic) for session in sessions]
     send_texts(sessions[0], topic, "one", "two")
@@ -397,6 +410,7 @@ def test_6_11_c_no_local_leaves_out_what_the_own_connection_publishes(
         subscriber = subscribing.create_consumer(topic, None, True)
     else:
         subscriber = subscribing.create_subscriber(topic, None, True)
+    # Another session of the same connection: noLocal is about connections, not sessions (§6.11).
     publishing = topic_connection.create_topic_session(False, Session.AUTO_ACKNOWLEDGE)
     send_texts(publishing, topic, "of the own connection, another session")
     send_texts(subscribing, topic, "of the own connection, the same session")
@@ -414,6 +428,7 @@ def test_6_11_d_acknowledging_one_copy_leaves_the_others(
     send_texts(session, topic, "one", "two")
     take(consumers[0], waits).acknowledge()
     assert take(consumers[1], waits).text == "one"
+    # The second session gets its copy again, although the first one's is acknowledged.
     second.recover()
     again = take(consumers[1], waits)
     assert (again.text, again.jms_redelivered) == ("one", True), "nobody acknowledged the copy of the second"
@@ -427,6 +442,7 @@ def test_6_11_d_delaying_one_copy_does_not_delay_the_others(
 ) -> None:
     with Holding(waits) as slow:
         quick = Collector()
+        # A session for each: the listeners of one session run one after the other (§4.4.14).
         make_session().create_consumer(topic).message_listener = slow
         make_session().create_consumer(topic).message_listener = quick
         send_texts(session, topic, "one", "two", "three")
@@ -441,6 +457,7 @@ def test_6_11_d_changing_one_copy_does_not_change_the_others(
     consumers = [session.create_consumer(topic), make_session().create_consumer(topic)]
     send_texts(session, topic, "text")
     first = take(consumers[0], waits)
+    # A broker in the same process could hand one object to both subscribers.
     first.clear_body()
     first.text = "changed"
     assert take(consumers[1], waits).text == "text"
@@ -491,6 +508,7 @@ def test_6_12_a_what_a_nondurable_subscriber_did_not_acknowledge_ends_with_it(
     consumer = acknowledging.create_consumer(topic)
     session.create_producer(topic).send(session.create_text_message("text"), mode, 4, 0)
     take(consumer, waits)
+    # Closing would give the message back to a queue or to a durable subscription; here nothing must keep it.
     acknowledging.close()
     later = make_session().create_consumer(topic)
     assert leftovers(later, waits) == [], f"{mode.name} messages are not kept for subscribers that come later"
@@ -518,8 +536,11 @@ def test_6_14_a_a_request_returns_its_reply(
 ) -> None:
     requestor = TopicRequestor(topic_session, topic)
     replying = other.createSession(False, Session.AUTO_ACKNOWLEDGE)
+    # Before the first request: the topic keeps no request for a consumer that comes later.
     requests = replying.createConsumer(topic)
+    # Twice: the requestor must still have its temporary topic, and the second reply must not be the first one.
     for number in (1, 2):
+        # `request` waits for the reply, which this thread publishes.
         asking = background(partial(requestor.request, topic_session.createTextMessage(f"request {number}")))
         request = take(requests, waits, "the request")
         assert request.getText() == f"request {number}"

@@ -139,6 +139,7 @@ def test_7_3_e_invalid_destination_reports_what_is_no_destination(session: Sessi
 def test_7_3_e_invalid_destination_reports_what_no_longer_exists(session: Session, kind: str) -> None:
     temporary = session.create_temporary_queue() if kind == "queue" else session.create_temporary_topic()
     producer = session.create_producer(None)
+    # A send before the deletion: a provider that caches the destination has it in its cache from here on.
     producer.send(temporary, session.create_text_message("while it is there"))
     temporary.delete()
     with Checks() as check:

@@ -25,12 +25,14 @@ class OneSession(ServerSession):
 
     def start(self) -> None:
         self.starts += 1
+        # `start` must return: the provider's thread calls it, and takes the next messages after it (§8.2.2).
         self._pool.background(self._run)
 
     def _run(self) -> None:
         try:
             self._session.run()
         finally:
+            # Also after a failure: a pool that loses its sessions would hang the test instead of showing the error.
             self._pool.free.put(self)
 
 
@@ -74,6 +76,8 @@ class Pool(ServerSessionPool):
             self.refused += 1
             raise JMSException("this pool refuses, on purpose")
         try:
+            # A pool may let the caller wait until a session is free (§8.2.3). The
+            # limit ends a wait for a session that was never run.
             member = self.free.get(timeout=self._patience_s)
         except Empty:
             raise JMSException("all server sessions of this pool are busy") from None

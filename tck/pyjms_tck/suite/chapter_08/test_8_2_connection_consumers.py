@@ -55,6 +55,7 @@ def test_8_2_1_b_messages_go_through_a_server_session_to_the_listener(
     connection: Connection, session: Session, queue: Queue, make_pool: MakePool, listener: Collector, waits: Waits
 ) -> None:
     pool = make_pool(connection)
+    # One message at a time: each one takes the whole way through the pool.
     with connection.createConnectionConsumer(queue, None, pool, 1):
         send_texts(session, queue, "one", "two", "three")
         texts = listener.wait_for(3, waits)
@@ -73,6 +74,7 @@ def test_8_2_2_b_nothing_is_delivered_before_the_server_session_runs(
     with connection.createConnectionConsumer(queue, None, pool, 1):
         send_texts(session, queue, "text")
         waits.until(lambda: pool.starts, "the server session was started")
+        # A provider that calls the listener by itself has its chance.
         waits.pause()
         assert listener.texts == [], "the messages are loaded, and wait for the session's run"
         pool.members[0].getSession().run()
@@ -88,6 +90,7 @@ def test_8_2_3_a_each_message_goes_to_one_of_several_sessions(
     with connection.createConnectionConsumer(queue, None, pool, 2):
         send_texts(session, queue, *texts)
         received = listener.wait_for(len(texts), waits)
+    # Sorted: three sessions run at the same time, and between them there is no order.
     assert sorted(map(str, received)) == texts, "each message is processed once, by one of the sessions"
 
 
@@ -95,11 +98,13 @@ def test_8_2_3_a_each_message_goes_to_one_of_several_sessions(
 def test_8_2_3_b_a_pool_that_refuses_loses_no_messages(
     connection: Connection, session: Session, queue: Queue, make_pool: MakePool, listener: Collector, waits: Waits
 ) -> None:
+    # More refusals than a test can ask for.
     refusing = make_pool(connection, refusals=1_000_000)
     with connection.createConnectionConsumer(queue, None, refusing, 1):
         send_texts(session, queue, "one", "two")
         waits.until(lambda: refusing.refused, "the pool was asked for a session")
     with connection.createConnectionConsumer(queue, None, make_pool(connection), 1):
+        # Sorted: where the refused messages come back is up to the provider.
         assert sorted(map(str, listener.wait_for(2, waits))) == ["one", "two"], "a pool that has sessions gets them"
 
 
@@ -162,6 +167,7 @@ def test_8_2_4_c_a_connection_consumer_of_a_durable_subscription(
     domain: str,
 ) -> None:
     connection = durable.open() if domain == "common" else durable.open_topic()
+    # The first one makes the subscription, and is closed: the message must wait in it.
     connection.createDurableConnectionConsumer(topic, durable.name, None, make_pool(connection), 1).close()
     send_texts(session, topic, "while there is no consumer")
     with connection.createDurableConnectionConsumer(topic, durable.name, None, make_pool(connection), 1):
@@ -240,6 +246,7 @@ def test_8_2_4_i_a_closed_connection_consumer_takes_nothing_more(
     consumer.close()
     consumer.close()
     send_texts(session, queue, "after")
+    # A consumer that is still there would take the message during this pause.
     waits.pause()
     assert listener.texts == ["before"], "no message goes to the pool of a closed consumer"
     assert take_texts(session.createConsumer(queue), waits, 1) == ["after"], "it is there for others"

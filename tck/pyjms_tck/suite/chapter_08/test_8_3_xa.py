@@ -46,6 +46,7 @@ class Branch(Xid):
         return 20_020
 
     def getGlobalTransactionId(self) -> bytes:
+        # X/Open XA allows 64 bytes; the end of the name is what makes it unique.
         return self._name[-64:]
 
     def getBranchQualifier(self) -> bytes:
@@ -168,6 +169,7 @@ def test_8_5_b_the_work_of_a_branch_is_committed(
         assert leftovers(results, waits) == [], "nor when it is prepared"
     resource.commit(branch, one_phase)
     assert take(results, waits).getText() == "sent in the branch"
+    # Closed before the queue is looked at: while it is open, the session would hide what the commit left out.
     connection.close()
     assert leftovers(session.createConsumer(inbound), waits) == [], "what the branch received is acknowledged"
 
@@ -188,6 +190,7 @@ def test_8_5_b_the_work_of_a_branch_is_rolled_back(
     if prepared:
         assert resource.prepare(branch) == XAResource.XA_OK
     resource.rollback(branch)
+    # Closed before the queue is looked at: the branch's own consumer would get the message again.
     connection.close()
     assert leftovers(session.createConsumer(outbound), waits) == [], "what the branch sent is discarded"
     again = take(session.createConsumer(inbound), waits, "what the branch received, again")
@@ -200,6 +203,7 @@ def _work(
     """Receive and send a message in a branch that is ended, and return the resource that decides about it."""
     inbound, outbound = queues
     send_texts(session, inbound, "received in the branch")
+    # An XA connection is made stopped, like any other (§8.3).
     connection.start()
     xa_session = connection.createXASession()
     resource, work = xa_session.getXAResource(), xa_session.getSession()
