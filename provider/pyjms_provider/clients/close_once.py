@@ -1,4 +1,4 @@
-"""CloseOnce something once: one thread does it, and all others that want it return when it is done."""
+"""Close something once: one thread does it, and all others that want it return when it is done."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from pyjms.spi.errors import ProviderError
 
 
 class CloseOnce:
-    """Who ends a session or a connection. Any thread.
+    """Lets one thread end a session or a connection. Any thread.
 
-    A broker that stops writes down, last of all, that it stopped in good order. So its `close` of a session that a client is
-    just closing must wait for the client's thread, which gives back the session's messages.
-
-    Who ends it holds a lock, entered by `with`, which a thread lets go of whatever interrupts it (decision 0104): it guards nothing, but is the right to end.
+    The lock guards nothing: it is the right to end the session or the connection.
     """
 
     __slots__ = ("_is_begun", "_is_done", "_right")
 
     def __init__(self) -> None:
+        # Reentrant, as a session that ends removes itself from its connection, perhaps in the midst of the
+        # connection's close. Entered by `with`, it is released whatever interrupts its thread (decision 0104).
         self._right = RLock()
         self._is_begun = False
         self._is_done = False
@@ -40,7 +39,10 @@ class CloseOnce:
         """
         if self._is_done:
             return
+        # Waits for a thread that is closing: a broker that stops records a clean stop last
+        # of all, and until then the client's thread must have given the messages back.
         with self._right:
+            # Begun and not done, with the lock held: this very thread is in `end`.
             if self._is_done or self._is_begun:
                 return
             try:
@@ -48,6 +50,8 @@ class CloseOnce:
                 end()
                 self._is_done = True
             except ProviderError:
+                # The broker minded, and the object is closed all the same;
+                # any other error leaves the close to the next caller.
                 self._is_done = True
                 raise
             finally:

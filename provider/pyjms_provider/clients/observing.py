@@ -51,6 +51,7 @@ class ConnectionView:
 
 def look_at(connection: VmConnection) -> ConnectionView:
     """Return what there is to see of a connection."""
+    # Copied under the lock; the locks below are taken after it is released, one at a time.
     with connection._lock:  # noqa: SLF001 - the connection's own view, which would make its module too long
         sessions = list(connection._sessions)  # noqa: SLF001
     views: list[SessionView] = []

@@ -108,6 +108,7 @@ class VmTransactions(ProviderSession):
             return branch.unit
         unit = self._unit
         if unit is None:
+            # Looked at once more under the lock, which `close` takes: a unit that is opened later would stay open.
             with self._lock:
                 if self._closed:
                     raise self._closed_error()
@@ -147,7 +148,9 @@ class VmTransactions(ProviderSession):
             unit = self._take_unit()
             was_too_long, self._was_too_long = self._was_too_long, False
             if unit is not None and not was_too_long:
+                # Under the lock: neither the timer nor `close` can end a unit that is COMMITTING.
                 unit.begin_commit(self._host.clock.time_ms(), for_stage=for_stage)
+        # Without the lock: a rollback takes the locks of the queues, and wakes consumers.
         if was_too_long:
             if unit is not None:
                 unit.rollback()
@@ -221,6 +224,7 @@ class VmTransactions(ProviderSession):
             unit, self._unit = self._unit, None
         if unit is not None:
             unit.rollback()
+        # What was received and not yet acknowledged, too: the time limit frees all that the transaction holds.
         self._receiving.give_back_all()
 
     # Distributed transactions: what a coordinator decides may come through any session.
@@ -253,6 +257,7 @@ class VmTransactions(ProviderSession):
         with self._lock:
             if self._closed:
                 raise self._closed_error()
+            # A branch that was suspended is not the session's present one, and can be ended all the same.
             if self._branch is not None and self._branch.xid == xid:
                 self._branch = None
         branches = self._host.branches
@@ -267,6 +272,7 @@ class VmTransactions(ProviderSession):
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         branches = self._branches()
         found = branches.find(xid)
+        # The branch is over, and the last call did not hear how: this one is told.
         over = self._unanswered.get(xid) if found is None else None
         try:
             if over is not None and (one_phase or over.unit.state is UnitState.COMMITTED):
@@ -304,7 +310,7 @@ class VmTransactions(ProviderSession):
             raise self._closed_error()
         return self._host.branches
 
-    # CloseOnce
+    # The end
 
     def _end_work(self) -> None:
         """Do nothing more, and roll back what is open. May be repeated."""
@@ -368,6 +374,7 @@ class VmConsumer(ProviderConsumer):
         self._target = target
         self._consumer = consumer
         self._subscription = subscription
+        # Bound once: a method that only passes on would cost each message one more call.
         self._deliver = consumer.queue.deliver_single_message
         if session.is_timed:
             self._deliver = self._deliver_in_time
@@ -394,6 +401,7 @@ class VmConsumer(ProviderConsumer):
     def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
         try:
             return self._deliver(self._consumer, or_wait=True, at_once=True)
+        # The message lies on the disk, or a search takes long: the event loop has a worker ask for it.
         except NotAtOnceError:
             return ELSEWHERE
 
@@ -465,6 +473,7 @@ class VmSession(VmTransactions):
                 consumer = Consumer(queue, target, selector=request.selector, priority=request.priority)
             self._receiving.add_consumer(consumer)
             made = VmConsumer(self, target, consumer, subscription)
+            # If the session was closed meanwhile, this raises, and the consumer is detached below.
             self._remember(made)
         except Exception:
             self.end_consumer(target, subscription)
@@ -527,6 +536,8 @@ class VmSession(VmTransactions):
         branch = self._branch
         if branch is not None:
             for delivery in deliveries:
+                # The branch no longer finds the message with the session:
+                # that is an error only if the session was closed.
                 if not branch.take(entry_of(delivery), delivery.count, session) and self._closed:
                     raise self._closed_error()
             return
@@ -562,6 +573,7 @@ class VmSession(VmTransactions):
                     settled.append(entry)
             else:
                 is_missing = True
+        # One write for all messages of the acknowledgement.
         if settled and storage is not None:  # only what a journal keeps is among them
             storage.write_settled(settled)
         for delivery in transient:  # afterwards, so that an acknowledgement that cannot be written settles nothing
@@ -626,7 +638,7 @@ class VmSession(VmTransactions):
                 self.recover(deliveries)  # those that were taken over before; the others are nobody's here
                 raise ClosedError("a message was given back, as the consumer that had received it was closed")
 
-    # CloseOnce
+    # The end
 
     def end_waits(self) -> None:
         self._patience.end()
@@ -639,6 +651,7 @@ class VmSession(VmTransactions):
         self._consumers = {}
 
     def close(self) -> None:
+        # First: a `send` that waits for room ends as soon as a close begins, also where another thread closes already.
         self._patience.end()
         self._ending.do(self._shut_down)
 
@@ -648,6 +661,7 @@ class VmSession(VmTransactions):
             consumers = list(self._consumers)  # and there come no more
         for consumer in consumers:
             consumer.close()
+        # After the consumers: no message is delivered to the session while it gives back what it holds.
         self._receiving.close()
         self._connection.discard(self)
 
@@ -756,6 +770,7 @@ class VmProvider(Provider):
             try:
                 connection.set_client_id(request.client_id)
             except ProviderError:
+                # The caller never gets the connection, so nobody else would close it.
                 connection.close()
                 raise
         return connection
@@ -819,6 +834,7 @@ class VmConnection(ProviderConnection):
 
     def open_session(self, *, transacted: bool) -> VmSession:
         with self._lock:
+            # Under the lock that `_shut_down` takes: the session is either in its list or refused.
             self._check_open()
             name = f"{self._connection_id}/{next(self._numbers)}"
             session = VmSession(self, name, transacted=transacted, is_delivering=self._started)
@@ -836,6 +852,7 @@ class VmConnection(ProviderConnection):
             self._check_open()
             self._started = started
             sessions = list(self._sessions)
+        # Without the lock: a session that starts wakes its consumers, which may call back.
         for session in sessions:
             session.set_delivering(started)
 
@@ -863,6 +880,7 @@ class VmConnection(ProviderConnection):
             sessions = list(self._sessions)
         for session in sessions:
             session.close()
+        # After the sessions: temporary destinations and the client id are free once nothing uses them.
         self._host.end_connection(self._connection_id, self._client_id)
         self.broker.detach(self._connection_id)
 
@@ -882,6 +900,7 @@ class VmConnection(ProviderConnection):
     def _lose(self, error: ConnectionLostError) -> None:
         """End because the broker stops, and tell the client."""
         with self._lock:
+            # A client that is closing the connection itself is not told of its loss.
             was_open = not self._closed
         self.close()
         if was_open:

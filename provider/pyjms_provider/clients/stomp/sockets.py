@@ -90,6 +90,7 @@ def check_files(tls: TlsFiles) -> None:
     ):
         if file is not None and not Path(file).is_file():
             raise ResourceError(f"there is no file {file!r}, which the URL names as {name}=")
+    # Loaded here only to see whether they can be used, and to name the file that cannot.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if tls.ca_file is not None:
         try:
@@ -140,6 +141,7 @@ def why_closed(data: bytes) -> str:
     if len(data) < _CODE.size:
         return _CLOSED
     (code,) = _CODE.unpack_from(data)
+    # The reason comes from a stranger: shortened, and without what a terminal or a log would obey.
     reason = " ".join(bytes(data[_CODE.size :]).decode("utf-8", "replace").split())[:_SHOWN]
     reason = "".join(each if each.isprintable() else "�" for each in reason)
     code_said = "" if code == _NORMAL else f" with code {code}"
@@ -199,6 +201,7 @@ class StompSocket:
         """Return what came; nothing at the end; None: nothing now. Raises `OSError`."""
         try:
             data: bytes = self._socket.recv(_RECEIVE_BYTES)
+        # TLS may have to write before it can read, and the other way round (key updates of TLS 1.3).
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
         if self.is_hasty:
@@ -242,6 +245,7 @@ class _TlsSocket(StompSocket):
 
     @property
     def has_more(self) -> bool:  # type: ignore[override]  # decided anew each time
+        # What OpenSSL has decrypted is no longer in the socket, so that no poll reports it.
         return bool(self._socket.pending())
 
 
@@ -265,6 +269,7 @@ class _WebSocketSocket(StompSocket):
         except (BlockingIOError, ssl.SSLWantReadError):
             return None  # what it has of a frame, it keeps
         except WebSocketException as error:
+            # An `OSError`, as for every other socket that fails.
             raise ConnectionError(str(error) or type(error).__name__) from error
         if frame.opcode == ABNF.OPCODE_CLOSE:
             raise ConnectionError(why_closed(frame.data))
@@ -435,5 +440,6 @@ def _guarded(transport: Any, endpoint: Endpoint, settings: StompSettings) -> Sto
             raise ResourceError(f"the connection to {endpoint} is not encrypted though stomps:// asks for it")
         transport.shutdown_queue()
         connected, plain = _TlsSocket(made), made
+    # Frames are written whole: Nagle's algorithm would only hold back the last part of each.
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connected

@@ -78,9 +78,12 @@ class PendingAckReaper:
         name = own if client_id is None else f"client.{quoted(client_id)}"
         self._last = 0
         headers = {"id": _ID, "destination": f"/queue/pyjms.{name}", "ack": "client-individual"}
+        # An exclusive queue is its connection's alone: RabbitMQ refuses it to a
+        # second one (RESOURCE_LOCKED), which tells that the client id is in use.
         headers |= {"durable": "false", "auto-delete": "true", "exclusive": "true"}
         try:
             physical.request(Frame("SUBSCRIBE", headers))
+        # Before `ResourceError`, of which it is a kind: silence says nothing about the client id.
         except UnansweredError:
             raise
         except ResourceError as error:
@@ -100,6 +103,7 @@ class PendingAckReaper:
         """Return the NACK of the message in whose place this ERROR came; None: it is about something else."""
         if "no current subscription with tag" not in bytes(frame.body).decode(errors="replace"):
             return None
+        # RabbitMQ has numbered the message that it could not deliver, as it has the others of the connection.
         self._last += 1
         return Frame("NACK", {"id": f"T_{_ID}@@stray@@{self._last}", "requeue": "true"})
 
@@ -144,6 +148,7 @@ class ForeignConnection(StompConnectionBase):
         assert dialect is not None, "CONNECTED has told it"
         self.dialect = dialect
         self._reaper = None if dialect.unsubscribe_returns_unsettled else PendingAckReaper(self._connection_id)
+        # Before `_set_up`, which is the first to ask the broker for anything.
         self.link.takes_unexpected = self.on_unexpected
         self.temporaries = ForeignTemporaries(self._connection_id, dialect)
         try:
@@ -151,6 +156,7 @@ class ForeignConnection(StompConnectionBase):
         except Exception:
             self.link.close(None)
             raise
+        # Last: a loss before this raises here, and one after it is healed.
         self.link.begin()
 
     @property
@@ -182,10 +188,12 @@ class ForeignConnection(StompConnectionBase):
         self._check_open()
         self._client_id = client_id
         try:
+            # Only RabbitMQ is tried again: there the name of the connection that was just closed may still be in use.
             for attempts_left in reversed(range(_CLIENT_ID_ATTEMPTS if self._reaper is not None else 1)):
                 if self._reopens(is_last=not attempts_left):
                     return
         except ProviderError:
+            # Without a client id the connection can go on.
             self._client_id = None
             self._reopen()
             raise
@@ -217,6 +225,7 @@ class ForeignConnection(StompConnectionBase):
 
     def open_session(self, *, transacted: bool) -> ForeignSession:
         with self._lock:
+            # Under the lock that `_shut_down` takes: the session is either in its list or refused.
             self._check_open()
             session = ForeignSession(self, f"{self._connection_id}-{next(self._numbers)}", transacted=transacted)
             self._sessions[session] = None
@@ -246,6 +255,7 @@ class ForeignConnection(StompConnectionBase):
         self._check_open()
         if any(each.is_open and each.request.address == address for each in self._consumers()):
             raise DestinationInUseError(f"{address} has consumers: close them first")
+        # STOMP has no frame that deletes a destination: it is only forgotten here.
         self.temporaries.delete(address)
 
     def _consumers(self) -> list[Subscription]:
@@ -283,6 +293,8 @@ class ForeignConnection(StompConnectionBase):
             )
         except StompError as error:
             raise ProviderError(f"the message cannot be sent over STOMP: {error.reason}") from error
+        # RabbitMQ makes the queue exclusive by `persistent:false`;
+        # without the header a message is not persistent, either.
         if not dialect.writes_non_persistent and frame.headers.get("persistent") == "false":
             del frame.headers["persistent"]
         if not dialect.temporaries:
@@ -299,6 +311,7 @@ class ForeignConnection(StompConnectionBase):
     def ack(self, held: HeldMessage, transaction: str | None = None) -> Frame:
         """Return the frame that settles `held`."""
         ack_id = held.ack_id
+        # RabbitMQ looks up the consumer by its name, and has forgotten one that ended; the reaper's is always there.
         if self._reaper is not None and not held.subscription.is_open:
             ack_id = self._reaper.borrowed(ack_id)
         headers = {"id": ack_id}
@@ -309,6 +322,7 @@ class ForeignConnection(StompConnectionBase):
     def hand_back(self, messages: Iterable[HeldMessage]) -> None:
         """Give messages of an ended consumer back to a broker that keeps them until then (RabbitMQ): each once."""
         assert self._reaper is not None, "other brokers take them back by themselves"
+        # A second ACK or NACK of a message ends the connection at RabbitMQ (decision 0603).
         messages = [each for each in messages if not each.is_settled()]
         frames = [Frame("NACK", {"id": self._reaper.borrowed(held.ack_id), "requeue": "true"}) for held in messages]
         if frames:
@@ -368,12 +382,14 @@ class ForeignConnection(StompConnectionBase):
             prefetch_messages=self.window_of(request),
         )
         subscription = Subscription(self, session, request, subscribing, on_ready)
+        # Before SUBSCRIBE is sent: the first messages may come before its answer.
         self._enter(subscription)
         is_kept = False
         try:
             self._subscribe(subscription)
             is_kept = True
         except UnansweredError:  # the broker may still make it
+            # It stays in the table until UNSUBSCRIBE is answered, since messages may still come for it.
             subscription.give_up()
             is_kept = True
             raise
@@ -402,6 +418,7 @@ class ForeignConnection(StompConnectionBase):
         STOMP cannot raise a prefetch; and a client may hold as many messages as it likes (JMS 1.1 §4.4.11).
         """
         newest = self.link.newest
+        # The connection was replaced since the consumer looked; there its window is a new one.
         if newest.number != physical:
             return
         another_id = f"{subscription.id}.{next(self._numbers)}"
@@ -409,6 +426,7 @@ class ForeignConnection(StompConnectionBase):
         if frame is None:
             return
         with self._lock:
+            # Entered before the frame is sent: messages may come under the new id at once.
             self._subscriptions[another_id] = subscription
         try:
             newest.post(frame, needs_room=False)
@@ -426,6 +444,7 @@ class ForeignConnection(StompConnectionBase):
             physical = self.link.current()
             if subscription.physical == physical.number:
                 return  # restored by the one who heals
+            # Before the request: messages of this connection may come before the answer, and others are dropped.
             subscription.begin_physical(physical.number)
             try:
                 physical.request(subscription.subscribing.frame())
@@ -443,6 +462,7 @@ class ForeignConnection(StompConnectionBase):
         unsubscribe_id = f"u{next(self._numbers)}"
         headers = durable_headers(self.dialect, self._client_id, name)
         ending = Frame("UNSUBSCRIBE", {"id": unsubscribe_id, **headers})
+        # RabbitMQ ends a durable subscription only by its consumer: one is made for that, on a topic of no account.
         if self.dialect.ends_inactive_durable:
             self._ask_now(ending)
             return
@@ -470,6 +490,7 @@ class ForeignConnection(StompConnectionBase):
     def on_message(self, physical: PhysicalConnection, frame: Frame) -> None:
         """Put a message away. The I/O thread."""
         name = frame.headers.get("subscription", "")
+        # Every message counts, also one that no consumer takes: the numbers are the connection's.
         if self._reaper is not None:
             self._reaper.saw(frame)
         subscription = self._subscriptions.get(name)
@@ -486,6 +507,7 @@ class ForeignConnection(StompConnectionBase):
         if nack is None:
             return False
         try:
+            # Without waiting, as this runs on the thread that would have to read the answer.
             physical.post(nack)
         except (ProviderError, ConnectionLostInCallError) as error:
             _log.warning("a message stays pending until the connection is closed: %s", error)
@@ -518,6 +540,7 @@ class ForeignConnection(StompConnectionBase):
     def restore(self, physical: PhysicalConnection) -> None:
         """Subscribe all consumers in `physical`. Raises `ConnectionLostInCallError`, `ProviderError`."""
         if self._reaper is not None:
+            # In this order: the reaper's queue holds the client id, and consumers need their temporary queues.
             self._reaper.enter(physical, self._client_id)
         self.temporaries.restore(physical)
         for subscription in self._consumers():
@@ -534,6 +557,7 @@ class ForeignConnection(StompConnectionBase):
         try:
             physical.request(subscription.subscribing.frame())
             subscription.has_been_made(physical)
+        # The others shall live: an error that is raised here would drop the new connection for all of them.
         except (AccessDeniedError, DestinationError) as error:
             if not subscription.begin_physical(0):
                 self.forget_subscription(subscription)

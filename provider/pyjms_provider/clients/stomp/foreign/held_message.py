@@ -163,6 +163,7 @@ class Redeliveries:
 
     def count_of(self, envelope: Envelope, owner: str) -> int:
         """Return how often a message was delivered before the connection was lost, and forget it."""
+        # Asked for each message, and mostly there is none: then without the lock.
         if not self._counts:
             return 0
         key = _key(envelope, owner)
@@ -190,6 +191,7 @@ REDELIVERIES = Redeliveries()
 
 
 def _shorten(kept: OrderedDict[_Key, Any]) -> None:
+    # The oldest go first: their messages have most likely come again, or never will.
     while len(kept) > _KEPT_MAX:
         kept.popitem(last=False)
 
@@ -213,6 +215,7 @@ class Transaction:
         """Whether the broker has answered COMMIT by an error."""
         self._abort = SentFlag()
         self._failure: str | None = None
+        # Without waiting: `commit` flushes before COMMIT, and finds an ERROR that BEGIN has caused.
         physical.post(Frame("BEGIN", {"transaction": name}))
 
     def doom(self, reason: str) -> None:
@@ -222,6 +225,7 @@ class Transaction:
     @property
     def failure(self) -> str | None:
         """Why it can only be rolled back; None: it may commit."""
+        # The broker rolls back what was open on a connection that has ended (STOMP 1.2, "BEGIN").
         if self.physical.has_ended:
             return self._failure or f"the connection was lost meanwhile: {self.physical.reason}"
         return self._failure
@@ -276,6 +280,7 @@ class Transaction:
 
     def abort(self) -> None:
         """Roll back, if the broker has not done so by itself, and if its end was not said before."""
+        # A COMMIT that was sent may still be done: an ABORT behind it would only be refused.
         if self.physical.has_ended or self.has_ended:
             return
         with suppress(ConnectionLostInCallError):

@@ -83,6 +83,7 @@ class ForeignSession(ProviderSession):
         try:
             if self._transacted:
                 transaction = self._open_transaction(physical)
+                # Work in a transaction that can only be rolled back would be lost without notice.
                 transaction.check()
                 frame.headers["transaction"] = transaction.name
                 transaction.physical.post(frame)
@@ -115,6 +116,7 @@ class ForeignSession(ProviderSession):
         try:
             transaction.commit()
         except InDoubtError:
+            # The broker may have settled them: they must neither be given back nor settled again.
             self._let_go(transaction.acknowledged)
             self._transaction = None
             raise
@@ -134,6 +136,7 @@ class ForeignSession(ProviderSession):
 
     def doom(self, reason: str) -> None:
         """Let the open transaction end in a rollback only: the broker has refused a part of it. Any thread."""
+        # Read once: the session's thread may end the transaction meanwhile.
         transaction = self._transaction
         if transaction is not None:
             transaction.doom(reason)
@@ -147,6 +150,7 @@ class ForeignSession(ProviderSession):
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> Subscription:
         self._check_open()
         subscription = self._connection.subscribe(self, request, on_ready)
+        # The session may have been closed while the broker was asked; then nobody else closes the consumer.
         with self._lock:
             is_open = not self._closed
             if is_open and subscription.is_open:
@@ -168,6 +172,7 @@ class ForeignSession(ProviderSession):
             if is_open:
                 self._held[held] = None
                 held.session = self
+        # Without the session's lock, since the subscription takes its own: locks are taken one at a time.
         if not is_open:
             held.subscription.give_back([held])
         return is_open
@@ -219,6 +224,8 @@ class ForeignSession(ProviderSession):
             live = [each for each in held if each.physical == transaction.physical.number]
             if len(live) < len(held):
                 transaction.doom("the connection was lost meanwhile, and what was received before comes again")
+            # A call that is made again must not send ACK twice: that is an
+            # error, and ends the connection at RabbitMQ (decision 0603).
             live = [each for each in live if not each.is_settled(transaction)]
             if transaction.failure is None and live:
                 settlement = begin_settlement(live, transaction)
@@ -252,6 +259,7 @@ class ForeignSession(ProviderSession):
             if self._dialect.nack in (NackMeaning.REJECTS, NackMeaning.RETRIES):
                 self._settle([held], self._connection.nack)
             else:
+                # The copy first, then the ACK: a loss between the two keeps the message twice, and not never.
                 if not held.is_settled():
                     self._bury(held, self._connection.dead_letter(delivery.envelope, reason))
                 self._settle([held], self._connection.ack)
@@ -305,6 +313,7 @@ class ForeignSession(ProviderSession):
             self._check_open()
             raise
         except ProviderError:
+            # A refused ACK had no effect, and may be sent again (decision 0603).
             settlement.is_sent = False
             self._check_open()  # closed meanwhile: the messages are back at the broker
             raise
@@ -331,6 +340,7 @@ class ForeignSession(ProviderSession):
 
     def _give_back(self, held: list[HeldMessage]) -> None:
         number = self._link.physical_number
+        # Not all brokers mark or count what they deliver again, so this process remembers it.
         self._connection.redeliveries.seen(each for each in held if each.physical != number)
         for subscription, messages in _by_subscription(each for each in held if each.physical == number).items():
             subscription.give_back(messages)
@@ -347,7 +357,7 @@ class ForeignSession(ProviderSession):
             held = [each for each in self._held if each.physical <= number]
         self._connection.redeliveries.seen(held)
 
-    # CloseOnce
+    # The end
 
     def end_waits(self) -> None:
         with self._lock:
@@ -473,6 +483,7 @@ class Subscription(ProviderConsumer):
             frame.headers["id"] = another_id
             frame.headers[dialect.prefetch_header] = str(prefetch(self._window, dialect))
             self._wider.append(another_id)
+            # Doubled, as each further subscription costs a frame, and a client may hold any number (JMS 1.1 §4.4.11).
             self._window *= 2
         return frame
 
@@ -550,6 +561,7 @@ class Subscription(ProviderConsumer):
                 return
             self._frames.append((physical, frame))
             is_wanted = self._is_interested and self._connection.is_started
+        # Without the lock: `_on_ready` runs code of the runtime, which may poll at once.
         self._arrived_signal.set()
         if is_wanted:
             self._on_ready()
@@ -583,6 +595,7 @@ class Subscription(ProviderConsumer):
 
     def poll_or_wait(self) -> Delivery | None:
         delivery = self.poll()
+        # A message that came between the two calls wakes the consumer: `set_interested` looks again.
         self.set_interested(delivery is None)
         return delivery
 
@@ -611,11 +624,13 @@ class Subscription(ProviderConsumer):
         """Wait until the broker has pushed what it has: a round trip, and then `grace_ms`, as STOMP cannot ask."""
         if not self._connection.is_started or self._stage is not _Stage.OPEN:
             return
+        # Lowers a flag that is left from an earlier message: only what comes from now on ends the wait.
         self._arrived_signal.wait(0)
         with self._lock:
             if self._has_some():
                 return
         self._connection.flush()
+        # A broker answers the flush at once, and pushes messages when it gets to it: STOMP has no drain.
         self._arrived_signal.wait(self._connection.settings.grace_ms / 1000)
 
     def end_waits(self) -> None:
@@ -634,6 +649,8 @@ class Subscription(ProviderConsumer):
             if self._stage is _Stage.OPEN:
                 self._stage = _Stage.CLOSING
             self._is_interested = False
+            # With UNSUBSCRIBE such a broker delivers again what the session
+            # still holds: so the consumer ends with the last of these.
             waits = self._unsettled > len(self._unread) and self._dialect.unsubscribe_returns_unsettled
         self._arrived_signal.set()
         try:
@@ -689,6 +706,7 @@ class Subscription(ProviderConsumer):
         with self._lock:
             if self._stage is not _Stage.OPEN:
                 return None
+            # What came back is older than all that the broker has pushed since.
             if self._returned:
                 held = self._returned.pop(0)
             elif self._frames:
@@ -703,6 +721,7 @@ class Subscription(ProviderConsumer):
 
     def _return(self, held: HeldMessage) -> None:
         """Put a message in its place among those that came back, unless it is there. The lock is held."""
+        # By number, so that recovered messages come again in their old order.
         place = bisect_left(self._returned, held.number, key=_place)
         if place == len(self._returned) or self._returned[place] is not held:
             self._returned.insert(place, held)
@@ -710,6 +729,7 @@ class Subscription(ProviderConsumer):
     def _count_off(self, messages: Iterable[HeldMessage]) -> None:
         """Count messages as polled no more, each once. The lock is held."""
         for held in messages:
+            # Each once: a message may be reported as settled and as given back by calls that race or repeat.
             if held.is_counted and held.physical == self._physical:
                 held.is_counted = False
                 self._unsettled = self._unsettled - 1 if self._unsettled else 0
@@ -734,13 +754,16 @@ class Subscription(ProviderConsumer):
         headers = frame.headers
         held.is_redelivered = headers.get("redelivered") == "true"
         told = headers.get("delivery-count", "")
+        # The header counts the delivery that begins now; `poll` adds that one.
         held.count = max(0, int(told) - 1) if told.isdecimal() and told.isascii() else int(held.is_redelivered)
         redeliveries = self._connection.redeliveries
+        # The client has settled it, and the answer was lost with the connection.
         if held.is_redelivered and redeliveries.was_acknowledged(envelope, self.identity):
             self._session.discard(held)
             return False
         held.count = max(held.count, redeliveries.count_of(envelope, self.identity))
         held.is_redelivered = held.is_redelivered or held.count > 0
+        # The broker knows no noLocal: the profile header names the connection that sent the message.
         if request.no_local and self._dialect.no_local is None and sender_of(frame) == self._connection.connection_id:
             self._session.discard(held)
             return False
@@ -775,6 +798,7 @@ class Subscription(ProviderConsumer):
     def _finish(self) -> None:
         """End the consumer at the broker: what it has not settled goes back."""
         with self._lock:
+            # `close`, the last settlement and the healer may come here on three threads; the first one ends it.
             if self._is_ending or self.is_given_up or self._stage is _Stage.CLOSED:
                 return  # another thread, which settled the last message or closed it, does it, or who makes it anew
             self._is_ending = True
@@ -814,6 +838,7 @@ class Subscription(ProviderConsumer):
             return
         if not self._dialect.unsubscribe_returns_unsettled:
             with self._lock:
+                # RabbitMQ keeps pending what a consumer has not settled when it ends, until the connection ends.
                 left = [
                     *self._returned,
                     *self._unread,
@@ -869,6 +894,7 @@ class Browser:
         physical = self._connection.link.current()
         with physical.browsing(partial(self._end, physical)):
             try:
+                # Before SUBSCRIBE is sent: messages may come before its answer.
                 self._connection.enter(self)
                 physical.request(self._subscribing.frame())
                 while (frame := self._next()) is not None:

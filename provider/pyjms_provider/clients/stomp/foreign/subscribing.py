@@ -45,6 +45,7 @@ from pyjms_provider.protocols.stomp.message_properties import is_reserved, quote
 _IDENTIFIER = re.compile(r"'(?:[^']|'')*'|[^\W\d][\w$]*")
 _NUMBERS = frozenset({"JMSPriority", "JMSTimestamp"})
 """Header fields, which brokers have as numbers."""
+# A double represents every integer up to this one.
 _EXACT_MAX = 2**53
 
 
@@ -76,6 +77,7 @@ class _Writer:
     def text(self) -> str:
         """Return the text with all replacements made."""
         text = self._text
+        # From the end, so that the places that are still to be replaced stay where they are.
         for start, end, new in sorted(self._replaced, reverse=True):
             text = f"{text[:start]}{new}{text[end:]}"
         return text
@@ -111,6 +113,7 @@ class _Writer:
                     self._refuse(side)
                 case _:
                     continue
+        # Both are text to the broker: 2 and 2.0 would differ, and 10 come before 9.
         if names_in(left) and names_in(right) and not {*names_in(left), *names_in(right)} <= _NUMBERS:
             self._refuse(right)
 
@@ -127,6 +130,7 @@ def _number_text(value: float) -> str:
     return repr(float(value))
 
 
+# Artemis counts its window in bytes: an assumed size of a message.
 _BYTES_A_MESSAGE = 10 * 1024
 
 
@@ -256,6 +260,7 @@ class ForeignTemporaries:
     def create(self, kind: AddressKind, physical: PhysicalConnection) -> Address:
         """Return a new one. Raises `ConnectionLostInCallError`, `ProviderError`."""
         make = self._make_native if self._dialect.translates_temporaries else self._make
+        # One at a time: the broker numbers these destinations in the order of its requests, and so does `_named`.
         with self._right:
             address = make(kind, physical)
         self._own.add(address)
@@ -294,6 +299,7 @@ class ForeignTemporaries:
     def _probed(self, physical: PhysicalConnection, begin: Frame, message: Frame, said: SentFlag) -> str:
         """Return the id of the broker's connection, as the message to oneself has it. Raises `ConnectionLostInCallError`, `ProviderError`."""
         self._probes.clear()
+        # Lowers a flag that is left from an earlier attempt that was not answered in time.
         self._probe_signal.wait(0)
         physical.request(begin, message, sent=said)
         self._probe_signal.wait(_TIMEOUT_S)
@@ -315,6 +321,7 @@ class ForeignTemporaries:
     def restore(self, physical: PhysicalConnection) -> None:
         """Make in a new physical connection what can be made there under the old names. Raises `ConnectionLostInCallError`, `ProviderError`."""
         if self._dialect.translates_temporaries:
+            # Their names have the id of the lost connection in them, so they cannot be made again.
             self._gone |= self._own
             self._own.clear()
             return
