@@ -124,17 +124,22 @@ class FlowBook(WorkflowBook):
         signed = f"{by}: {reason}" if by and reason else by or reason
         with _told_as_provider_errors():
             before = self._found(instance_id)
+            # The person decided by what was on the screen; what has changed since may ask for another decision.
             if revision is not None and before.revision != revision:
                 raise _changed(before)
             flow = self._store.flow(before.flow, before.version)
             following, ask = advance(flow, before, _event(command, signed), self._request.clock.time_ms())
+            # The state machine returns the same object for an event that does not fit: the person is told, where an
+            # engine would ignore it.
             if following is before:
                 raise WorkflowStateError(
                     f"instance {instance_id} is {before.status.value}, so nothing was done: {_MEANS_NOTHING[command]}"
                 )
+            # Between reading and writing, an engine or another person may have been quicker: nothing is overwritten.
             if not self._store.replace(following, before.revision):
                 raise _changed(self._found(instance_id))
         if ask is not None:
+            # After the store, as an engine does. If the broker refuses, the time-out of the instance asks again.
             self._ask(ask)
         return _view(flow, following)
 
@@ -152,6 +157,7 @@ class FlowBook(WorkflowBook):
         try:
             connection = _connect(self._request)
             try:
+                # No transaction: one message is sent, and the store was written before.
                 session = connection.create_session(False, AcknowledgeMode.AUTO_ACKNOWLEDGE)
                 _send(session, ask, self._request.events)
             finally:
@@ -272,11 +278,14 @@ def _is_backward(instance: Instance) -> bool:
 
 def _requests(flow: Flow, instance: Instance) -> list[WorkflowRequest]:
     """Return what was asked for: steps as far as it went, then compensations as far as it went back."""
+    # The position alone does not tell how far an instance came once it goes back; its story does, as far as that is
+    # kept.
     told = {note.step for note in instance.story}
     reached = max([instance.position, *(index for index, step in enumerate(flow.steps) if step.name in told)])
     waited = asked(flow, instance)
     found: list[Ask] = [_ask_of(instance, index, flow, backward=False) for index in range(reached + 1)]
     if _is_backward(instance):
+        # Compensations are asked for from the last step backwards.
         undone = reversed(range(instance.position, reached + 1))
         found += [_ask_of(instance, index, flow, backward=True) for index in undone if flow.steps[index].compensation]
     return [

@@ -64,6 +64,7 @@ def ask_message(session: Session, ask: Ask) -> Message:
 def reply_message(session: Session, answer: Answer) -> Message:
     """Return the reply to a request; its JMSCorrelationID is to be the key."""
     content: dict[str, Any] = {"reason": answer.reason} if answer.is_refused else {"data": dict(answer.data)}
+    # The key begins with the instance's id, which has no colon.
     return _message(session, "refusal" if answer.is_refused else "answer", answer.key.partition(":")[0], content)
 
 
@@ -89,8 +90,10 @@ def read_content(message: Message) -> dict[str, Any]:
 def _loaded(text: str) -> object:
     """Return what a text says in JSON, if a store can keep it. Raises ValueError."""
     try:
+        # Python reads NaN and Infinity, which are no JSON (RFC 8259): other readers refuse them.
         content = json.loads(text, parse_constant=_refuse)
         json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is no text elsewhere
+    # It is no ValueError: such an event would end each engine that meets it.
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return content
@@ -101,6 +104,7 @@ def _refuse(constant: str) -> float:
 
 
 def _checked_instance(instance: str | None) -> str:
+    # A colon separates instance and step in a key.
     if not instance or ":" in instance:
         raise ValueError(f"{INSTANCE} is {instance!r}")
     return _checked_name(instance, INSTANCE)
@@ -108,13 +112,16 @@ def _checked_instance(instance: str | None) -> str:
 
 def _checked_name(name: str, what: str) -> str:
     """Return what a store has in a column."""
+    # PostgreSQL keeps no NUL in a text.
     if len(name) > _LONGEST_ID or "\0" in name:
         raise ValueError(f"{what} is {name[:_LONGEST_ID]!r}")
+    # Raises UnicodeEncodeError, a ValueError, for half of a surrogate pair.
     name.encode()
     return name
 
 
 def _checked_version(version: object) -> int:
+    # A bool is an int in Python, and the column is one of 32 bits.
     if type(version) is not int or not 0 <= version <= _LAST_VERSION:
         raise ValueError(f"version is {str(version)[:_LONGEST_ID]}")
     return version
@@ -149,6 +156,7 @@ _PLAIN = tuple(each.name for each in fields(Instance) if each.name not in {"data
 
 def write_flow_document(flow: Flow) -> str:
     """Return JSON that is the same for equal definitions."""
+    # Sorted, as a second deployment of a version is compared with the first as text.
     return json.dumps(asdict(flow), sort_keys=True)
 
 
@@ -174,5 +182,6 @@ def read_instance(text: str) -> Instance:
     values: dict[str, Any] = json.loads(text)
     status = Status(values.pop("status"))
     story = tuple(Note(**note) for note in values.pop("story"))
+    # Rows that were written before there was this field have none.
     heard = tuple(values.pop("heard", ()))
     return Instance(status=status, story=story, heard=heard, **values)

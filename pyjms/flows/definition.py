@@ -84,6 +84,7 @@ def read_flow_file(path: Path) -> Flow:
 def read_flow(content: Mapping[str, Any], place: str = "the definition") -> Flow:
     """Return the definition. Raises `FlowDefinitionException` that names the first thing that is wrong."""
     known = {"name", "version", "title", "initial_state", "step"}
+    # A misspelt optional key would otherwise be ignored, and its default hold unnoticed.
     _refuse_unknown(content, known, place)
     raw = content.get("step")
     if not isinstance(raw, list) or not raw:
@@ -153,6 +154,7 @@ def _checked_text(value: object, place: str) -> str:
 
 
 def _checked(value: object, kind: type, least: float, most: float, place: str) -> Any:
+    # A bool is an int in Python. TOML writes a whole number of seconds as an integer, so both are taken for a float.
     is_number = isinstance(value, int | float if kind is float else int) and not isinstance(value, bool)
     if not is_number or not least <= value <= most:  # type: ignore[operator]
         raise FlowDefinitionException(f"{place} is {value!r}; write a number from {least} to {most}")

@@ -66,12 +66,15 @@ def decide(
 
     Raises `FlowStoreException` of `flow`.
     """
+    # Several events of one batch may be for one instance: each is decided by the state that the one before it has made.
     present = dict(known)
     asks: dict[str, Ask] = {}
     batch = Batch()
     for arrival in arrivals:
         try:
             following, ask = _obey(arrival, present.get(arrival.instance), flow, now_ms)
+        # A subclass of FlowException that says nothing of the event: the database failed, and the whole batch comes
+        # again.
         except FlowStoreException:
             raise
         except FlowException as error:
@@ -79,6 +82,8 @@ def decide(
             continue
         present[arrival.instance] = following
         if ask is not None:
+            # Of two requests for the same step the later one counts; it is taken out first so that it also comes last
+            # in the order.
             asks.pop(ask.key, None)
             asks[ask.key] = ask
     batch.begun = [each for id_, each in present.items() if id_ not in known]
@@ -92,6 +97,7 @@ def _obey(
 ) -> tuple[Instance, Ask | None]:
     event = arrival.event
     if isinstance(event, Start):
+        # An id that is there already has begun: the same start may come twice.
         if instance is None:
             return begin(flow(event.flow, event.version), arrival.instance, event.data, now_ms)
         following, ask = instance, None
@@ -101,6 +107,8 @@ def _obey(
         following, ask = obey_person(flow(instance.flow, instance.version), instance, event, arrival.id, now_ms)
     else:
         following, ask = advance(flow(instance.flow, instance.version), instance, event, now_ms)
+    # The event changes nothing, as an engine that died has written its effect. That engine may not have sent the
+    # request, so it is sent again (decision 0920).
     if following is instance and arrival.was_delivered:
         return instance, asked(flow(instance.flow, instance.version), instance)
     return following, ask
@@ -111,6 +119,8 @@ EVENTS = "pyjms.flows"
 
 _log = logging.getLogger("pyjms.flows")
 
+# One event at a time costs two forced writes each, and reached a third of the rate of plain transacted hops (decision
+# 0920).
 _BATCH = 50
 """Events of one unit at most: they share one commit of the store, and one of the broker."""
 
@@ -167,12 +177,14 @@ class FlowEngine:
             except JMSException as error:
                 if self._stopped.is_set():
                     return served
+                # A run until idle is a script's or a test's: it is told at once, instead of waiting for a broker.
                 if until_idle or not pauses.may_heal(error):
                     raise
                 self._tell(error)
             else:
                 return served
             finally:
+                # Whatever ended the loop, the events that it has received and not committed go back to the queue.
                 self._connection.close()
             pauses.wait()
 
@@ -180,10 +192,12 @@ class FlowEngine:
         """Serve one batch after the other; tell each time how many events it had."""
         session = self._open()
         consumer = session.create_consumer(session.create_queue(self._events))
+        # What was postponed outlives the connection: the queues that refused may refuse still.
         asking = RequestDispatcher(session, self._events, self._postponed)
         is_busy = True
         self._again_ms = 0
         while not self._stopped.is_set():
+            # While there is work, the queue is only looked at: a wait would delay what is overdue.
             messages = self._take(consumer, 0 if until_idle or is_busy else self._wait_ms())
             is_served = not messages or self._serve(asking, messages)
             # After the events: of those that come again, a person's was about what its instance waited for then.
@@ -199,6 +213,7 @@ class FlowEngine:
     def _take(self, consumer: MessageConsumer, wait_ms: int) -> list[Message]:
         """Return what is there at once, or comes within the wait."""
         first = consumer.receive(wait_ms) if wait_ms else consumer.receive_no_wait()
+        # A batch never waits to be full: it has what is there, so a lone event is served at once.
         messages = []
         while first is not None:
             messages.append(first)
@@ -207,6 +222,7 @@ class FlowEngine:
 
     def stop(self) -> None:
         """End `run`. Any thread; may be repeated."""
+        # The flag comes before the close: the engine's thread would otherwise connect again.
         self._stopped.set()
         self._connection.close()
 
@@ -234,12 +250,16 @@ class FlowEngine:
             try:
                 instance, event = read_event(message)
             except FlowException as error:
+                # In the same transaction: a message that is no event must neither block the others nor come again.
                 asking.put_aside(message, error)
                 continue
             id_ = message.jms_message_id or ""
             arrival = Arrival(instance=instance, event=event, id=id_, was_delivered=message.jms_redelivered)
             arrivals.append(arrival)
+            # By identity: two arrivals may be equal, as an event that came twice.
             sources[id(arrival)] = message
+        # The store commits before the queue. The other order would lose what follows from an event if the engine died
+        # in between (decision 0920).
         batch = self._keep(arrivals)
         for arrival, why in batch.refused:
             asking.put_aside(sources[id(arrival)], why)
@@ -272,21 +292,27 @@ class FlowEngine:
 
     def _serve_overdue(self, asking: RequestDispatcher) -> bool:
         """Tell instances whose answer is overdue; return whether there were any."""
+        # One look at an index: most of the time nothing is overdue, and the next wait ends when something will be.
         self._due_ms = self._store.next_due_ms()
         now_ms = self._clock.time_ms()
         if self._due_ms is None or self._due_ms > now_ms:
             return False
         overdue = self._store.overdue(now_ms)
+        # The revision goes along: an instance that has moved on since the query is no longer overdue.
         batch = self._keep([Arrival(instance=each.id, event=TimeOut(revision=each.revision)) for each in overdue])
+        # A refusal is told and postponed in there; the instance is in the store, so its next time-out would ask, too.
         self._commit(asking, batch.asks)
         return bool(overdue)
 
     def _keep(self, arrivals: Sequence[Arrival]) -> Batch:
         """Write what follows, and return it: it is to be asked for, and says which events mean nothing."""
         ids = list(dict.fromkeys(each.instance for each in arrivals))
+        # Version 0 stands for the newest, which a deployment may have changed since the last batch.
         self._flows = {(name, version): flow for (name, version), flow in self._flows.items() if version}
         while True:  # until nobody has changed one of them in between
             batch = decide(arrivals, self._store.find_all(ids), self._flow, self._clock.time_ms())
+            # Another engine was quicker with one of them: all is read and decided again, as the batch is written as a
+            # whole.
             if not (batch.begun or batch.changed) or self._store.keep(batch.begun, batch.changed):
                 return batch
 
@@ -333,6 +359,7 @@ class RequestDispatcher:
         is_asking = False
         try:
             for ask in asks:
+                # A queue that has refused is not asked in a batch: its refusal would roll all the others back again.
                 if ask.queue in self._postponed:
                     self._postpone(ask)
                 else:
@@ -345,6 +372,8 @@ class RequestDispatcher:
             try:
                 self._session.commit()
             except TransactionRolledBackException as error:
+                # Nothing was asked for, so the refusal is none of a step's queue: the broker or the connection is in
+                # trouble.
                 if not is_asking:
                     raise
                 refusal = error
@@ -358,9 +387,12 @@ class RequestDispatcher:
         """Ask for what was postponed, one by one, until its queue refuses; return the last refusal. Raises as `commit` does."""
         refusal = None
         for queue in list(self._postponed):
+            # Taken out meanwhile, so that commit sends to this queue instead of postponing again.
             waiting = self._postponed.pop(queue)
             try:
                 for instance in list(waiting)[:_AT_ONCE]:
+                    # From the store, as the instance may have moved on, or have been cancelled, since its request was
+                    # refused.
                     ask = waited_for(instance)
                     refused = self.commit([ask]) if ask is not None and ask.queue == queue else None
                     del waiting[instance]
@@ -380,5 +412,6 @@ class RequestDispatcher:
 
     def _postpone(self, ask: Ask) -> None:
         waiting = self._postponed.setdefault(ask.queue, {})
+        # A dictionary keeps the order and each instance once, however often it is refused.
         if len(waiting) < _POSTPONED_MAX:
             waiting[ask.instance] = None

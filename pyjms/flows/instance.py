@@ -14,7 +14,9 @@ from typing import Any
 
 from pyjms.flows.definition import Flow, Step
 
+# Twenty doublings of a second are twelve days; without a bound, due_ms would outgrow its column of 64 bits.
 _MOST_DOUBLINGS = 20
+# The story is a part of the row that each change writes, so it must not grow without bound.
 _NOTES_KEPT = 200
 _HEARD_KEPT = 50
 """No fewer than the events that an engine commits together, all of which may come again."""
@@ -74,6 +76,7 @@ class Instance:
         """Return the consistent state that others may see; "" once an instance goes backward."""
         if self.status is Status.COMPLETED:
             return flow.states()[-1]
+        # An instance that goes back has no consistent state to show: some of its steps are undone, and others are not.
         is_backward = self.status in (Status.COMPENSATING, Status.COMPENSATED) or self.was_compensating
         return "" if is_backward else flow.states()[self.position]
 
@@ -150,6 +153,7 @@ def begin(flow: Flow, instance_id: str, data: Mapping[str, Any], now_ms: int) ->
 
 def advance(flow: Flow, instance: Instance, event: Event, now_ms: int) -> tuple[Instance, Ask | None]:
     """Return what `event` makes of `instance`, and what to ask for then. An event that comes too late changes nothing."""
+    # An event that does not fit the status is late or repeated; it is no error, as events may come twice.
     handle = _TABLE.get((instance.status, type(event)))
     return (instance, None) if handle is None else handle(flow, instance, event, now_ms)
 
@@ -158,9 +162,11 @@ def obey_person(
     flow: Flow, instance: Instance, event: Retry | Suspend, event_id: str, now_ms: int
 ) -> tuple[Instance, Ask | None]:
     """Do as `advance`, once for each id; "": the event has none."""
+    # A person's event names no step, so that a repeated one would count for the next step (decision 0920).
     if event_id and event_id in instance.heard:
         return instance, None
     following, ask = advance(flow, instance, event, now_ms)
+    # Only events that counted are kept: one that changed nothing may change something when it is sent again later.
     if event_id and following is not instance:
         following = replace(following, heard=(*instance.heard[1 - _HEARD_KEPT :], event_id))
     return following, ask
@@ -187,10 +193,13 @@ def asked(flow: Flow, instance: Instance) -> Ask | None:
 
 
 def _done(flow: Flow, instance: Instance, event: Answer, now_ms: int) -> tuple[Instance, Ask | None]:
+    # The answer to an earlier attempt, or to a step that is done: the key tells them apart, whichever attempt it
+    # answers.
     if not _is_waited_for(flow, instance, event):
         return instance, None
     step = flow.steps[instance.position]
     if event.is_refused:
+        # A refused step has done nothing, so the step before it is the first to be compensated.
         told = _told(instance, now_ms, "refused", step, event.reason)
         return _backward(
             flow, replace(told, reason=f"{step.name} was refused: {event.reason}"), instance.position - 1, now_ms
@@ -211,6 +220,7 @@ def _undone(flow: Flow, instance: Instance, event: Answer, now_ms: int) -> tuple
 
 
 def _overdue(flow: Flow, instance: Instance, event: TimeOut, now_ms: int) -> tuple[Instance, Ask | None]:
+    # The answer may have come between the query for overdue instances and this event.
     if event.revision != instance.revision or not 0 < instance.due_ms <= now_ms:
         return instance, None
     step = flow.steps[instance.position]
@@ -218,6 +228,7 @@ def _overdue(flow: Flow, instance: Instance, event: TimeOut, now_ms: int) -> tup
     if instance.attempt <= step.retries:
         return _asking(flow, replace(told, attempt=instance.attempt + 1), now_ms)
     what = f"{'the compensation of ' if instance.status is Status.COMPENSATING else ''}{step.name} was not answered"
+    # A compensation is never given up for another one: only a person can say what to do then.
     if instance.status is Status.RUNNING and step.on_timeout == "compensate":
         # It may have been done, or be done yet: its own compensation is asked for too, and finds out.
         return _backward(flow, replace(told, reason=what), instance.position, now_ms)
@@ -230,6 +241,7 @@ def _again(flow: Flow, instance: Instance, event: Retry, now_ms: int) -> tuple[I
         instance, now_ms, "skipped by a person" if event.skip else "tried again by a person", step, event.reason
     )
     status = Status.COMPENSATING if instance.was_compensating else Status.RUNNING
+    # The attempts begin again: a person who has repaired the cause wants all of them.
     freed = replace(told, status=status, was_compensating=False, attempt=1)
     if not event.skip:
         return _asking(flow, freed, now_ms)
@@ -241,9 +253,11 @@ def _again(flow: Flow, instance: Instance, event: Retry, now_ms: int) -> tuple[I
 def _stop(flow: Flow, instance: Instance, event: Suspend, now_ms: int) -> tuple[Instance, Ask | None]:
     if not event.compensate:
         return _parked(_told(instance, now_ms, "parked by a person", reason=event.reason), event.reason, now_ms), None
+    # It goes back already, or was parked while it did.
     if instance.status is Status.COMPENSATING or instance.was_compensating:
         return instance, None
     told = _told(instance, now_ms, "cancelled by a person", reason=event.reason)
+    # With the present step, which may have been done though its answer has not come: its compensation finds out.
     return _backward(flow, replace(told, reason=event.reason, was_compensating=False), instance.position, now_ms)
 
 
@@ -273,6 +287,7 @@ def _forward(flow: Flow, instance: Instance, now_ms: int) -> tuple[Instance, Ask
 
 def _backward(flow: Flow, instance: Instance, position: int, now_ms: int) -> tuple[Instance, Ask | None]:
     """Ask for the compensation of the last step at or before `position` that has one."""
+    # Steps without a compensation have nothing to undo, such as a question.
     while position >= 0 and flow.steps[position].compensation is None:
         position -= 1
     if position < 0:
@@ -292,6 +307,7 @@ def _asking(flow: Flow, instance: Instance, now_ms: int) -> tuple[Instance, Ask]
     patience_s = step.timeout_s
     if instance.attempt > 1:
         patience_s += step.backoff_s * 2 ** min(instance.attempt - 2, _MOST_DOUBLINGS)
+    # At least a millisecond: 0 means that nothing is waited for.
     waiting = replace(instance, due_ms=now_ms + max(1, round(patience_s * 1000)), revision=instance.revision + 1)
     ask = asked(flow, waiting)
     assert ask is not None

@@ -63,6 +63,7 @@ def _mark(flow: Flow, instance: Instance | None, index: int, *, backward: bool) 
     """Return the class of a step's box, or of its compensation's."""
     if instance is None:
         return ""
+    # A parked instance keeps which way it went, so that the mark is on the step or on its compensation.
     went_back = instance.was_compensating or instance.status in (Status.COMPENSATING, Status.COMPENSATED)
     if index == instance.position and not instance.status.is_final and backward == went_back:
         return "parked" if instance.status is Status.PARKED else "now"

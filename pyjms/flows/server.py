@@ -91,13 +91,19 @@ class StepServer(RecoverableServer):
         try:
             data = read_content(request)
         except ValueError as error:
+            # Trying again would not make it readable: the instance goes back, instead of the request becoming a dead
+            # letter unnoticed.
             return reply_message(unit.session, Answer(key=key, is_refused=True, reason=str(error)))
+        # A compensation may be asked for after a time-out, when nobody knows whether the step was done: the table of
+        # replies knows.
         if key.endswith(_UNDO) and unit.connection is not None and not self._was_done(key.removesuffix(_UNDO), unit):
             _log.info("%s has nothing to undo", key)
             return reply_message(unit.session, Answer(key=key))
         return reply_message(unit.session, self._outcome(key, data, unit))
 
     def _outcome(self, key: str, data: Mapping[str, Any], unit: Unit) -> Answer:
+        # The work of a refused step is undone, but the refusal is kept in the same transaction; so the work has a
+        # savepoint of its own.
         savepoint = None if unit.connection is None else unit.connection.begin_nested()
         try:
             added = self._step_work(data, unit)
@@ -115,6 +121,8 @@ class StepServer(RecoverableServer):
         known = self._replies.find(unit.connection, key)
         if known is None:
             refusal = reply_message(unit.session, Answer(key=key, is_refused=True, reason="it was compensated before"))
+            # The request for the step may still be in its queue, behind this one; it must find a refusal and do
+            # nothing.
             self._replies.keep(unit.connection, key, write_message(envelope_of(refusal)))
             return False
         return read_message(known).properties[KIND] == "answer"

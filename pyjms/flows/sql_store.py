@@ -41,6 +41,7 @@ _ORDERS = {
     InstanceOrder.NEWEST_FIRST: (_instances.c.changed_ms.desc(), _instances.c.id.desc()),
     InstanceOrder.OLDEST_FIRST: (_instances.c.changed_ms, _instances.c.id),
 }
+# The condition on the revision makes the update a compare-and-set: of two engines, the second changes no row.
 _CHANGE = sa.update(_instances).where(
     (_instances.c.id == sa.bindparam("same_id")) & (_instances.c.revision == sa.bindparam("same_revision"))
 )
@@ -51,6 +52,7 @@ def check_url(url: str) -> None:
     """Look whether SQLAlchemy, with what is installed here, understands a URL. Raises `FlowException`."""
     try:
         made = sa.make_url(url)
+        # Tells of a driver that is not installed, without connecting.
         made.get_dialect().import_dbapi()
     except (SQLAlchemyError, ImportError, ValueError) as error:
         raise FlowException(f"that is no database for workflows: {error}; write such as sqlite:///flows.db") from error
@@ -59,6 +61,7 @@ def check_url(url: str) -> None:
 
 def _refuse_memory(url: sa.URL) -> None:
     path = url.database or ":memory:"
+    # These are SQLite's spellings of a database in memory; with a shared cache, all threads see the same one.
     in_memory = ":memory:" in path or url.query.get("mode") == "memory"
     if url.get_backend_name() == "sqlite" and in_memory and url.query.get("cache") != "shared":
         raise FlowException(
@@ -76,6 +79,7 @@ class SqlFlowStore(FlowStore):
             _refuse_memory(sa.make_url(url))
             self._engine = sa.create_engine(url, hide_parameters=True)  # they are what instances know
             if self._engine.dialect.name == "sqlite":
+                # For each connection of the pool, as pragmas are those of one connection.
                 sa.event.listen(self._engine, "connect", _prepare_sqlite)
             _metadata.create_all(self._engine)
         except (SQLAlchemyError, ImportError) as error:
@@ -87,9 +91,11 @@ class SqlFlowStore(FlowStore):
     def deploy(self, flow: Flow) -> None:
         document = write_flow_document(flow)
         row = {"name": flow.name, "version": flow.version, "document": document}
+        # Looked up first, as most deployments repeat what is there.
         known = self._run(lambda it: it.execute(_flow_query(flow.name, flow.version)).scalar_one_or_none())
         if known is None and self._insert_flow(row):
             return
+        # Another process may have deployed this version between the two statements; what counts is what it wrote.
         known = self._run(lambda it: it.execute(_flow_query(flow.name, flow.version)).scalar_one())
         if known != document:
             raise FlowException(
@@ -113,11 +119,14 @@ class SqlFlowStore(FlowStore):
         changes.sort(key=lambda each: str(each["id"]))  # two engines lock rows in the same order
         try:
             with self._engine.connect() as connection, connection.begin() as transaction:
+                # One row fewer than asked for: an instance has another revision by now, so nothing of the batch may
+                # count.
                 if changes and connection.execute(_CHANGE, changes).rowcount != len(changes):
                     transaction.rollback()
                     return False
                 if rows:
                     connection.execute(_instances.insert(), rows)
+        # Another engine has begun one of the new instances.
         except IntegrityError:
             return False
         except SQLAlchemyError as error:
@@ -215,5 +224,7 @@ def _row(instance: Instance) -> dict[str, Any]:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # WAL lets readers look while an engine writes; FULL, as the queue is committed on the word of this database;
+    # engines wait for each other's writes.
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
         connection.execute(f"PRAGMA {pragma}")

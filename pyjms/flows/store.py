@@ -102,6 +102,7 @@ def check_store_url(url: str) -> None:
 def _sql_store() -> ModuleType:
     from pyjms.flows.definition import FlowException
 
+    # Imported late: only programs that open a store need SQLAlchemy, which is an extra.
     try:
         from pyjms.flows import sql_store
     except ImportError as error:

@@ -82,8 +82,11 @@ def judge(entry: LogEntry, register: Register, *, reply_is_there: bool) -> State
 
     A log that was lost knows no request; the register alone tells B, C and D apart then, and A cannot have left a trace.
     """
+    # The log is written before the commit, so an id that the register lacks is that of a request which was never
+    # committed.
     if entry.request_id and entry.request_id != register.request_id:
         return State.A
+    # A log that was lost has no ids to compare; then the numbers in the register alone decide between B, C and D.
     if register.reply_number == register.request_number and (
         not entry.request_id or entry.reply_id == register.reply_id
     ):

@@ -102,12 +102,14 @@ class RecoverableRequestor(Closeable):
         replies: str | None = None,
         patience_ms: int = 60_000,
     ) -> None:
+        # The name becomes part of two queues' names, and the key of a column of 200 characters.
         if not client or not client.isprintable() or len(client) > 200:
             raise IllegalArgumentException("a client's name has 1 to 200 printable characters")
         self._factory = factory
         self._client = client
         self._queue = queue
         self._client_log = _open_log(f"sqlite:///{client}-log.db" if log is None else log)
+        # Only a log that was opened here is closed here: the application may share its own between clients.
         self._owns_log = not hasattr(log, "read")
         self._device = device
         self._replies = replies or f"pyjms.replies.{client}"
@@ -138,6 +140,8 @@ class RecoverableRequestor(Closeable):
             raise RecoveryNeededException(
                 f"request {self._entry.number} of client {self._client!r} is open or in doubt: complete() or recover() comes first"
             )
+        # The register has the number, too: after the loss of the log, numbers must not begin again, as servers and
+        # handlers know them.
         number = max(self._entry.number, link.registration.register.request_number) + 1
         content = {"message": write_message(envelope_of(message)), "priority": priority, "time_to_live": time_to_live}
         entry = LogEntry(
@@ -149,6 +153,8 @@ class RecoverableRequestor(Closeable):
             request=json.dumps(content),
         )
         self._is_settled = False
+        # The log first, then the commit at the broker: after a crash in between, recover finds an id that the register
+        # lacks (state A), and sends again from the log.
         self._write(entry)
         self._enqueue(link)
         return number
@@ -161,6 +167,7 @@ class RecoverableRequestor(Closeable):
         link = self._connected()
         if self._is_settled:
             raise RecoveryNeededException("there is no open request: submit() one first")
+        # Without this check a request that never reached the broker would be waited for without end.
         self._must_be_enqueued(link)
         with _Guarded(self):
             reply = link.receive_reply(self._number_id(), timeout_ms)
@@ -173,6 +180,8 @@ class RecoverableRequestor(Closeable):
         only if its state is what it was before. D: nothing. timeout_ms: how long to wait for the reply in A and B; 0: for ever.
         Raises `ClientLogException`, `SessionTakenException`, `JMSException`.
         """
+        # A new connection: what an earlier transaction of this process holds, register and reply, goes back to the
+        # queues first.
         self._disconnect()
         link = self._connected()
         with _Guarded(self):
@@ -205,10 +214,13 @@ class RecoverableRequestor(Closeable):
         if self._link is None:
             link = _Link(self._factory, self._client, self._replies, self._queue, self._patience_ms)
             with ExitStack() as undo:
+                # Closed unless all succeeds: a connection that stayed open would keep the register in its transaction.
                 undo.callback(link.close)
                 self._entry = link.registration.enter(self._client_log)
                 undo.pop_all()
             self._link = link
+            # Only a client that never asked is settled without recover; with a log that was lost, the register shows
+            # that there was a request.
             self._is_settled = not self._entry.request_id and not link.registration.register.request_id
         return self._link
 
@@ -218,6 +230,7 @@ class RecoverableRequestor(Closeable):
         state = judge(self._entry, register, reply_is_there=False)
         if state is not State.B:
             return state, None
+        # B and C differ only in whether the reply is there, so the queue is asked last and without waiting.
         reply = link.receive_reply(self._number_id(), None)
         return judge(self._entry, register, reply_is_there=reply is not None), reply
 
@@ -229,6 +242,8 @@ class RecoverableRequestor(Closeable):
         """Send the logged request and commit (transaction 1)."""
         entry = self._entry
         with _Guarded(self):
+            # Request and register are sent in one transaction, so that the register's id always is that of a committed
+            # request.
             link.send_request(entry)
             register = link.registration.take()
             link.registration.put(replace(register, request_number=entry.number, request_id=entry.request_id))
@@ -241,6 +256,8 @@ class RecoverableRequestor(Closeable):
             if handle is not None:
                 self._handle(handle, reply, number)
             reply_id = str(uuid.uuid4())
+            # As with the request, the log has the id before the register can: a log that has another id tells that the
+            # commit failed.
             self._write(replace(self._entry, reply_id=reply_id))
             register = link.registration.take()
             link.registration.put(replace(register, reply_number=number, reply_id=reply_id))
@@ -252,11 +269,14 @@ class RecoverableRequestor(Closeable):
         entry, device = self._entry, self._device
         if device is not None:
             state = device.state()
+            # The state was logged before the last attempt: if it has changed since, the handler did its operation, and
+            # the crash came between it and the commit.
             if entry.attempted and entry.device_state != state:
                 _log.info(
                     "reply %d of client %s was processed before: the device's state has changed", number, self._client
                 )
                 return
+            # Written before the handler is called: a crash within it must leave the state to compare with.
             self._write(replace(entry, attempted=True, device_state=state))
         elif not entry.attempted:
             self._write(replace(entry, attempted=True))
@@ -265,6 +285,7 @@ class RecoverableRequestor(Closeable):
         handle(Reply(message=reply, number=number, repeated=repeated, notes=json.loads(entry.notes or "{}")))
 
     def _write(self, entry: LogEntry) -> None:
+        # The field follows the log: if the write fails, this process must not know more than its successor would.
         self._client_log.write(entry)
         self._entry = entry
 
@@ -277,6 +298,7 @@ class RecoverableRequestor(Closeable):
         return self._entry.number or link.registration.register.request_number
 
     def _disconnect(self) -> None:
+        # Taken out before the close, which may be interrupted: the next call connects anew in any case.
         link, self._link = self._link, None
         self._is_settled = False
         if link is not None:
@@ -294,6 +316,8 @@ class _Guarded:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
+            # Whatever was raised, the transaction may be half done. Closing the connection rolls it back, also where
+            # the connection itself has failed.
             self._requestor._disconnect()  # noqa: SLF001 - a part of it
 
 
@@ -319,6 +343,7 @@ class _Link:
             content = json.loads(entry.request)
             envelope = read_message(content["message"])
             options = {name: int(content[name]) for name in ("priority", "time_to_live")}
+        # The log is a file of the user's: what stands in it is not trusted.
         except (ValueError, KeyError, TypeError) as error:
             raise ClientLogException(
                 f"request {entry.number} in the log of {self._client!r} is damaged: {error!r}"
@@ -336,6 +361,7 @@ class _Link:
         """Take the reply to `request_id` in the session's transaction; None: do not wait. Others are dropped."""
         while True:
             reply = self._replies.receive_no_wait() if timeout_ms is None else self._replies.receive(timeout_ms)
+            # A request that was sent again may have been answered twice, and replies of an abandoned one may be left.
             if reply is None or reply.jms_correlation_id == request_id:
                 return reply
             _log.warning(
@@ -345,12 +371,16 @@ class _Link:
 
     def commit(self) -> None:
         self._session.commit()
+        # Only after the commit: on failure the register in memory must stay that of the last transaction which is known
+        # to have committed.
         self.registration.committed()
 
     def close(self) -> None:
         try:
             self._connection.close()
         except JMSException as error:
+            # Not raised: the call that closes has an outcome of its own, and the broker rolls back what a lost
+            # connection held.
             _log.warning("the connection of client %s did not close well: %s", self._client, error)
 
 
@@ -378,6 +408,8 @@ class Registration:
         self._session = session
         self._client = client
         self._patience_ms = patience_ms
+        # The register is a message: a transaction that has received it keeps it from all other programs of this name
+        # (decision 0920).
         self._consumer = session.create_consumer(queue)
         self._producer = session.create_producer(queue)
         self._producer.delivery_mode = DeliveryMode.PERSISTENT
@@ -392,11 +424,17 @@ class Registration:
         """
         entry = log.read(self._client)
         is_known = entry is not None and entry.registered
+        # A dead predecessor's connection may hold the register until the broker notices, so a client that has one waits
+        # for it.
         found = self._take(self._patience_ms if is_known else min(_FIRST_LOOK_MS, self._patience_ms))
+        # The session's name is in the log before the register is made, so a crash in between leaves a log that fits the
+        # register to come.
         if entry is None:
             entry = LogEntry(client=self._client, session=found.session if found else str(uuid.uuid4()))
             log.write(entry)
         if found is None:
+            # The register of a known client must be somewhere; making a second one would let two programs run as one
+            # client.
             if entry.registered:
                 raise SessionTakenException(
                     f"the register of client {self._client!r} did not come within {self._patience_ms} ms: it is in a transaction of "
@@ -409,6 +447,7 @@ class Registration:
                 "that it was made with, or another name"
             )
         self.put(replace(found, incarnation=found.incarnation + 1))
+        # Two programs that register for the first time at once both find none; the second look finds both, and refuses.
         if self._consumer.receive_no_wait() is not None:
             self._session.rollback()
             raise ClientLogException(
@@ -416,6 +455,8 @@ class Registration:
             )
         self._session.commit()
         self.committed()
+        # Written after the commit: until then, an entry that says so would make the next run wait for a register that
+        # never was.
         entry = replace(entry, registered=True)
         log.write(entry)
         return entry
@@ -423,6 +464,7 @@ class Registration:
     def take(self) -> Register:
         """Take the register in the session's transaction. Raises `SessionTakenException`."""
         found = self._take(self._patience_ms)
+        # A successor has written a higher number: this process is the predecessor, and must not commit.
         if found is None or found.incarnation != self.register.incarnation:
             raise SessionTakenException(
                 f"another program has registered as {self._client!r} since, or holds its register: end one of the two"

@@ -108,17 +108,21 @@ class RecoverableServer:
             except JMSException as error:
                 if self._stopped.is_set():
                     break
+                # A wrong URL or password never heals, and is raised at the first attempt; what has worked before is
+                # taken to come back.
                 if not pauses.may_heal(error):
                     raise
                 _log.warning("cannot connect to serve %s: %s", self._queue, error)
                 pauses.wait()
                 continue
+            # Only after the consumer was made: that, too, tells of a wrong queue or selector.
             pauses.has_been_well = True
             try:
                 while requests is None or served < requests:
                     request = consumer.receive(timeout_ms)
                     if request is None:
                         return served
+                    # Only committed requests count: with `requests`, one that was rolled back must be served again.
                     served += self._serve_one(session, request, pauses)
             except JMSException as error:
                 if not self._stopped.is_set():
@@ -130,6 +134,8 @@ class RecoverableServer:
 
     def stop(self) -> None:
         """End `serve`; a unit that is not committed is rolled back. Any thread; may be repeated."""
+        # The flag comes before the close: the thread that serves would take the closed connection for a lost one, and
+        # connect again.
         self._stopped.set()
         self._connection.close()
 
@@ -140,6 +146,7 @@ class RecoverableServer:
             consumer = session.create_consumer(session.create_queue(self._queue), self._selector)
             connection.start()
         except Exception:
+            # A session without its consumer is of no use; each attempt would leave one connection open.
             self._connection.close()
             raise
         return session, consumer
@@ -153,6 +160,8 @@ class RecoverableServer:
         cast("JmsSession", session).failure = None  # of the work: what comes of it is for the owner of the queue to say
         try:
             self._serve_as_unit(session, request)
+        # This subclass of JMSException means that this unit alone failed; any other one means that the connection
+        # cannot be trusted.
         except TransactionRolledBackException as error:
             self._has_failed(request, error, pauses)
             return False
@@ -176,12 +185,16 @@ class RecoverableServer:
     def _has_failed(self, request: Message, error: BaseException | None, pauses: Pauses) -> None:
         """Tell it, and wait if the place for the reply may have been full: a commit does not say why it was rolled back."""
         _log.warning("request %s was not served: rolled back", request.jms_message_id, exc_info=error)
+        # A database that is away is no fault of the request. Its failures are waited out, as each attempt counts as a
+        # delivery.
         if self._replies is not None and self._replies.is_trouble(error):
+            # A first delivery means a new trouble, whose pauses begin short; a redelivery goes on with the longer ones.
             if not request.jms_redelivered:
                 pauses.reset()
             self._await_database(pauses)
             return
         is_ours = isinstance(error, ResourceAllocationException | TransactionRolledBackException)
+        # A temporary queue never gets room by waiting when its client has gone; a full named queue may.
         if is_ours and not isinstance(request.jms_reply_to, TemporaryQueue | TemporaryTopic):
             if not request.jms_redelivered:
                 pauses.reset()
@@ -197,10 +210,13 @@ class RecoverableServer:
 
     def _serve_with(self, session: Session, connection: Any, request: Message) -> None:
         if self._shared:
+            # One commit covers messages and tables, so there is no moment between two to be repaired.
             with joined(session, connection):
                 _begin_on_sqlite(connection, "BEGIN")
                 self._answer(session, request, self._work_once(session, connection, request))
         else:
+            # The database commits before the queue: after a crash in between, the request comes again and finds its
+            # reply in the table (decision 0920).
             with connection.begin():
                 _begin_on_sqlite(connection, "BEGIN IMMEDIATE")  # two servers look one after the other
                 reply = self._work_once(session, connection, request)
@@ -210,6 +226,8 @@ class RecoverableServer:
     def _do(self, session: Session, connection: Any, request: Message) -> Message | None:
         """Call the application. Its errors, and the request's, are told apart from the connection's, even when they are JMS's."""
         try:
+            # Reading the properties may fail for a malformed message, which is no failure of the application or of the
+            # connection.
             unit = _unit(session, connection, request)
         except JMSException as error:
             raise _failed(session, error) from error
@@ -221,18 +239,23 @@ class RecoverableServer:
     def _work_once(self, session: Session, connection: Any, request: Message) -> Message | None:
         """Return the reply: of the work, in one transaction with it, or of the work that was done before."""
         assert self._replies is not None
+        # The correlation id stays the same when a client sends its request again; the message id does not.
         key = _key(request)
         known = self._replies.find(connection, key)
         if known is None:
             reply = self._do(session, connection, request)
+            # In the transaction of the work. A second server with the same key fails here on the primary key, and its
+            # work is rolled back.
             self._replies.keep(connection, key, "" if reply is None else write_message(envelope_of(reply)))
             return reply
+        # An empty text stands for work that had no reply; it is not done again either.
         if not known:
             return None
         context = cast("MessageContext", session)
         return message_of(read_message(known), context, correlation_id=key, reply_to=None, properties={})
 
     def _answer(self, session: Session, request: Message, reply: Message | None) -> None:
+        # From here on only the reply or the commit can fail: the provider counts the rollback as a failed delivery.
         cast("JmsSession", session).failure = "its transaction was rolled back"
         target = request.jms_reply_to
         if reply is None or target is None:
@@ -259,16 +282,15 @@ def _failed(session: Session, error: JMSException) -> _RequestFailedError:
 
 
 def _begin_on_sqlite(connection: Any, statement: str) -> None:
-    """Begin the transaction now.
-
-    Python's driver begins it at the first INSERT or so. A savepoint before that would be a transaction of its own, and what
-    was done in it would be committed without the rest.
-    """
+    """Begin the transaction of a connection to SQLite now, by this statement; do nothing for other databases."""
+    # Python's driver begins at the first INSERT or so. A savepoint before that would be a transaction of its own, and
+    # would be committed without the rest.
     if connection.dialect.name == "sqlite" and not connection.connection.driver_connection.in_transaction:
         connection.exec_driver_sql(statement)
 
 
 def _unit(session: Session, connection: Any, request: Message) -> Unit:
+    # Any program may send requests; only a RecoverableRequestor sets the two properties.
     known = request.property_exists(CLIENT) and request.property_exists(NUMBER)
     return Unit(
         session=session,
@@ -302,6 +324,8 @@ class PresentConnection:
         """Connect. Raises `IllegalStateException` when it was stopped, also meanwhile; and what `create_connection` does."""
         connection = self._factory.create_connection()
         with self._guard:
+            # Stored before the flag is read: stop either finds the connection here, or has set the flag that is read
+            # below.
             self._connection = connection
         if self._stopped.is_set():  # in the meantime, so that there was nothing to close
             self.close()
@@ -311,6 +335,8 @@ class PresentConnection:
     def close(self) -> None:
         """Close the connection, if there is one; what is not committed is rolled back. May be repeated."""
         with self._guard:
+            # Taken out under the lock and closed outside of it: a close may wait for the network, and two threads may
+            # call this.
             connection, self._connection = self._connection, None
         if connection is not None:
             try:
@@ -327,12 +353,14 @@ class Pauses:
 
     def __init__(self, stopped: threading.Event) -> None:
         self._stopped = stopped
+        # Random numbers of its own: the module's generator may have been seeded by the program.
         self._delays = Delays(_BACK_OFF, Random().random)  # noqa: S311
         self.has_been_well = False
         """Whether there ever was a connection."""
 
     def may_heal(self, error: JMSException) -> bool:
         """Whether trying again is of use: what never went well may be the caller's mistake, unless nobody is there yet."""
+        # A broker that is not there yet raises ResourceAllocationException; programs are often started before it.
         return self.has_been_well or isinstance(error, ResourceAllocationException)
 
     def reset(self) -> None:
@@ -341,4 +369,5 @@ class Pauses:
 
     def wait(self) -> None:
         """Wait, and twice as long the next time."""
+        # The event ends the pause at once, so stop does not wait up to ten seconds.
         self._stopped.wait(self._delays.next_ms() / 1000)

@@ -40,6 +40,8 @@ class SqlClientLog(ClientLog):
         try:
             self._engine = sa.create_engine(url)
             if self._engine.dialect.name == "sqlite":
+                # An entry must survive a power failure from the moment that write returns; builds of SQLite differ in
+                # what they force by default.
                 sa.event.listen(self._engine, "connect", _force_writes)
             _metadata.create_all(self._engine)
         except (SQLAlchemyError, ImportError) as error:
@@ -59,6 +61,8 @@ class SqlClientLog(ClientLog):
 
     def write(self, entry: LogEntry) -> None:
         values = asdict(entry)
+        # Update first, insert if there is none: there is no UPSERT that all databases share, and one client has one
+        # writer.
         change = sa.update(_entries).where(_entries.c.client == entry.client).values(values)
         try:
             with self._engine.begin() as connection:
@@ -78,6 +82,8 @@ def _force_writes(connection: object, _record: object) -> None:
     connection.execute("PRAGMA busy_timeout=5000")  # type: ignore[attr-defined]
 
 
+# What drivers raise when the server is away, the file is locked or the pool is exhausted; an IntegrityError is none of
+# them.
 _TROUBLES = (InterfaceError, OperationalError, TimeoutError)
 
 _replies_metadata = sa.MetaData()

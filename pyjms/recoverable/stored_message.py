@@ -25,6 +25,7 @@ _NOWHERE = Address(AddressKind.QUEUE, "nowhere")
 def envelope_of(message: Message) -> Envelope:
     """Return what the application put into `message`, for no destination yet."""
     own = message if isinstance(message, JmsMessage) else convert(message)
+    # The destination, the times and the id are those of a later send; mode and priority are JMS's defaults until then.
     return freeze(own, _NOWHERE, None, 0, 0, 2, 4)
 
 
@@ -50,8 +51,10 @@ def write_message(envelope: Envelope) -> str:
         {
             "kind": envelope.body_kind.name,
             "body": _body_text(envelope.body_kind, envelope.body),
+            # Typed text: JSON alone does not tell a Java long from an int.
             "properties": write_map(envelope.properties),
             "type": envelope.jms_type,
+            # A correlation id of bytes is not kept: the caller sets its own when the message is sent.
             "correlation": correlation if isinstance(correlation, str) else None,
             "reply_to": None if reply_to is None else [reply_to.kind.name, reply_to.name, reply_to.temporary],
         }
