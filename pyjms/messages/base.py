@@ -113,6 +113,7 @@ class HeaderFields(Message):
     @property
     def jms_correlation_id_as_bytes(self) -> bytes | None:
         value = self._correlation_id
+        # Half of a surrogate pair is text to Java, and must read back as it was set.
         return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
 
     @jms_correlation_id_as_bytes.setter
@@ -234,6 +235,7 @@ def _number(value: int, field: str) -> int:
         return value
     if not isinstance(value, int) or isinstance(value, bool):
         raise MessageFormatException(f"{field} takes an int, not {type(value).__name__}")
+    # The plain number: a subclass may have methods of its own, which would run where nobody expects it.
     number = int.__int__(value)
     if not Long.minimum <= number <= Long.maximum:
         raise MessageFormatException(f"{field} takes an int of at most 64 bits")
@@ -286,6 +288,7 @@ def check_property_name(name: object) -> str:
         )
     if text.startswith("JMS"):
         _check_reserved(text)
+    # These two have a type each: unknown to the short way, they take the long one, which checks it.
     if text not in CLIENT_JMSX:
         _remember(text)
     return text
@@ -320,6 +323,7 @@ def is_shown(name: str) -> bool:
 
 
 def _remember(name: str) -> None:
+    # Senders choose the names that received messages bring, so the set is bounded in number and length.
     if len(name) <= _KNOWN_LENGTH_MAX:
         if len(KNOWN_NAMES) >= _KNOWN_MAX:
             KNOWN_NAMES.clear()
@@ -377,6 +381,8 @@ class Properties(HeaderFields):
 
     def _names(self) -> Iterator[str]:
         for name, value in self._properties.items():
+            # A client without JMS may have set one as another type: a program that copies what is
+            # listed would get an error.
             wanted = CLIENT_JMSX.get(name)
             if is_shown(name) and (wanted is None or value is None or type(value) is wanted):
                 yield name
@@ -400,6 +406,7 @@ class Properties(HeaderFields):
 
     def get_int_property(self, name: str) -> Int:
         value = self._properties.get(name)
+        # The short way: a known name is shown, and a plain int is a Java int, so the table would say the same.
         if type(value) is int and name in KNOWN_NAMES:
             return _new_int(Int, value)
         return INT.read(self._get(name), _WHAT, name)
@@ -497,6 +504,7 @@ class Properties(HeaderFields):
     def drop_property(self, name: str) -> None:
         """Take a property off, also off a received message that is sent on; the others stay read-only there. Not of JMS."""
         if name in self._properties:
+            # A new dictionary, as the present one may be an envelope's.
             self._properties = {each: value for each, value in self._properties.items() if each != name}
             self._settable = NO_NAMES if self._properties_read_only else KNOWN_NAMES
 
@@ -533,6 +541,7 @@ class JmsMessage(Properties):
         self._delivery_count = 0
         self._properties = {}
         self._properties_read_only = False
+        # The set itself, not a copy: a name that any message has found to be good is known to all.
         self._settable = KNOWN_NAMES
         self._body = None
         self._body_owned = True

@@ -170,6 +170,7 @@ class JmsBytesMessage(JmsMessage, BytesMessage):
         try:
             return decode_modified_utf8(self._take(length))
         except MessageEOFException:
+            # The two bytes of the length are given back, too: a read that fails leaves the position where it was.
             self._position = start
             raise
         except ValueError as error:
@@ -441,6 +442,7 @@ class JmsStreamMessage(JmsMessage, StreamMessage):
         """Return the field to be read, without moving on."""
         if self._fields is not None:
             raise MessageNotReadableException("a StreamMessage is write-only until reset() (JMS 1.1 §3.11)")
+        # StreamMessage.readBytes: the rest of a byte[] field must be read before the next field may be.
         if self._taken >= 0 and not in_bytes:
             raise MessageFormatException(
                 f"{_FIELD} {self._position} is bytes that were read in part: call read_bytes until it returns less than "
@@ -552,6 +554,7 @@ class JmsMapMessage(JmsMessage, MapMessage):
         self._set_entry(name, value, store_object)
 
     def _set_entry(self, name: str, value: object, store: Store) -> None:
+        # A read-only message is told before a wrong name or value (decision 0202).
         if not self._body_owned:
             self._check_body_writeable()
             self._body = dict(self._body)
@@ -609,8 +612,10 @@ class JmsObjectMessage(JmsMessage, ObjectMessage):
 def _pickled(object: Any) -> ObjectBody | None:
     if object is None:
         return None
+    # Pickled when it is set: a change of the object afterwards must not reach the message (§3.12).
     try:
         data = pickle.dumps(object, _PROTOCOL)
+    # The methods of an application's class run here, and may raise anything.
     except Exception as error:
         raise MessageFormatException(
             f"{type(object).__name__} cannot be pickled, so no ObjectMessage can carry it: {reason_of(error)}"

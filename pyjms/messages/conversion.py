@@ -114,6 +114,7 @@ class JavaType(Generic[T]):
         Raises `MessageFormatException` where the table has no such conversion, `NumberFormatException` for a text that
         is no number; None reads as ``valueOf(null)`` does (§3.5.4), and `NullPointerException` comes where that raises it.
         """
+        # By the exact class: a bool is an int to isinstance(), and is no number to Java.
         convert = self._converters.get(type(value))
         if convert is None:
             return self._read_rest(value, what, name)
@@ -176,6 +177,7 @@ def _checked_integral(value: object, kind: type[Byte | Short | Int | Long], what
         raise _refuse(value, f"an int in the range of {kind.__name__}", what, name)
     number = int.__int__(value)
     if not kind.minimum <= number <= kind.maximum:
+        # `str()` of a huge number takes time by the square of its length, and raises beyond 4,300 digits.
         shown = str(number) if number.bit_length() <= _LONG_DIGITS else f"an int of {number.bit_length()} bits"
         raise MessageFormatException(
             f"{what} {name!r}: {shown} is outside the range of {kind.__name__.lower()}, {kind.minimum} to {kind.maximum}"
@@ -217,6 +219,7 @@ def store_float(value: object, what: str, name: object) -> Float:
     if isinstance(value, float):
         return Float(float.__float__(value))
     if isinstance(value, int) and not isinstance(value, bool):
+        # Rounded once: by way of a double a long would be rounded twice.
         return Float(single_of_integer(_checked_integral(value, Long, what, name)))
     raise _refuse(value, "a float", what, name)
 

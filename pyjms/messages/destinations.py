@@ -80,6 +80,7 @@ class JmsTopic(JmsDestination, Topic):
 class _Temporary(JmsDestination):
     """What temporary destinations have in common. `delete` is the connection's way of deleting them, if there is one."""
 
+    # A weak reference tells the connection that the program has dropped the object, so that it deletes the destination.
     __slots__ = ("__weakref__", "_delete")
 
     def __init__(self, address: Address, delete: Callable[[Address], None] | None = None) -> None:
@@ -130,6 +131,7 @@ def address_of(destination: Destination | None) -> Address:
     """
     if destination.__class__ in _OWN_CLASSES or isinstance(destination, JmsDestination):
         return destination._address  # noqa: SLF001 - one of ours
+    # A foreign object that is both does not say which of the two is meant (decision 0202).
     if isinstance(destination, Queue) and not isinstance(destination, Topic):
         name = _checked(destination.queue_name, "queue")
         return Address(AddressKind.QUEUE, name, isinstance(destination, TemporaryQueue))

@@ -61,6 +61,8 @@ def freeze(
 
     The message stays as writeable as it was, whatever its body: its next change does not reach the envelope (§3.9).
     """
+    # From here on the dictionary is the envelope's, too: with no name settable, the next setter
+    # takes the long way, which copies it.
     message._settable = NO_NAMES
     reply_to = message._reply_to
     return Envelope(
@@ -82,8 +84,10 @@ def freeze(
 def thaw(delivery: Delivery, context: MessageContext) -> JmsMessage:
     """Return a received message: read-only in its properties and its body (JMS 1.1 §3.5.3, §3.11.2)."""
     envelope = delivery.envelope
+    # Without the constructor, each of whose values would be overwritten here.
     message: JmsMessage = _new(_CLASSES[envelope.body_kind])
     message._context = context
+    # An address as yet: the API's object is made when the program asks for it, which most never do.
     message._destination = envelope.destination
     message._message_id = envelope.message_id
     message._timestamp = envelope.timestamp_ms
@@ -117,6 +121,7 @@ def convert(message: Message) -> JmsMessage:
     """
     if (reason := hidden_method(message)) is not None:
         raise MessageFormatException(reason)
+    # The first interface decides, as a class may derive from several (decision 0202).
     for base in type(message).__mro__:
         if base in _CONVERTERS:
             copy = _CONVERTERS[base](message)
@@ -165,7 +170,9 @@ def _convert_bytes(message: Any) -> JmsMessage:
     left = message.body_length
     while left > 0:
         buffer = bytearray(left)
+        # Another implementation may return less than the buffer holds.
         count = message.read_bytes(buffer)
+        # An implementation that counts wrongly must neither keep the loop going nor have it read past the buffer.
         if not 0 < count <= left:
             raise MessageFormatException(f"the body of {type(message).__name__} ends {left} bytes before its length")
         copy.write_bytes(buffer, 0, count)
@@ -217,6 +224,8 @@ def carrying(message: Message, added: Mapping[str, str]) -> Iterator[None]:
                 message.set_string_property(name, value)
         yield
         return
+    # `freeze` hands the dictionary to the envelope and empties `_settable`; both are put back,
+    # as the message never had these.
     kept, settable = message._properties, message._settable
     message._properties = {**kept, **added}
     try:

@@ -23,6 +23,7 @@ from pyjms.types import round_to_single
 # A Java char has 16 bits: a digit outside the basic plane is two chars, and neither of them is a digit.
 _INTEGRAL = re.compile(r"[+-]?[^\D\U00010000-\U0010FFFF]+")
 _LONG_DIGITS_MAX = 19
+# Possessive quantifiers: what does not match is refused in one pass, whatever a sender wrote.
 _FLOATING = re.compile(
     r"(?P<sign>[+-]?)"
     r"(?:(?P<nan>NaN)|(?P<infinity>Infinity)"
@@ -103,6 +104,7 @@ def _parse(text: str, kind: str) -> tuple[float, re.Match[str]]:
     elif match["decimal"]:
         value = float(match["decimal"])
     else:
+        # `float.fromhex` raises for what is too large; Java, and `float()` of a decimal, give infinity.
         try:
             value = float.fromhex(match["hex"])
         except OverflowError:
@@ -136,6 +138,7 @@ def _around(magnitude: float) -> tuple[float, float]:
 
 
 def _next(single: float, step: int) -> float:
+    # Positive floats are in the order of their bits taken as whole numbers (IEEE 754).
     (bits,) = _BITS.unpack(_SINGLE.pack(single))
     (value,) = _SINGLE.unpack(_BITS.pack(bits + step))
     return float(value)
@@ -184,6 +187,7 @@ def format_single(value: float) -> str:
             text for text in (context.plus(exact) for context in rounders) if parse_single(str(text)) == magnitude
         ]
         if fitting:
+            # Both neighbours of so many digits may read back: Java writes the closer one.
             return _lay_out(value < 0, min(fitting, key=lambda text: abs(text - exact)))
     raise AssertionError(f"nine digits always give a float back: {value!r}")
 
@@ -224,10 +228,13 @@ def decode_modified_utf8(data: bytes) -> str:
     """Return the text of `data`. Takes longer forms than needed, as Java does; raises ``ValueError`` for other bytes."""
     if data.isascii():
         return data.decode("ascii")
+    # Python would read these as the first of four bytes; in Java's form such a character is two
+    # surrogates of three bytes.
     if max(data) >= 0xF0:
         raise ValueError("a byte above 0xEF has no place in modified UTF-8")
     try:
         text = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+    # Only overlong forms need the slow way: no writer makes them, and DataInputStream reads them.
     except UnicodeDecodeError:
         text = _decode_leniently(data)
     return _join_pairs(text) if _SURROGATES.search(text) else text
@@ -239,6 +246,7 @@ def _to_pair(match: re.Match[str]) -> str:
 
 
 def _join_pairs(text: str) -> str:
+    # Decoding UTF-16 joins the halves of a pair, and leaves a lone half as it is.
     return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
 
 

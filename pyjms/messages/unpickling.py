@@ -99,6 +99,8 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         found: Any = import_module(module_name)
         for part in global_name.split("."):
             found = getattr(found, part)
+        # A class that the module only imports has another module's name: trust in one module must
+        # not reach into others.
         if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module_name, global_name):
             raise MessageFormatException(
                 f"{shorten(name, _CLASS_NAME_MAX)} is no class of that module: trusted= lets an object hold instances of classes only"
@@ -112,6 +114,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         if (build := self._build_of(self.stack[-2])) is None:
             _dispatch[pickle.REDUCE[0]](self)
             return
+        # In place of the call: a plain class checks less than its own function does.
         del self.stack[-1]
         self.stack[-1] = build(self.stack[-1], args, self.budget)
 
@@ -132,6 +135,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         if self._build_of(kind) is not None:
             raise _not_pickled_so(kind)
         self._checked_arguments(args)
+        # A range among the keyword arguments would be iterated over by a class below `list` as well.
         self._checked_arguments(tuple(keywords.values()))
         _dispatch[pickle.NEWOBJ_EX[0]](self)
 
@@ -145,6 +149,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         made, state = self.stack[-2:]
         if isinstance(made, type):
             raise MessageFormatException("the object would change a class, which no decoded object may")
+        # A plain value is whole when it is made; the one exception is a UUID, whose number comes by BUILD.
         if type(made) not in self._plain:
             _dispatch[pickle.BUILD[0]](self)
             return
@@ -159,10 +164,11 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         return self._plain.get(kind) if isinstance(kind, type) else None
 
     def _checked_arguments(self, args: Any) -> tuple[Any, ...]:
-        """Return the arguments of a call. A range among them is paid for: a class below `list` takes all of its elements."""
+        """Return the arguments of a call. A range among them is paid for."""
         if not isinstance(args, tuple):
             raise MessageFormatException("the object would call a class with arguments that are no tuple")
         for arg in args:
+            # A range of a few bytes may have endlessly many elements, all of which a class below `list` would take.
             if type(arg) is range:
                 self.budget.spend(max(0, -((arg.start - arg.stop) // arg.step)))
         return args
@@ -296,12 +302,14 @@ def _date(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
 
 def _time(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
     packed, tzinfo = _packed(kind, args, 6)
+    # The highest bit of the hour is `fold` (PEP 495).
     hour, minute, second, *micros = packed
     return kind(hour & 0x7F, minute, second, int.from_bytes(micros), tzinfo, fold=hour >> 7)
 
 
 def _datetime(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
     packed, tzinfo = _packed(kind, args, 10)
+    # The highest bit of the month is `fold` (PEP 495).
     year, year_low, month, day, hour, minute, second, *micros = packed
     return kind(
         *(year << 8 | year_low, month & 0x7F, day, hour, minute, second, int.from_bytes(micros), tzinfo),
@@ -317,6 +325,7 @@ def _packed(kind: Any, args: tuple[Any, ...], size: int) -> tuple[bytes, Any]:
 
 
 def _timedelta(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
+    # A timedelta calculates with whole numbers of any length before it refuses them.
     if not _are(args, int, int, int) or _bits(*args) > 3 * 64:
         _refuse(kind)
     return kind(*args)
@@ -553,6 +562,7 @@ class HashBudget:
 
     def _comparing(self, holder: object, hashed: int, cost: int) -> int:
         """Return what it costs to compare a key of this cost with those of the same hash that `holder` was given before."""
+        # By id: the holder may be a dictionary or a set, which have no hash.
         held = self._alike.get(id(holder))
         if held is None:
             held = self._alike[id(holder)] = holder, {}

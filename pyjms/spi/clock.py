@@ -34,6 +34,7 @@ class Signal:
 
     def __init__(self) -> None:
         self._lock = Lock()
+        # A locked lock is a lowered flag: `wait` takes it, and `set` releases it.
         self._lock.acquire()
         self.ring: Callable[[], None] | None = None
         """Called when the flag was raised: set by who does not sleep on the flag, but in a system call, before it looks at the
@@ -52,6 +53,8 @@ class Signal:
             self._lock.release()
         except RuntimeError:
             return  # raised already, and not yet seen
+        # Read after the flag is raised: a sleeper sets `ring` before it looks at the flag for the
+        # last time, so one sees the other.
         ring = self.ring
         if ring is not None:
             ring()
@@ -124,6 +127,7 @@ class SystemClock:
         return self._wait_frozen(signal, until_ms, remaining_s)
 
     def _wait_frozen(self, signal: Signal, until_ms: float, remaining_s: float) -> bool:
+        # In slices: a test moves the frozen clock by itself, and nobody is told.
         while remaining_s > 0:
             if signal.wait(min(remaining_s, _FROZEN_SLICE_S)):
                 return True

@@ -86,9 +86,12 @@ class _Handler:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self._signals.defers(self.original, number, frame):
             return
+        # A second signal in a stuck call: what a handler raises cuts the call in its midst, so the
+        # connection is given up.
         if self._signals.depth:
             with _poisoning(frame):
                 self._signals.run_handlers()
+                # The first signal's handler has waited longer, and has run before this one.
                 self.original(number, frame)
         elif self.original is not signal.default_int_handler or not _cancels_main_task(number, frame):
             self.original(number, frame)
@@ -153,6 +156,7 @@ class DeferredSignals:
         if not self.depth:
             return False
         now_s = time.perf_counter()
+        # Counted from the first signal: with each later one the call would get another tenth of a second.
         if self.pending and now_s - self._since_s >= STUCK_AFTER_S:
             return False
         if not self.pending:
@@ -170,6 +174,8 @@ class DeferredSignals:
             while self.pending:
                 (handler, number, frame), *rest = self.pending
                 self.pending = tuple(rest)
+                # Not counted as within a call while it runs: a handler is the application's own code, and a
+                # signal may end it.
                 self.depth -= 1
                 try:
                     handler(number, frame)
@@ -193,6 +199,7 @@ class DeferredSignals:
             return wait(wake_up, until_ms)
         before, self.wake = self.wake, wake_up.set
         try:
+            # A signal that came before `wake` was set has woken nothing, so it is looked for here.
             is_woken = bool(self.pending) or wait(wake_up, until_ms)
             if self.pending:
                 self.run_handlers()
@@ -206,6 +213,7 @@ class DeferredSignals:
         if threading.get_ident() != self.main or not self.depth:
             yield
             return
+        # The signals that came before this block run first: nothing of the call is half done here.
         depth, self.depth = self.depth, 0
         try:
             self.run_handlers()
@@ -215,6 +223,7 @@ class DeferredSignals:
 
     def forget(self) -> None:
         """Begin anew in a child of this process, whose main thread is the one that has forked it."""
+        # In place, as other modules hold this very object.
         self.__init__()  # type: ignore[misc]
 
 
@@ -277,6 +286,7 @@ def defers_signals(
             if tuple(map(getsignal, deferred.numbers)) != deferred.found:
                 deferred.refresh()
             deferred.depth += 1
+            # Empty where the method has raised: there is nothing to undo then.
             made: list[_R] = []
             try:
                 made.append(method(*arguments, **keywords))
@@ -323,6 +333,7 @@ def _poisoning(frame: FrameType | None) -> Iterator[None]:
         has_raised = False
     finally:
         while has_raised and frame is not None:
+            # The innermost frame of pyjms whose object has a connection is that of the call that was cut.
             owner = frame.f_locals.get("self")
             if frame.f_globals.get("__name__", "").startswith("pyjms.") and isinstance(owner, Poisonable):
                 owner.poison()
@@ -373,6 +384,8 @@ class Poisoned:
         """Return nothing."""
 
     def __getattr__(self, name: str) -> Any:
+        # Python itself looks for such names, as `copy` and `pickle` do, and has to find none rather
+        # than a call that refuses.
         if name.startswith("__"):
             raise AttributeError(name)
         return self._refuse
@@ -382,10 +395,8 @@ class Poisoned:
 
 
 def close_later(connection: ProviderConnection, before: Callable[[], object]) -> None:
-    """Call `before` and close the provider's connection, in another thread: that waits for as long as the interrupted call would have.
-
-    For the handler of a signal: `Thread.start` takes locks that its own thread may hold.
-    """
+    """Call `before` and close the provider's connection, in another thread: that waits for as long as the interrupted call would have."""
+    # Not `Thread.start`: a signal's handler calls this, and the interrupted thread may hold the locks that it takes.
     start_new_thread(_close, (connection, before))
 
 

@@ -459,8 +459,11 @@ class ProviderConsumer(ABC):
         was interrupted (KeyboardInterrupt), or `set_interested` raised, the next call returns.
         """
         if self._polled is None:
+            # Kept in the object until the end: a signal may interrupt this call between any two of its lines.
             self._polled = self.poll()
         delivery = self._polled
+        # No wake-up is lost between the two calls: where interest begins and there is work, the
+        # provider calls `on_ready`.
         self.set_interested(delivery is None)
         self._polled = None  # no call from here on, as nobody else has it
         return delivery

@@ -114,6 +114,7 @@ def note(text: str, *, style: str = "") -> None:
     from rich.console import Console
     from rich.text import Text
 
+    # A `Text` is no markup: brackets in it are shown as they are.
     Console(stderr=True).print(Text(printable(text), style), soft_wrap=True)
 
 
@@ -151,10 +152,11 @@ def flush_error() -> OSError | None:
 
 
 def end_output(error: OSError) -> None:
-    """Say why a result was not written, and let go of what is left of it, so that Python does not try once more at its end.
+    """Say why a result was not written, and let go of what is left of it.
 
     Nothing is said where its reader has gone, as `head` does: that one has seen enough.
     """
+    # Python flushes standard output at its end, and would report the same error once more, with a traceback.
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
     if error.errno != errno.EPIPE:

@@ -71,6 +71,7 @@ def explained(
 def _speaks_tls(host: str, port: int) -> bool:
     """Return whether a port answers to TLS. Nothing is told to it, so its certificate need not be checked."""
     context = ssl.create_default_context()
+    # The order matters: `ssl` refuses CERT_NONE while names are checked.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:

@@ -47,6 +47,7 @@ LETTERS: Mapping[type, str] = {
 }
 """By the class of a stored value."""
 
+# No more digits than a long has: `int()` takes time by the square of their number.
 _integer = re.compile(r"-?[0-9]{1,19}").fullmatch
 
 _number = re.compile(r"-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?|-?Infinity|NaN").fullmatch
@@ -175,6 +176,8 @@ def is_unicode(text: str) -> bool:
 
 def write_map(entries: Mapping[str, Stored]) -> str:
     """Return the body of a map. Raises `KeyError` for a value that no message holds."""
+    # Tried as it is, since hardly any text has half of a surrogate pair: all texts are looked
+    # at in one step afterwards.
     text = _dumps([[name, *_typed(value)] for name, value in entries.items()])
     return text if is_unicode(text) else _dumps([_spelled_out(name, value) for name, value in entries.items()])
 

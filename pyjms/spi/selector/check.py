@@ -79,6 +79,7 @@ def check(root: Node, text: str) -> None:
     checker = _Checker(text)
     try:
         checker.condition(root)
+        # A node comes after those below it, so the innermost mistake is the one that is told.
         for node in walk(root):
             checker.check(node)
     except Problem as problem:
@@ -143,6 +144,8 @@ class _Checker:
                     "strings and booleans are compared by = and <>",
                     side.start,
                 )
+        # Unlike types never compare true (§3.8.1.1): the author hears it now, not by messages that
+        # never come (decision 0401).
         if left is not right and Kind.IDENTIFIER not in {left, right}:
             raise Problem(
                 f"{self._quote(node.left)} is {left.value} and {self._quote(node.right)} is {right.value}: "
@@ -160,6 +163,7 @@ class _Checker:
     def _in(self, node: In) -> None:
         self._identifier(node.operand, "IN")
         for item in node.items:
+            # JMS 1.1 §3.8.1.1 allows strings alone in IN; other brokers take numbers, so the error says what to write.
             if not isinstance(item, String):
                 advice = "compare numbers by = and OR" if isinstance(item, Number) else "write strings as 'x'"
                 raise Problem(f"the list of IN has strings only, and {self._quote(item)} is none: {advice}", item.start)
@@ -194,6 +198,7 @@ class _Checker:
             )
 
     def _name(self, node: Identifier) -> None:
+        # JMS 1.1 §3.8.1.1 names six header fields; a misspelt one is a property, and null.
         if node.name in REFUSED:
             allowed = ", ".join(sorted((*ATTRIBUTES, *FUNCTIONS)))
             raise Problem(

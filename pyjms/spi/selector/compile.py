@@ -87,11 +87,13 @@ def compile_condition(root: Node) -> tuple[Callable[[Envelope], bool], Callable[
     for function, wanted in zip(module.body, (True, False), strict=True):
         assert isinstance(function, ast.FunctionDef)
         function.body = _body(root, names, wanted=wanted)
+    # The compiler refuses nodes without a place in a text, which nodes made by hand do not have.
     for node in ast.walk(module):
         if isinstance(node, (ast.expr, ast.stmt)):
             node.lineno = node.end_lineno = 1
             node.col_offset = node.end_col_offset = 0
     code = compile(module, "<selector>", "exec", dont_inherit=True)
+    # The module is compiled and never run: its two functions are taken out of its constants.
     matches, fails = (FunctionType(part, names) for part in code.co_consts if isinstance(part, CodeType))
     return matches, fails
 
@@ -99,6 +101,7 @@ def compile_condition(root: Node) -> tuple[Callable[[Envelope], bool], Callable[
 def _body(root: Node, names: dict[str, Any], *, wanted: bool) -> list[ast.stmt]:
     writer = _Writer(names, ())
     result = writer.condition(root, set(), wanted=wanted)
+    # Which identifiers are read at several places is known after a first pass; the second one reads those in advance.
     if writer.read_twice:
         writer = _Writer(names, writer.read_twice)
         result = writer.condition(root, set(), wanted=wanted)
@@ -228,11 +231,13 @@ class _Writer:
         operand = self._value(node, known)
         if wanted:
             return holds(operand)
+        # A condition on null is unknown, and so is its negation: neither may match (§3.8.1.2).
         not_null = _compare(operand.first, ast.IsNot(), _constant(None))
         return _both(not_null, _not(holds(operand.settled)))
 
     def _comparison(self, node: nodes.Comparison, known: set[str], *, wanted: bool) -> ast.expr:
         operator, left, right = node.operator, node.left, node.right
+        # The literal goes to the right, so that ``5 < x`` gets the short form of ``x > 5``.
         if isinstance(left, _Literal):
             operator, left, right = _MIRRORED[operator], right, left
         if isinstance(right, _Literal) and not isinstance(left, _Literal):
@@ -386,6 +391,7 @@ class _Writer:
 
     def _global(self, value: object) -> ast.expr:
         """Return the name of a global variable of the function that holds `value`."""
+        # By identity: `names` keeps the object, so that no other one gets its id.
         name = f"g{id(value)}"
         self._names[name] = value
         return _name(name)
@@ -416,6 +422,7 @@ class Pattern:
 
 def ends_in_escape(pattern: str, escape: str) -> bool:
     """Say whether the last character of `pattern` is an escape character that has nothing to escape."""
+    # Two escape characters are one that means itself: only an odd number leaves one over.
     return (len(pattern) - len(pattern.rstrip(escape))) % 2 == 1
 
 
@@ -449,6 +456,7 @@ def _split(pattern: str, escape: str | None) -> list[_Piece]:
             pieces.append([])
         else:
             pieces[-1].append(None if character == "_" else character)
+    # An empty piece stands between two % in a row, which say no more than one.
     inner = [tuple(piece) for piece in pieces[1:-1] if piece]
     return [tuple(pieces[0]), *inner, *([tuple(pieces[-1])] if len(pieces) > 1 else [])]
 
@@ -458,4 +466,6 @@ def _expression(pieces: list[_Piece]) -> str:
     if not inner:
         return f"(?s:{first})"
     last = inner.pop()
+    # Atomic groups: a piece stays at the first place where it is found, since a later one
+    # leaves less room for the rest.
     return f"(?s:{first}{''.join(f'(?>.*?{piece})' for piece in inner)}.*{last})"

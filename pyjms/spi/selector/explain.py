@@ -91,6 +91,7 @@ def explain(node: Node, text: str, envelope: Envelope) -> Explanation:
 
 
 def _evaluate(node: Node, envelope: Envelope) -> Truth:
+    # The clause is compiled by itself: what is explained is what runs, and the rules are written once.
     matches, fails = compile_condition(node)
     if matches(envelope):
         return True

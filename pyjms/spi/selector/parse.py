@@ -118,6 +118,7 @@ class _Builder(Transformer[Token, Node]):
         return nodes.Number(value=parse_number(text, _start(text)), start=_start(text), end=_end(text))
 
     def negative_number(self, sign: Token, text: Token) -> Node:
+        # The sign belongs to the literal: the smallest long has no positive counterpart.
         value = parse_number(text, _start(text), negative=True)
         return nodes.Number(value=value, start=_start(sign), end=_end(text))
 
@@ -195,6 +196,7 @@ class _Builder(Transformer[Token, Node]):
         return nodes.Not(operand=operand, start=_start(word), end=operand.end, depth=_nest(operand))
 
     def conjunction(self, *terms: Node) -> Node:
+        # One node for a chain: a generated selector of thousands of terms would nest too deeply (decision 0401).
         flat = tuple(part for term in terms for part in (term.terms if isinstance(term, nodes.And) else (term,)))
         return nodes.And(terms=flat, start=terms[0].start, end=terms[-1].end, depth=_nest(*flat))
 
