@@ -117,6 +117,7 @@ class EmbeddedBroker:
         self._first_watch = on_expired
         self.stories: StoryLog | None = None
         """Where the lives of messages are written down; None: nowhere."""
+        # A start that fails closes what is open: the store would stay locked by this process otherwise.
         with ExitStack() as undo:
             undo.callback(self._let_go)
             self.virtual_host = self._take_over(cancelled or Signal())
@@ -127,6 +128,7 @@ class EmbeddedBroker:
     def forget(self) -> None:
         """Serve nobody, in a child of this process: it has a copy of the messages, and none of the threads."""
         refusal = _of_parent(self.name)
+        # A new lock: another thread may have held the old one at the fork, and is not in the child.
         self._lock, self._stopped, self._lost = Lock(), True, ResourceError(refusal)
         self._on_stop, self._clients = {}, {}
         self._scheduled_tasks.forget()
@@ -157,11 +159,13 @@ class EmbeddedBroker:
                         store, self.name, self.clock, on_lost=self._lose_store, cancelled=cancelled
                     )
                 return self._open_all()
+            # Other errors are final: waiting does not mend a wrong schema or a damaged file.
             except (UnavailableStoreError, LostStoreError) as error:
                 has_opened = has_opened or self._journal is not None  # else the URL may be wrong
                 stands_by = store is not None and store.stand_by is StandBy.WAIT and has_opened
                 if not stands_by and self.clock.monotonic_ms() >= until_ms:
                     raise
+                # Once for each kind of error: the attempts may go on for hours.
                 if type(error) is not told:
                     _log.warning(
                         "PYJMS-BROKER-27 broker %s could not take its store over, and waits on: %s",
@@ -176,6 +180,7 @@ class EmbeddedBroker:
     def _open_all(self) -> VirtualHost:
         self.stories = self._open_stories()
         host = self._open_host()
+        # The store may have been lost while it was read; before `_has_started` nobody else is told.
         with self._lock:
             lost = self._lost
         if lost is not None:
@@ -194,6 +199,7 @@ class EmbeddedBroker:
         if self.stories is not None:
             self.stories.close()
         if self._journal is not None:
+            # Not clean: this broker has served nobody, and the delivery marks of the last one must stay.
             self._journal.close(clean=False)
 
     def _open_host(self) -> VirtualHost:
@@ -204,6 +210,7 @@ class EmbeddedBroker:
         chosen = settings.store
         memory = {} if chosen is None else {"memory_bytes": chosen.memory_bytes}
         stories = None if self.stories is None else self.stories.buffer
+        # Ids go on beyond all that the journal knows, as they are never given twice.
         store = PagingMessageStore(store_id, journal, last_id=recovery.last_id, stories=stories, **memory)
         forced = chosen is not None and chosen.acknowledge is Acknowledge.FORCED
         storage = StorageManager(
@@ -229,8 +236,10 @@ class EmbeddedBroker:
 
     def _begin_to_serve(self) -> None:
         """Have what comes from now on be told to connections. Raises `ResourceError` if the store was lost meanwhile."""
+        # From here on: recovery is no part of a message's life.
         if self.stories is not None:
             self.stories.buffer.begin()
+        # In one step with the look at `_lost`: a loss is either seen here, or finds the broker started and stops it.
         with self._lock:
             self._has_started = True
             lost = self._lost
@@ -259,6 +268,7 @@ class EmbeddedBroker:
         return StoryLog(self.name, self.run_id, self.clock, chosen, self._who)
 
     def _who(self, connection_id: str) -> Mapping[str, str] | None:
+        # Without the lock: one look-up, for a name in the log.
         client = self._clients.get(ConnectionId(connection_id))
         return None if client is None else _facts_of(client)
 
@@ -286,6 +296,7 @@ class EmbeddedBroker:
         `handle`: the connection itself, for those who observe it. `on_expired`: as in `ConnectRequest`.
         """
         connection_id = ConnectionId(f"{self.name}-{self.run_id}-{next(self._numbers)}")
+        # In one step: a connection that is not refused here is in the table that `_stop` walks over.
         with self._lock:
             if self._stopped:
                 why = "has been stopped" if self._lost is None else f"has lost its store: {self._lost.reason}"
@@ -326,8 +337,10 @@ class EmbeddedBroker:
     def end_connection(self, connection_id: ConnectionId, reason: str) -> bool:
         """End a connection, whose client is told why; return False if there is none. May wait."""
         with self._lock:
+            # Taken out under the lock, so that a connection is told once, here or by the end of the broker.
             lose = self._on_stop.pop(connection_id, None)
         if lose is not None:
+            # Without the lock, as it closes the connection, which calls `detach`.
             lose(ConnectionLostError(reason))
         return lose is not None
 
@@ -351,6 +364,7 @@ class EmbeddedBroker:
         The next connection to its name starts another one, as after `stop_broker`. program_ends: that is why, and no loss to tell of.
         """
         kept = "its messages are gone" if self._journal is None else "what was sent PERSISTENT is in its store"
+        # Its name stays taken until the store is free: a connection that comes now waits for that.
         with _ending(self.name, self):
             kind = ProgramEndsError if program_ends else ConnectionLostError
             self._stop(kind(f"broker {self.name} was stopped, and {kept}"))
@@ -365,7 +379,9 @@ class EmbeddedBroker:
                 connections = list(self._on_stop.values())
                 self._on_stop.clear()
             if self._journal is not None:
-                self._journal.hasten()  # or each of those who write would wait for a server that does not answer
+                # Before connections are ended: their threads may be writing,
+                # and would wait for a server that does not answer.
+                self._journal.hasten()
             for lose in connections:
                 lose(error)
             self._scheduled_tasks.stop()
@@ -373,7 +389,8 @@ class EmbeddedBroker:
                 self.stories.close()  # before the host lets go of its messages, which is no end of theirs
             storage = self.virtual_host.storage
             if storage is not None:
-                storage.end()  # clients' threads may be writing still
+                # Clients' threads may be writing still; the journal must not close under them.
+                storage.end()
                 is_certain = self._lost is None and storage.in_doubt_writes.settle()
             self.virtual_host.close()
         finally:  # nobody comes again to let go of the store
@@ -388,11 +405,13 @@ class EmbeddedBroker:
             if not self._has_started:
                 return  # who starts it is told
         _log.error("PYJMS-BROKER-3 broker %s has lost its store and stops: %s", self.name, error.reason)
+        # On a thread of its own: the thread that noticed may hold the right to write, for which the end would wait.
         Thread(target=self._leave, args=(error,), name=f"pyjms stopping {self.name}", daemon=True).start()
 
     def _leave(self, error: ProviderError) -> None:
         with _ending(self.name, self):
             self._stop(ConnectionLostError(f"broker {self.name} has lost its store: {error.reason}"))
+        # After the end, so that listeners find a broker that serves nobody.
         with self._lock:
             self._has_left = True
             listeners, self._on_left = self._on_left, []
@@ -435,6 +454,7 @@ class _Place:
 
     def await_start(self) -> EmbeddedBroker | ProviderError:
         """Return the broker once it runs, or why it was not started."""
+        # With a limit: of several threads that wait a signal wakes one, and the others look by themselves.
         while (found := self.broker or self.failure) is None:
             self.changed.wait(_LOOK_S)
         return found
@@ -472,14 +492,17 @@ def find_broker(
     `UrlError` for a broker of the process that has forked this one, unless the store refuses that itself.
     """
     refusal = inherited_broker(name)
+    # With a store of its own the child may start a broker: the store's lock says whether the parent has it.
     if refusal is not None and (settings is None or settings.store is None):
         raise UrlError(refusal)
     while True:
+        # Made before the look, so that the name is taken in one step by the first thread that comes.
         own = _Place()
         with _lock:
             place = _running.setdefault(name, own)
             stopper = place.stopper
         if place is own:
+            # Without the register's lock: a start may take minutes, and other brokers are looked up meanwhile.
             return _start(name, clock, settings, own, on_expired)
         if stopper is None:
             break
@@ -487,6 +510,7 @@ def find_broker(
     broker = place.await_start()
     if isinstance(broker, ProviderError):
         raise broker
+    # With two clocks a message could expire before it was sent (decision 0106).
     if clock is not broker.clock and not isinstance(clock, SystemClock):
         raise ResourceError(
             f"broker {name} runs by another clock; stop it first, or connect with the clock that it was started with"
@@ -507,6 +531,7 @@ def _start(
         failure = error
         raise
     finally:
+        # The place is freed first: a thread that is told why connects again, and must find none.
         if place.broker is None:
             with _lock:
                 if _running.get(name) is place:
@@ -517,6 +542,7 @@ def _start(
 
 
 def _await_end(name: str, stopper: int, place: _Place) -> None:
+    # This thread is inside `stop`, perhaps in an exception listener, and would wait for itself.
     if stopper == get_ident():
         raise ResourceError(f"broker {name} is just being stopped by this very thread; connect when it has done so")
     left_s = _STOPPING_S
@@ -542,6 +568,7 @@ def _ending(name: str, broker: EmbeddedBroker | None = None) -> Iterator[_Place 
     try:
         with _lock:
             place = _running.get(name)
+            # One thread stops it; another one that asks for the same finds that it need not.
             if place is not None and place.stopper is None and (broker is None or place.broker is broker):
                 place.stopper = get_ident()
                 found = place
@@ -576,6 +603,7 @@ def stop_broker(name: str, *, program_ends: bool = False) -> None:
     with _ending(name) as found:
         if found is None:
             return
+        # A broker that waits for its store as a stand-by is stopped by this.
         found.cancelled.set()
         broker = found.await_start()
         if isinstance(broker, EmbeddedBroker):
@@ -585,6 +613,7 @@ def stop_broker(name: str, *, program_ends: bool = False) -> None:
 @atexit.register
 def stop_all_brokers() -> None:
     """Stop every broker of this process in an orderly way: those with a store need not look for damage next time."""
+    # A copy, as stopping a broker takes its name out.
     with _lock:
         names = list(_running)
     for name in names:
@@ -594,6 +623,7 @@ def stop_all_brokers() -> None:
 def _after_fork_in_child() -> None:
     """Leave the brokers to the process that runs them: a child that ends would close their stores under its parent."""
     global _lock, _running
+    # Remembered, so that a child that names one of them is told why, and does not get an empty broker.
     _inherited.update(_running)
     _lock, _running = Lock(), {}  # another thread may have held the lock, and been left behind
 

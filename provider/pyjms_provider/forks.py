@@ -22,6 +22,7 @@ class AfterFork(Protocol):
         ...
 
 
+# Weak: an owner that has gone has nothing to let go of.
 _known: WeakSet[AfterFork] = WeakSet()
 
 
@@ -35,6 +36,8 @@ def let_go(descriptor: int) -> None:
     if descriptor < 0:
         return
     try:
+        # Its number is taken by another file and not freed:
+        # an object that still has the number would close a stranger's.
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # as many are open as may be
         os.close(descriptor)
@@ -46,6 +49,7 @@ def let_go(descriptor: int) -> None:
 
 
 def _after_fork_in_child() -> None:
+    # A copy, as forgetting may end objects that are in the set.
     for owner in list(_known):
         owner.forget()
 

@@ -65,18 +65,22 @@ class ScheduledTasks:
         If the system has no thread to give, the log says so, and the next who asks tries again: who asks has done what it
         was to do, as a sender whose message is in, and must hear nothing of that.
         """
+        # Weak: a subscription that has ended is not kept for the last of its messages to expire.
         key = ref(visited)
         refused: RuntimeError | None = None
         with self._lock:
+            # Any thread may ask, also while the broker ends.
             if self._stopped:
                 return
             planned_ms = self._planned.get(key)
             is_next = False
+            # Only an earlier visit is noted; the later one is asked for again by what `run_due` returns.
             if planned_ms is None or planned_ms > at_ms:
                 self._plan(key, at_ms)
                 is_next = self._visits[0][2] == key and self._visits[0][0] == at_ms
             if self._thread is None:  # or the system had none to give when the visit was planned
                 refused = self._start()
+        # Without the lock, and only if the thread would come too late otherwise: each message with a time asks.
         if is_next:
             self._signal.set()
         if refused is not None:
@@ -86,6 +90,7 @@ class ScheduledTasks:
         """Note the next visit. The lock is held."""
         self._planned[key] = at_ms
         heappush(self._visits, (at_ms, next(self._numbers), key))
+        # The limit grows with what is left, so that tidying costs each visit a constant part.
         if len(self._visits) > self._most:
             planned = {each: planned_ms for each, planned_ms in self._planned.items() if each() is not None}
             visits = [(planned_ms, next(self._numbers), each) for each, planned_ms in planned.items()]
@@ -95,6 +100,7 @@ class ScheduledTasks:
 
     def _start(self) -> RuntimeError | None:
         """Start the thread; return what the log is to say, once, if the system has none to give. The lock is held."""
+        # A daemon: no thread of the broker keeps the program alive.
         thread = Thread(target=self._run, name=f"pyjms housekeeping {self._name}", daemon=True)
         try:
             thread.start()
@@ -113,6 +119,7 @@ class ScheduledTasks:
             self._planned.clear()
             thread = self._thread
         self._signal.set()
+        # A visit may stop the broker, on this very thread, which cannot wait for itself.
         if thread is not None and thread is not current_thread():
             thread.join()
         with self._visiting:
@@ -120,6 +127,7 @@ class ScheduledTasks:
 
     def forget(self) -> None:
         """Visit nobody, in a child of this process, where no other thread is left and locks may be held for ever."""
+        # New locks: those of the parent may have been held by threads that are not in the child.
         self._lock, self._visiting, self._stopped = Lock(), RLock(), True
         self._visits, self._planned = [], {}
 
@@ -127,6 +135,7 @@ class ScheduledTasks:
         seen_ms = self._clock.time_ms()
         while True:
             before_ms, seen_ms = seen_ms, self._clock.time_ms()
+            # The wall clock was put back: those who come each few seconds would wait until it has caught up.
             if seen_ms < before_ms - _LOOK_MS:
                 self._visit(seen_ms, is_everybody=True)
             with self._lock:
@@ -147,6 +156,7 @@ class ScheduledTasks:
     def _run_due(self) -> bool:
         """Visit all that are due, as the clock has moved; return False if the thread is in a visit that waits by the clock."""
         left_s = _PATIENCE_S
+        # With a limit: a visit that waits by this very clock would never end, and the step of the clock neither.
         while not self._visiting.acquire(timeout=_TRY_S):
             thread, clock = None if self._thread is None else self._thread.ident, self._clock
             left_s -= _TRY_S
@@ -179,6 +189,7 @@ class ScheduledTasks:
                 del self._planned[key]
                 if (visited := key()) is not None:
                     due[visited] = None
+        # Without the lock: a visit takes locks of queues, and asks for further visits.
         for visited in due:
             try:
                 again_ms = visited.run_due(now_ms)

@@ -164,6 +164,7 @@ class QueueManager:
         """
         queue = self._queue(name)
         states = [MessageState.DELIVERED, MessageState.NOT_COMMITTED, *([MessageState.NEW] if if_empty else [])]
+        # Looked at without the right to alter the queue: a message that comes after this goes with the queue.
         users, messages = queue.consumer_count, sum(map(queue.count, states))
         if users or messages:
             in_doubt = ", ".join(map(str, self._host.branches.in_doubt_at(queue)))
@@ -214,6 +215,7 @@ class QueueManager:
 
         Raises `UnknownQueueError`, `InvalidSelectorError`, `ResourceError`.
         """
+        # Temporary queues are found by name here alone: they are browsed for diagnosis, and changed by nobody.
         temporary = self._host.temporaries.find(name)
         queue = temporary if isinstance(temporary, Queue) else self._queue(name)
         return (envelope for _, envelope in self._matching(queue, selector))
@@ -236,6 +238,7 @@ class QueueManager:
         queue = self._queue(name)
         deleted = 0
         run: list[QueueEntry] = []
+        # Matching messages are gathered first, as a write for each would take a forced commit each.
         for entry, _ in self._matching(queue, selector):
             if not go_on(deleted + len(run)):
                 break
@@ -262,6 +265,7 @@ class QueueManager:
         for entry, envelope in self._matching(queue, selector):
             if moved == most or not go_on(moved):
                 break
+            # JMSDestination says where a message is, so it changes with the move (JMS 1.1 §3.4.1).
             there = replace(envelope, destination=_address_of(target))
             moved += self._relocate(entry, there, target, Happening.MOVED)
         return moved
@@ -279,6 +283,7 @@ class QueueManager:
             if copied == most or not go_on(copied):
                 break
             there = replace(envelope, destination=_address_of(target))
+            # The scheduled time goes along: a copy of a message that waits, waits too.
             self._host.mover.put(there, entry.reference.origin, entry.reference.deliver_at_ms)
             copied += 1
         return copied
@@ -312,6 +317,7 @@ class QueueManager:
     def _origin(self, address: Address, subscription: str | None) -> Queue | None:
         if subscription is not None:
             found = self._host.subscriptions.find(subscription)
+            # A subscription of that name may read another topic by now: the letter is none of its messages.
             return found if found is not None and found.terms.topic == address else None
         if address.kind is AddressKind.TOPIC or address.temporary:
             return None  # whom it was for has gone; the topic's other subscribers have had it

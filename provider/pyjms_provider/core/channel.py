@@ -135,6 +135,7 @@ class Channel(Receiver):
         self, reference: MessageReference, transaction: Transaction | None = None, redelivered: bool = False
     ) -> bool:
         """Take the message, with a hold of the channel's own; see `enqueue`."""
+        # The caller keeps its own hold, so the channel needs one before anybody can release the message.
         self.store.acquire(reference, 1)
         try:
             return self.enqueue(reference, transaction)
@@ -212,6 +213,7 @@ class Pusher:
     def deliver(self) -> bool:
         """Do as `Channel.deliver`."""
         with self._channel.lock:
+            # A copy: receivers are called without the lock, and may change the order.
             waiting = list(self._channel.ordering)
         for entry in waiting:
             self.push(entry)
@@ -225,6 +227,7 @@ class Pusher:
             owed = channel.state.owed_by(receiver_id)
         for entry in owed:
             with channel.lock:
+                # One at a time, under the lock: the receiver may have acknowledged others while it handled this one.
                 begun = channel.state.begin_push_again(entry, receiver_id)
             if begun:
                 # A refusal leaves all as it was: the receiver owes what it owed (§8.1.2).
@@ -260,6 +263,7 @@ class Pusher:
     def _offer(self, receiver: Receiver, entry: QueueEntry) -> bool | None:
         """Return the receiver's acknowledgement, or None if there is none: it does not accept, or is broken."""
         try:
+            # No lock is held: a receiver may wait in here for another thread that uses the channel.
             if not receiver.accept(entry.reference):
                 return None
             return receiver.handle(entry.reference, None, entry.redelivered)
@@ -294,6 +298,7 @@ class Pusher:
                 return
             if entry.state is MessageState.DELIVERED:
                 channel.state.record_acknowledgement(entry, transaction)
+        # Without the channel's lock, as a unit's comes before it.
         transaction.add_acknowledgement(entry, receiver_id)
 
     def apply_acknowledgements(self, acknowledged: Iterable[tuple[QueueEntry, ReceiverId]]) -> None:

@@ -164,6 +164,7 @@ _RELIEF: Final = 0.9  # of the limit: how far memory is freed once it is exceede
 
 def approximate_size(envelope: Envelope) -> int:
     """Return about how many bytes of memory a message takes."""
+    # Asked only of other classes: for the usual one the look-up would cost more than the answer.
     own: int | None = None if type(envelope) is Envelope else getattr(envelope, "memory_bytes", None)
     if own is not None:  # it is not to be taken apart for this
         return MESSAGE_OVERHEAD + own
@@ -187,6 +188,7 @@ class PagingMessageStore(MessageStore):
         self._journal = journal
         self._stories = stories
         self._memory_bytes = memory_bytes
+        # Beyond all ids of the journal: ids are never used twice, which settles writes in doubt (decision 0197).
         self._numbers = count(last_id + 1)
         self._lock = Lock()
         self._messages: dict[ReferenceId, Envelope] = {}
@@ -230,6 +232,7 @@ class PagingMessageStore(MessageStore):
 
     def refer(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
         return MessageReference(
+            # `next` of `count` is one step of the interpreter, so ids need no lock.
             ReferenceId(next(self._numbers)),
             origin,
             envelope.expiration_ms,
@@ -249,12 +252,14 @@ class PagingMessageStore(MessageStore):
 
     def take_back(self, reference: MessageReference) -> None:
         with self._lock:
+            # `keep` may not have been reached.
             if reference.id in self._messages or reference.id in self._paged:
                 self._forget(reference)
 
     def adopt(self, reference: MessageReference, envelope: Envelope | None = None) -> None:
         """Know a message again that the journal keeps, or add a holder if it is known; without `envelope` it need not be in memory."""
         with self._lock:
+            # Messages of several queues are adopted once for each, and counted once.
             if reference.holders:
                 reference.holders += 1
             else:
@@ -271,6 +276,7 @@ class PagingMessageStore(MessageStore):
 
     def publish(self, reference: MessageReference) -> None:
         with self._lock:
+            # Only what is in memory can leave it; a consumer may have released the message already.
             if reference.id in self._messages:
                 self._pageable[reference.id] = reference
 
@@ -282,8 +288,11 @@ class PagingMessageStore(MessageStore):
 
     def retrieve(self, reference: MessageReference) -> Envelope:
         try:
+            # Without the lock: looking up a key is one step,
+            # and this is done for each delivery, often under a queue's lock.
             return self._messages[reference.id]
         except KeyError:
+            # Still held, so it is on the disk; without holders it has gone.
             if reference.holders:
                 raise NotInMemoryError(reference) from None
             raise
@@ -296,6 +305,7 @@ class PagingMessageStore(MessageStore):
         try:
             return super().fetch(reference)
         except NotInMemoryError:
+            # Not kept in memory: the caller looks at it once.
             envelope = self._journal.read([reference.id]).get(reference.id)
             if envelope is not None:
                 reference.size = reference.size or approximate_size(envelope)
@@ -305,11 +315,13 @@ class PagingMessageStore(MessageStore):
         wanted = self._wanted(references)
         if not wanted:
             return ()
+        # Without the lock, as it waits for the disk; what follows looks again at who holds each message.
         found = self._journal.read(list(wanted))
         back: list[MessageReference] = []
         with self._lock:
             for reference_id, reference in reversed(wanted.items()):
                 envelope = found.get(reference_id)
+                # It may have been released, or loaded by another thread, while the disk was read.
                 if envelope is None or not reference.holders or reference_id in self._messages:
                     continue
                 reference.size = reference.size or approximate_size(envelope)
@@ -332,6 +344,8 @@ class PagingMessageStore(MessageStore):
         room = self._memory_bytes // _SHARE
         for reference in references:
             if reference.holders and reference.id not in self._messages:
+                # An eighth of memory at most (decision 0143):
+                # reading ahead must not push out what is about to be delivered.
                 room -= reference.size
                 if wanted and room < 0:
                     break
@@ -342,6 +356,7 @@ class PagingMessageStore(MessageStore):
         left: list[MessageReference] = []
         with self._lock:
             for reference in references:
+                # Another queue still has it to deliver; it leaves when that one releases it.
                 if reference.holders > 1:
                     self._unwanted.add(reference.id)
                     if are_coming:
@@ -352,9 +367,11 @@ class PagingMessageStore(MessageStore):
 
     def _send_away(self, reference: MessageReference) -> bool:
         """Let a message leave memory now, and return True, or later if it is nowhere else. The lock is held."""
+        # Not published yet, or not in memory.
         if reference.id not in self._pageable:
             return False
         if not (reference.journaled or reference.id in self._paged):
+            # It is nowhere else. Writing it waits for `relieve`, as a queue's lock is held here.
             self._leaving[reference.id] = reference
             return False
         # The journal has it, or it was paged out before: nothing need be written.
@@ -367,6 +384,7 @@ class PagingMessageStore(MessageStore):
         return self._bytes > self._memory_bytes or bool(self._leaving)
 
     def relieve(self, *, of_all: bool = True) -> None:
+        # Without the lock: this is asked before each send, and a late answer costs one message.
         is_full = of_all and self._bytes > self._memory_bytes
         if not is_full and not self._leaving:
             return
@@ -391,6 +409,7 @@ class PagingMessageStore(MessageStore):
             while self._leaving and len(leaving) < _BATCH:
                 reference_id, reference = self._leaving.popitem()
                 if self._pageable.pop(reference_id, None) is not None:
+                    # Taken out of the table, so that no other thread sends the same messages away.
                     leaving.append((reference, self._messages[reference_id]))
         try:
             self._page_out(leaving)
@@ -406,12 +425,14 @@ class PagingMessageStore(MessageStore):
         with self._lock:
             excess = self._bytes - int(self._memory_bytes * _RELIEF)
             while excess > 0 and self._pageable and len(leaving) < _BATCH:
+                # The newest first: they are delivered last (decision 0143).
                 reference_id, reference = self._pageable.popitem()
                 leaving.append((reference, self._messages[reference_id]))
                 excess -= reference.size
         try:
             self._page_out(leaving)
         except Exception:
+            # The disk refused them: they are in memory still, and can be tried again.
             self._stay(leaving)
             raise
         return excess > 0 and bool(leaving)
@@ -451,6 +472,7 @@ class PagingMessageStore(MessageStore):
     def _stay(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
         """Keep messages in memory that could not leave it."""
         with self._lock:
+            # In reverse, so that the newest one is last again.
             for reference, _ in reversed(messages):
                 if reference.id in self._messages:
                     self._pageable[reference.id] = reference
@@ -497,6 +519,7 @@ class PagingMessageStore(MessageStore):
 
     def _drop_paged(self, reference: MessageReference) -> None:
         """Drop what was paged out. The lock is held. May be repeated."""
+        # The journal notes it and does not wait, so this may be called with the lock held.
         self._journal.drop_paged([reference.id])
         self._paged.pop(reference.id, None)
 

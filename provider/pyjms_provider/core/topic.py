@@ -137,6 +137,7 @@ class Addressees:
         """All of them, if none has a selector; else None."""
         by_names: dict[tuple[str, ...], list[tuple[int, _Numbered]]] = {}
         alone: list[_Numbered] = []
+        # Numbered, so that the groups that are found by values and the others can be put into one order again.
         for numbered in enumerate(self.groups):
             selector = numbered[1][0]
             equalities = () if selector is None else selector.equalities
@@ -148,6 +149,7 @@ class Addressees:
         self._by_names: list[tuple[tuple[str, ...], dict[int, list[_Numbered]]]] = []
         """By the names of identifiers: by key, the groups whose selectors only messages with that key can match."""
         for names, found in by_names.items():
+            # For few selectors evaluating each costs less than reading the key of every message.
             if len(found) <= _MANY:
                 alone += [numbered for _, numbered in found]
             else:
@@ -162,6 +164,7 @@ class Addressees:
         candidates = self._alone
         if self._by_names:
             candidates = sorted([*candidates, *self._found(envelope)], key=_number)
+        # Evaluated all the same: a key says only which messages cannot match.
         for _, (selector, group) in candidates:
             if selector is None or selector.matches(envelope):
                 yield group
@@ -172,6 +175,7 @@ class Addressees:
             if key != UNKNOWN_KEY:
                 yield from by_key.get(key, ())
             else:
+                # The message's value has no key, so it might equal any of them.
                 for found in by_key.values():
                     yield from found
 
@@ -240,6 +244,7 @@ class Topic(Channel):
         with self._lock:
             if self._closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
+            # Made anew by the next message, and not here: thousands of subscriptions may come one after the other.
             self._addressees = None
             self._members.setdefault(subscription.terms.selector_text, {})[subscription] = None
 
@@ -266,6 +271,7 @@ class Topic(Channel):
     def add_receiver(self, receiver: Receiver) -> None:
         """Connect a receiver that is no subscription: it gets each message at once, and nothing is kept for it."""
         with self._lock:
+            # A tuple that is replaced: publishing walks over it without the lock.
             self._receivers = (*self._receivers, receiver)
 
     def remove_receiver(self, receiver: Receiver) -> None:
@@ -296,13 +302,17 @@ class Topic(Channel):
                 try:
                     subscription.enqueue(reference, transaction)
                 except ChannelClosedError:
+                    # The journal may have the message for it already.
                     subscription.defer_refused(reference)
                     store.release(reference)  # it ended while the message was on its way
+                # Counted after the subscription has taken it, or refused it:
+                # the holds of the rest are given back after an error.
                 passed += 1
             for receiver in self._receivers:
                 try:
                     if receiver.accept(reference):
                         acknowledged = receiver.handle(reference, transaction) and acknowledged
+                # The receiver has changed its mind since `accept`, which is no acknowledgement (§8.1.2).
                 except NotAcceptedError:
                     continue
         except ProviderError:
@@ -311,6 +321,7 @@ class Topic(Channel):
             raise
         if not wanting and self._trace is not None:
             self._trace.unwanted(self._name, reference)
+        # The publisher's own hold, at the end: until then the message is in the store whatever the subscriptions do.
         store.release(reference)
         return acknowledged
 
@@ -323,6 +334,7 @@ class Topic(Channel):
             wanting.extend(
                 subscription
                 for subscription in group
+                # Asked in this order, without a call: few subscriptions have noLocal.
                 if not subscription.terms.no_local or not subscription.leaves_out(reference)
             )
         return wanting

@@ -74,6 +74,7 @@ def deliver_at_ms(envelope: Envelope) -> int:
     value = envelope.properties.get(DELIVER_AT)
     if value is None:
         return 0
+    # bool is an int to Python, but a boolean property is no time.
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ProviderError(
             f"{DELIVER_AT} is {value!r}; set it as a long property: the time in milliseconds since 1970 UTC"
@@ -133,6 +134,7 @@ class DuplicateClaim:
             return None
         if not isinstance(self.channel, Queue):
             return self._controller.mark(self, None)
+        # Read once: the queue may end at this moment.
         kept = self.channel.journal
         return None if kept is None else self._controller.mark(self, kept.number)
 
@@ -167,6 +169,7 @@ class SendPermit:
         else:
             queue, request = self.room
             queue.enqueue(reference, transaction, request)
+            # The queue has ended the claim in the step that counted the message, so it must not be ended again.
             self.room = None
         self.has_arrived = True
 
@@ -180,6 +183,7 @@ class SendPermit:
             queue.release_reservation(request)
         if self.duplicate is None:
             return
+        # In a transaction the id counts from the commit on; until then it stays claimed.
         if self.has_arrived and transaction is not None:
             transaction.add_duplicate(self.duplicate)
         else:
@@ -212,6 +216,7 @@ class AdmissionController:
         Raises `QueueFullError`, `ClosedError`, `ChannelClosedError`; `ProviderError` for properties that make no sense.
         """
         policy = channel.policy
+        # Overrides come first, since a changed delivery mode decides whether the id is kept, too.
         if policy.changes_messages:
             envelope = with_overrides(envelope, policy, self._clock.time_ms())
         at_ms = deliver_at_ms(envelope)
@@ -220,6 +225,8 @@ class AdmissionController:
             admission.duplicate = _claim_of(self, channel, envelope)
         is_admitted = False
         try:
+            # The id before the room: a duplicate is dropped even if the
+            # queue is full, as its first message has arrived.
             if admission.duplicate is not None and not self._claim(admission.duplicate, marks=transaction is None):
                 if self._trace is not None:
                     self._trace.refused(channel.name, envelope)
@@ -232,7 +239,8 @@ class AdmissionController:
                 self._trace.refused(channel.name, envelope, error.reason)
             raise
         finally:
-            if not is_admitted:  # also when a signal's handler has ended the wait for room
+            # Also when a signal's handler has ended the wait for room: no claim may stay behind.
+            if not is_admitted:
                 admission.end(None)
         return admission
 
@@ -269,6 +277,7 @@ class AdmissionController:
         """Return what a journal is about to write of a claim, for that queue: its id counts from now on (decision 0124)."""
         with self._lock:
             assert claim.window is not None, "it is claimed"
+            # A commit that is tried again must not move the time of an id that has arrived.
             if claim.mark is not None and not claim.window.is_claimed(claim.duplicate_id, claim):
                 return claim.mark  # it has arrived
             # Of a destination that was destroyed: its window does not know what that of the next one of its name remembers.
@@ -326,8 +335,10 @@ class AdmissionController:
         self, queue: Queue, admission: SendPermit, patience: SendTimeout | None, transaction: UnitOfWork | None
     ) -> None:
         """Hold room for a message, if its queue has it held."""
+        # A ring makes room by itself, and a queue that flows to disk needs none in memory.
         if not queue.policy.is_limited or queue.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
             return
+        # Measured only where bytes are limited: that walks over all properties.
         size = approximate_size(admission.envelope) if queue.policy.max_bytes else 0
         waiting = CapacityReservation(Signal() if patience is None else patience.signal, size)
         admission.room = queue, waiting
@@ -348,6 +359,8 @@ class AdmissionController:
                     return
                 if queue.policy.is_limited and queue.policy.overflow is not Overflow.BLOCK:
                     raise _full(queue, "its overflow was altered while the sender waited")
+                # Only the end of this transaction could make room,
+                # and the thread that would end it would wait here for ever.
                 if transaction is not None and _is_filled_by(queue.policy, transaction.held_in(queue), waiting.size):
                     raise _full(
                         queue, "this transaction alone takes that, so commit it, and send the rest in another one"
@@ -359,6 +372,7 @@ class AdmissionController:
                     raise _full(queue, f"there was no room within {timeout_ms} ms, so receive faster or wait longer")
             raise ClosedError(f"the session was closed while it waited for room in {queue.name}")
         finally:
+            # Also after an error: a sender that has gone would keep those behind it waiting.
             queue.stop_waiting(waiting)
 
 
@@ -380,6 +394,7 @@ def _full(queue: Queue, remedy: str) -> QueueFullError:
 
 def _claim_of(controller: AdmissionController, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim:
     """Return who is to claim the id of a message, and has not yet. Raises `ProviderError` when it is no text."""
+    # A NON_PERSISTENT message is lost with the broker, so its id must not be remembered beyond that.
     is_kept = envelope.delivery_mode == 2
     return DuplicateClaim(controller, duplicate_id(envelope), envelope.destination, channel, is_kept=is_kept)
 
@@ -464,6 +479,7 @@ class DuplicateIdCache:
         below = 0
         if is_kept:
             self._marked += 1
+            # Seldom, as finding the lowest serial looks at all that is remembered.
             if not self._forgets_below and self._marked >= max(_FORGOTTEN_TOGETHER, len(self._seen) // 20):
                 seen = (each.serial for each, _ in self._seen.values())
                 marked = (each.serial for each in self._claimed.values() if each.serial is not None)
@@ -473,6 +489,8 @@ class DuplicateIdCache:
 
     def confirm(self, mark: DuplicateMark, now_ms: float) -> None:
         """Remember the id of a message that has arrived, by the monotonic clock at `now_ms`. May be repeated."""
+        # A journal has it now, so it need not be said with the next mark.
+        # A mark whose write failed leaves it to be said.
         if mark.forgets_below and mark.forgets_below == self._forgets_below:
             self._forgets_below = self._marked = 0
         self._remember(mark, now_ms + self.window_ms)
@@ -489,10 +507,12 @@ class DuplicateIdCache:
         """
         for mark in sorted(marks, key=lambda each: each.serial):
             self._marked += 1
+            # At most the window: with a wall clock that was put back the id would be remembered for longer.
             self._remember(mark, now_ms + min(mark.until_ms - wall_ms, self.window_ms))
 
     def _remember(self, mark: DuplicateMark, until_ms: float) -> None:
         self._seen[mark.duplicate_id] = mark, until_ms
+        # At the end, so that the first ones are those to be forgotten.
         self._seen.move_to_end(mark.duplicate_id)
         while len(self._seen) > self.most:
             self._seen.popitem(last=False)

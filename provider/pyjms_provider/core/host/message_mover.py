@@ -69,6 +69,7 @@ class MessageMover:
         """
         queue = entry.queue
         envelope = delivery.envelope
+        # Out of the queue first, and only there: the store and the journal are told by the move, in one write.
         if not queue.take_out_held(entry, delivery.count, session, []):
             return
         dead = DeadEntry(
@@ -99,9 +100,11 @@ class MessageMover:
             envelope = queue.message_of(dead.entry.reference)
         except ProviderError as error:
             _log_failure(queue, error)
+            # It cannot be read now: it goes back to its queue, which sets it aside again later.
             self._put_back(dead.entry)
             return
         if envelope is None:
+            # It was damaged: the journal has quarantined what there is of it.
             self._store.release(dead.entry.reference)
             return
         try:
@@ -132,6 +135,7 @@ class MessageMover:
     def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
         """Put a message into the queue of dead letters. Raises as `relocate`: it is in its own queue again then."""
         try:
+            # Any error here, also a fault of ours, must not lose the message: it is in no queue at this moment.
             letter = dead_letter(envelope, dead, target, self._clock.time_ms())
         except Exception:
             self._put_back(dead.entry)
@@ -150,6 +154,7 @@ class MessageMover:
 
     def put(self, envelope: Envelope, origin: ConnectionId | None, deliver_at_ms: int) -> None:
         """Put another message into the queue that is its destination, where it waits for its time. Raises `ResourceError`."""
+        # First, as for a client's send: a full disk refuses the copy, and nothing is half done.
         self._store.relieve()
         queue = self._queue(envelope.destination.name)
         if self._storage is not None and envelope.delivery_mode == _PERSISTENT:
@@ -173,6 +178,8 @@ class MessageMover:
         deleted: list[QueueEntry] = []
         for entry in entries:
             entry.queue.take_out(entry, deleted, Happening.DELETED)
+        # Out of memory first, then written: the other order would let a
+        # consumer get a message that is deleted in the store.
         if storage is not None:
             storage.write_deleted(deleted)
         store.release_all([entry.reference for entry in deleted])
@@ -208,6 +215,7 @@ class MessageMover:
         storage = self._storage
         reference = self._store.refer(envelope, entry.reference.origin)
         reference.deliver_at_ms = deliver_at_ms
+        # In memory from the start: the queue that takes it may read its body at once.
         self._store.keep(reference, envelope)
         kept: QueueJournal | None = None
         try:
@@ -216,6 +224,8 @@ class MessageMover:
                 self._trace.moved(entry, envelope, queue.name, cause)
             if storage is not None:
                 queue, kept = self._place(queue, reference, envelope.destination)
+                # One write removes the message here and adds it there:
+                # after a crash it is in exactly one of the two queues.
                 storage.replace(entry, reference, envelope, queue, kept)
         except Exception as error:
             if is_outcome_unknown(error):
@@ -226,12 +236,14 @@ class MessageMover:
             raise
         try:
             self._put_written(queue, kept, reference, envelope)
+        # The write is made, so the message is not put back: the store has it elsewhere.
         except ProviderError:
             if storage is None:
                 self._put_back(entry)
             else:
                 self._store.release(entry.reference)
             raise
+        # Only now: until the message is in the other queue, an error puts this one back.
         self._store.release(entry.reference)
         with suppress(ProviderError):  # the message is elsewhere; who sends next is told that there is no room
             self._store.relieve()
@@ -242,6 +254,7 @@ class MessageMover:
         Raises `ChannelClosedError`.
         """
         kept = queue.journal
+        # A queue that has ended has no record in the journal; the message would be lost at the next start.
         while kept is None and reference.reliable and self._storage is not None:
             queue = self._successor(queue, address)
             kept = queue.journal
@@ -264,6 +277,7 @@ class MessageMover:
         with a subscription: there will be no other one for it.
         """
         store, storage = self._store, self._storage
+        # Each queue of the name may end, too, before it has taken the message.
         while not self._takes(queue, reference):
             lost, lost_kept = reference, kept
             try:
@@ -273,6 +287,8 @@ class MessageMover:
                 if envelope.destination.kind is AddressKind.QUEUE:
                     raise
                 return
+            # Written for a queue that has ended, the message would be removed at
+            # the next start: it is written anew for this one.
             if storage is not None and kept is not None and lost_kept is not None and lost.journaled:
                 reference = store.store(envelope, lost.origin)
                 reference.deliver_at_ms = lost.deliver_at_ms
@@ -331,6 +347,8 @@ class ExpiryWatch:
         """Have a connection told from now on."""
         with self._lock:
             self._wanted[connection_id] = tell
+            # The connection is there now, so it is told as such,
+            # and no longer as the one that the broker is started for.
             if tell == self._first:
                 self._first = None
             self._arrange()
@@ -346,6 +364,7 @@ class ExpiryWatch:
         wanted = dict.fromkeys(self._wanted.values())
         if self._first is not None:
             wanted[self._first] = None
+        # A tuple that is replaced: `notify` and `is_on` read it without the lock.
         self._tells = tuple(wanted)
 
     def notify(self, dead: DeadEntry, envelope: Envelope) -> None:

@@ -66,6 +66,7 @@ class BranchesInDoubt:
         """Make the branches again; before anybody uses the queues."""
         branches = host.branches
         for branch in self._branches:
+            # A message that was not found again had been quarantined, or its queue has ended.
             received = [entry for place in branch.removals if (entry := self._held[place]) is not None]
             sent = list(adopted(branch.messages, queues, store))
             claims = _claims(host, dict.fromkeys(reference for _, reference in sent), journal)
@@ -77,12 +78,14 @@ class BranchesInDoubt:
 def _claims(host: VirtualHost, references: Iterable[MessageReference], journal: Journal) -> list[DuplicateClaim]:
     """Return the producers' ids of messages that a branch has sent: nobody knows yet whether these will arrive."""
     claims: list[DuplicateClaim] = []
-    for reference in references:  # one by one, as they may be large
+    # One by one, as the messages may be large.
+    for reference in references:
         for envelope in journal.read([reference.id]).values():
             address = envelope.destination
             if address.temporary:
                 continue
             channel = host.queue(address.name) if address.kind is AddressKind.QUEUE else host.topic(address.name)
+            # Claimed again: until the branch is decided, a second message of that id is refused (decision 0124).
             claim = host.admission.claim_again(channel, envelope)
             if claim is not None:
                 claims.append(claim)
@@ -99,9 +102,11 @@ def adopted(
     for number, found in messages:
         if number not in queues:
             continue
+        # One reference for all queues of a message, as it is one message in the store with a count of holders.
         reference = known.setdefault(found.id, found)
         if reference is found and not reference.journaled:
             reference.journaled = True
+            # The store counts them from here on, with each `adopt`.
             reference.holders = 0
         reference.shared = reference.shared or reference is not found
         store.adopt(reference)
@@ -118,6 +123,7 @@ class FoundPipelines:
 
     def __init__(self, recovery: Recovery) -> None:
         self._groups = {group.record.name: group for group in recovery.groups}  # of one name the newest counts
+        # Two of one name: the broker died after a write that was not answered, and the group was made again.
         self._surplus = [group for group in recovery.groups if self._groups[group.record.name] is not group]
         self._stages = recovery.stages
         self._markers = recovery.stage_markers
@@ -147,12 +153,14 @@ class FoundPipelines:
             journal.note(Changes(pipelines=PipelineChanges(released=released)))
         for found in self._groups.values():
             queue = queues.get(found.record.queue)
+            # A group goes with its queue, which may have been deleted when the broker died.
             if queue is not None:
                 self._restore_group(host, found, self._records[found.record.queue], queue)
         stages = host.pipelines.stages
         for sink, epoch in self._markers:
             stages.restore_marker(sink, epoch)
         for stage in self._stages:
+            # After the markers, by which a unit that came too late is known.
             stages.restore(stage.record, adopted(stage.messages, queues, store))
 
     def _restore_group(self, host: VirtualHost, found: RecoveredGroup, kept: QueueRecord, queue: Queue) -> None:
@@ -170,6 +178,7 @@ class FoundPipelines:
             selector = None
         group = Group(record, kept.address, kept.subscription, selector, queue)
         for number, message, count in found.reserved:
+            # By number, also without a message: numbers that a reader has in its checkpoint must not shift.
             group.restore(number, self._entries.get((record.queue, message)), count)
         host.pipelines.groups.restore(group)
 
@@ -190,9 +199,11 @@ class Restored:
 def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore, recovery: Recovery) -> Restored:
     """Give a new host what its journal has kept; before anybody uses it."""
     queues: dict[QueueNumber, Queue] = {}
+    # All queues first: messages, branches and groups are put into them.
     for record in recovery.queues:
         kept = QueueJournal(journal, host.clock, record.number)
         queues[record.number] = _restore_queue(host, record, kept)
+    # After an orderly stop nothing was being delivered, so no message need be flagged.
     marks = {} if recovery.was_closed else {(number, priority): up_to for number, priority, up_to in recovery.marks}
     # Whoever may have been seen is counted once and for all, and the marks begin anew.
     seen = Changes(marks=[(number, priority, ReferenceId(0)) for number, priority in marks])
@@ -209,6 +220,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         if queue is None:  # it was deleted while the message was on its way
             journal.note(Changes(removals=[Removal(entry.queue, reference)]))
             continue
+        # A count that was written is exact; a mark only says that a client may have had the message.
         was_seen = not entry.delivery_count and reference.id <= marks.get((entry.queue, reference.priority), 0)
         reserved_count = pipelines.count_of(entry.queue, reference)
         is_held = reserved_count is not None or in_doubt.holds(entry.queue, reference)
@@ -223,7 +235,9 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         pipelines.found(entry.queue, restored)
         messages += 1
         if was_seen:
+            # Written down, since the mark goes: after another crash the message must still come flagged.
             seen.counts.append((entry.queue, reference, 1))
+    # Deferred: if the broker dies before it is written, the marks are still there and say the same.
     journal.note(seen)
     host.admission.restore(_standing_marks(recovery), max((mark.serial for mark in recovery.duplicates), default=0))
     # After the queues' own messages, among which are those that branches and groups have received.
@@ -258,6 +272,7 @@ class _PlainMessages:
         self._queues = queues
         self._marks = marks
         self._store = store
+        # In queues of which a branch or a group holds messages each message has to be looked at.
         self._held = {number for branch in recovery.branches for number, _ in branch.removals}
         self._held |= {group.record.queue for group in recovery.groups}
         self.count = 0
@@ -294,6 +309,7 @@ def _restore_policy(record: QueueRecord) -> QueuePolicy | None:
             record.address,
             error.reason,
         )
+        # The default policy in place of a failed start: its messages can be received.
         return None
 
 
@@ -312,5 +328,6 @@ def _restore_queue(host: VirtualHost, record: QueueRecord, kept: QueueJournal) -
             key.client_id,
             error.problem,
         )
+        # It matches nothing, so that the subscription keeps what it has until somebody decides.
         selector = unreadable_selector(record.selector_text or "")
     return host.subscriptions.restore(key, record, selector, kept)

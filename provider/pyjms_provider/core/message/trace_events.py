@@ -158,16 +158,19 @@ class StoryBuffer:
         """Emit what happened to the message with that number. Never waits; may be called with a lock held."""
         told = self._told
         waiting = len(told)
+        # Bounded: a disk that is full must neither stop the broker nor fill its memory.
         if waiting >= self._room:
             if self._room:
                 self.lost += 1
             return
         told.append((number, self._time_ms(), happening, where, facts))
+        # At the first and at the half: one wake-up for each event would cost more than the event.
         if not waiting or waiting == self._half:
             self._on_some(waiting + 1)
 
     def emit_early(self, happening: Happening, number: int, where: str, facts: tuple[Any, ...]) -> None:
         """Do the same, if need be before `begin`: for what happens to messages while they are brought back."""
+        # Without the room that `begin` gives, but bounded all the same.
         if not self._is_ended and len(self._told) < self._all:
             self._told.append((number, self._time_ms(), happening, where, facts))
 
@@ -181,4 +184,5 @@ class StoryBuffer:
     def fetch(self) -> list[Told]:
         """Return what was told, oldest first, and forget it."""
         told = self._told
+        # As many as there were at the start: other threads go on appending, and would keep this one here.
         return [told.popleft() for _ in range(len(told))]

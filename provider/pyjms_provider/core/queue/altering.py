@@ -20,6 +20,7 @@ _STATES: Final = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DEL
 def is_another_kind(queue: QueueCore, policy: QueuePolicy) -> bool:
     """Return whether `policy` makes another kind of queue. Raises `DestinationInUseError` if the queue is used. The lock is held."""
     messages = sum(map(queue.state.count, _STATES))
+    # Those fields say how messages are ordered and who may take them, which cannot change under messages and consumers.
     changed = [name for name in _FIXED if getattr(policy, name) != getattr(queue.policy, name)]
     if changed and (messages or len(queue.consumers)):
         raise DestinationInUseError(

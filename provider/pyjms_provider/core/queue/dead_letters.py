@@ -95,6 +95,7 @@ class DeadEntry:
 def dead_letter(envelope: Envelope, dead: DeadEntry, queue_name: str, now_ms: int) -> Envelope:
     """Return the message as it goes to the queue `queue_name`. It never expires; a dead letter keeps its first origin."""
     properties = dict(envelope.properties)
+    # A dead letter that is rejected again keeps its first origin, so that a replay finds where it belongs.
     if origin_of(properties) is None:
         properties[DEAD_DESTINATION] = str(envelope.destination)
         properties.pop(_SUBSCRIPTION, None)
@@ -107,6 +108,7 @@ def dead_letter(envelope: Envelope, dead: DeadEntry, queue_name: str, now_ms: in
     if dead.consumer is not None:
         properties[f"{DEAD_PREFIX}Consumer"] = dead.consumer
     target = Address(AddressKind.QUEUE, queue_name)
+    # It never expires: its time to live may be over, and nobody may look at it for days.
     return replace(envelope, destination=target, properties=properties, expiration_ms=0)
 
 
@@ -128,6 +130,7 @@ def origin_of(properties: Mapping[str, Stored]) -> tuple[Address, str | None] | 
 
 def revived(envelope: Envelope, origin: Address) -> Envelope:
     """Return a dead letter as it goes back: as it was sent, without a time to live, which has passed meanwhile."""
+    # What the broker added goes: the message is as its sender made it.
     properties = {name: value for name, value in envelope.properties.items() if not name.startswith(DEAD_PREFIX)}
     return replace(envelope, destination=origin, properties=properties)
 
@@ -152,6 +155,7 @@ class DeadLetterPolicy:
     @property
     def moves_expired(self) -> bool:
         """Whether expired messages go to another queue."""
+        # An expired message is not moved to the queue that it is in: it would expire there again at once.
         return self._on_dead is not None and self._queue.policy.expiry_queue not in {None, self._own_name}
 
     @property
@@ -177,6 +181,7 @@ class DeadLetterPolicy:
         too_often = 0 < policy.max_deliveries <= delivery_count or (
             failed and 0 < policy.max_failures <= delivery_count
         )
+        # In the last queue a message is delivered without a limit, as there is nowhere else to put it.
         return too_often and self._on_dead is not None and policy.dead_letter != self._own_name
 
     def stays_while_held(self, entry: QueueEntry) -> bool:
@@ -207,10 +212,12 @@ class DeadLetterPolicy:
         queue.state.remove(entry, event)
         if queue.rules is not None:
             queue.rules.gone(entry)
+        # Moved by `flush`: moving writes, which must not happen under the queue's lock.
         self._pending.append(dead)
 
     def flush(self) -> None:
         """Have the messages moved that have left. The lock is not held."""
+        # Without the lock first: this is asked after every release, and there is mostly nothing.
         if not self._pending or self._on_dead is None:
             return
         # Taken out under the lock: of two threads that flush at once, each moves its own.
@@ -221,6 +228,8 @@ class DeadLetterPolicy:
         except Exception:  # nobody answers for those that are left: they are tried again
             if dead:
                 with self._queue.lock:
+                    # In front, in their old order: they left before those that have come since.
                     self._pending.extendleft(reversed(dead))
+                # The timer flushes again, since no client's call may come.
                 self._queue.schedule(self._queue.clock.time_ms())
             raise

@@ -59,6 +59,7 @@ class StoredDelivery(Delivery):
     def envelope(self) -> Envelope:
         """The message. Raises `ProviderError` when it cannot be read, or was given back meanwhile."""
         if self._fetched is None:
+            # Once only: after a failed read the message is in its queue again, and may be another client's.
             fetch, self._fetch = self._fetch, _gone
             try:
                 self._fetched = fetch()
@@ -122,7 +123,9 @@ class Pager:
         queue = self._queue
         with queue.lock:
             window = None if queue.rules is None else queue.rules.memory_window
+            # As much as the queue's own limits allow in memory, whatever the store would read ahead.
             wanted = references if window is None else window.at_once(references)
+        # Without the queue's lock, as it waits for the disk.
         unreadable = queue.store.load(wanted)
         if window is not None:
             with queue.lock:
@@ -135,6 +138,7 @@ class Pager:
         """Bring a message into memory, and those that come after it here. Waits for a disk. Raises `ResourceError`."""
         queue = self._queue
         with queue.lock:
+            # The messages behind it are delivered next, and one read of many costs little more than a read of one.
             following = queue.ordering.following(reference, _READ_AHEAD)
         with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
             queue.store.relieve()  # before, as what is loaded now is wanted next
@@ -145,6 +149,7 @@ class Pager:
         """Remove a message that cannot be read; the journal has reported and kept what there is of it."""
         queue = self._queue
         with queue.lock:
+            # Compact messages are left out: a message that was to be read had to be materialized first.
             for entry in (*queue.state.materialized(), *queue.state.entries(MessageState.DELIVERED)):
                 if entry.reference is reference:
                     queue.remove(entry, MessageEvent.REMOVE, Happening.UNREADABLE)
@@ -174,6 +179,7 @@ class Pager:
     def make_delivery(self, reference: MessageReference, count: int, tag: QueueEntry | None) -> Delivery:
         """Return a delivery whose message may have to be fetched without the lock, which is held."""
         journal = self._queue.journal
+        # Nothing to write and in memory, as nearly always: the client gets the message without waiting.
         if journal is None or (
             journal.is_confirmed(reference) if tag is None else journal.is_covered(reference, count)
         ):
@@ -188,12 +194,16 @@ class Pager:
 
     def _fetch(self, reference: MessageReference, journal: QueueJournal | None, count: int) -> Envelope:
         """Return the message of a delivery, noted in the journal if `journal` must know of it. Raises `ProviderError`."""
+        # Asked again: the mark that another delivery has written meanwhile may cover this one.
         if journal is not None and not journal.is_covered(reference, count):
+            # Before the client can read the message: a message that it may
+            # have seen must come again flagged after a crash.
             journal.cover(reference, count)
         return self._message(reference)
 
     def _show(self, reference: MessageReference, journal: QueueJournal | None) -> Envelope:
         """Return a message that stays in the queue, for a browser. Raises `ProviderError`."""
+        # A browser writes nothing, so another broker that holds the store by now would not be noticed otherwise.
         if journal is not None and not journal.is_confirmed(reference):
             journal.confirm()
         return self._message(reference)

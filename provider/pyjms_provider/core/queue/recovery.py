@@ -51,7 +51,9 @@ def restore_message(
         entry.delivery_count = delivery_count
         if queue.rules is not None:
             queue.rules.accept(entry, read)
+            # Counted in the queue's memory window, so that the policy's limit holds from the start.
             queue.pager.page_out(reference)
+        # A message that a branch has sent gets its place with the commit, as any uncommitted one.
         if unit is None:
             _place_again(queue, entry, is_held=is_held)
         expires_next = bool(reference.expiration_ms) and queue.times.expiry.add(entry)
@@ -59,6 +61,7 @@ def restore_message(
         queue.schedule(reference.expiration_ms)
     queue.times.ask_for_delayed()
     if unit is not None:
+        # Without the queue's lock, as the unit's comes before it.
         unit.add_sent(entry)
     return entry
 
@@ -72,6 +75,7 @@ def restore_run(queue: QueueCore, run: RecoveredRun) -> bool:
 def dead_letter_exhausted(queue: QueueCore) -> None:
     """Move what was delivered too often before the broker started, as it may be what ended the last one."""
     with queue.lock:
+        # Compact messages were never delivered, so they need not be made into objects here.
         for entry in queue.state.materialized():
             if entry.delivery_count and queue.dead_letters.exceeded_redeliveries(entry.delivery_count, failed=False):
                 queue.dead_letters.remove_as_exhausted(entry, None)
@@ -86,6 +90,7 @@ def reinstate(queue: QueueCore, entry: QueueEntry) -> None:
     One that has expired is tried again later, by the timer; one that cannot be read any more has been quarantined.
     """
     reference = entry.reference
+    # Before the lock, as reading may wait for the disk.
     read = _reader_for(queue, reference)
     with queue.lock:
         # Under the lock: the queue may have been closed while the message was read.
@@ -97,12 +102,14 @@ def reinstate(queue: QueueCore, entry: QueueEntry) -> None:
             queue.pager.page_out(reference)
         queue.state.reinstate(entry)
         if queue.journal is not None:
+            # As for any message that is released: its count survives a crash, so it comes again flagged.
             queue.journal.defer_counts([(entry.reference, entry.delivery_count)])
         now_ms = queue.clock.time_ms()
         is_late = queue.dead_letters.leaves_expired and is_expired(reference, now_ms)
         if is_late:
             queue.times.follow_clock()
             queue.state.delays.add(entry, now_ms + _RETRY_MS)
+            # Listed as one that has expired, so that the timer's next visit moves it.
             queue.times.expiry.put_back([entry])
         expires_next = not is_late and reference.expiration_ms > 0 and queue.times.expiry.add(entry)
         woken = () if is_late else _place_again(queue, entry)
@@ -141,4 +148,5 @@ def _reader_for(queue: QueueCore, reference: MessageReference) -> Callable[[Mess
     if rules is None or not (rules.reads_messages or is_measured):
         return queue.store.retrieve
     envelope = queue.store.fetch(reference)
+    # The envelope is in the closure: under the lock it may have left memory again.
     return None if envelope is None else lambda _: envelope

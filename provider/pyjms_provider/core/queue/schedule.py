@@ -29,10 +29,12 @@ class Schedule:
         """Remove what has expired, make available what is due; return when to come again, None: when asked."""
         queue = self._queue
         expiry_ms = self._purge_expired(now_ms)
+        # Before those that are due are taken: the wall clock may have been set since the last visit.
         if queue.state.delays:
             with queue.lock:
                 self.follow_clock()
         queue.dead_letters.flush()
+        # In parts of `AT_ONCE`, so that a client waits for the lock a millisecond, and not until all are placed.
         while self._place_some_due(now_ms):
             pass
         queue.wake_freed()  # what has expired may have been outstanding, or delayed
@@ -43,6 +45,7 @@ class Schedule:
     def ask_for_delayed(self) -> None:
         """Have the timer come when the next delayed message is due."""
         queue = self._queue
+        # Without the lock, for the many queues that delay nothing.
         if queue.state.delays:
             with queue.lock:
                 next_ms = queue.state.delays.next_ms
@@ -51,6 +54,7 @@ class Schedule:
     def follow_clock(self) -> None:
         """Have delayed redeliveries stay away for no less and no more, though the clock was set. The lock is held."""
         clock = self._queue.clock
+        # Delays are durations, which the monotonic clock measures, in an index by the wall clock (decision 0123).
         self._queue.state.delays.follow(clock.time_ms() - clock.monotonic_ms())
 
     def _purge_expired(self, now_ms: int) -> int | None:
@@ -79,6 +83,8 @@ class Schedule:
                 if (unit is not None and (unit.is_prepared or unit.is_committing)) or (
                     queue.dead_letters.stays_while_held(entry)
                 ):
+                    # Left alone while others decide about it: the write of its unit,
+                    # a coordinator, or the client that has it.
                     staying.append(entry)
                     continue
                 if entry.state is MessageState.NOT_COMMITTED and unit is not None and unit.expired_rolls_back:

@@ -45,6 +45,7 @@ class ExpiryIndex:
     def add(self, entry: QueueEntry) -> bool:
         """Note a message that can expire; return True if the housekeeper must come earlier than was asked."""
         expiration_ms = entry.reference.expiration_ms
+        # The id decides between equal times, so that entries are never compared.
         heappush(self._heap, (expiration_ms, entry.reference.id, entry))
         if self.due_ms is None or expiration_ms < self.due_ms:
             self.due_ms = expiration_ms
@@ -55,6 +56,7 @@ class ExpiryIndex:
         """Note that some message that can expire has left the channel in another way."""
         # Finding one in a heap costs as much as clearing all, so those that have gone are counted, and cleared together.
         self._gone += 1
+        # When most of them have gone: clearing then costs each message a constant part.
         if self._gone > _SPARE and self._gone * 2 > len(self):
             self._staying = [entry for entry in self._staying if entry.state is not MessageState.ABSENT]
             self._heap = [item for item in self._heap if item[2].state is not MessageState.ABSENT]
@@ -63,6 +65,7 @@ class ExpiryIndex:
 
     def put_back(self, entries: Iterable[QueueEntry]) -> None:
         """Keep messages in mind that have expired and must not go yet; no visit of the housekeeper is planned for them."""
+        # Beside the heap: on top of it they would be found, and put back, again and again in one visit.
         self._staying += entries
 
     def rewind(self) -> None:
@@ -75,6 +78,7 @@ class ExpiryIndex:
         """Take out up to `most` messages in the channel that have expired, and plan the housekeeper's next visit."""
         expired: dict[QueueEntry, None] = {}  # once, although a message that came back may be listed twice
         heap = self._heap
+        # Those that have gone are dropped on the way, whatever their time.
         while heap and len(expired) < most and (heap[0][0] <= now_ms or heap[0][2].state is MessageState.ABSENT):
             entry = heappop(heap)[2]
             if entry.state is MessageState.ABSENT:
@@ -101,9 +105,11 @@ def redelivery_delay_ms(policy: QueuePolicy, delivery_count: int, back_off_ms: i
     """
     if not policy.redelivery_delay_ms:
         further = delivery_count - _AT_ONCE
+        # The shift is limited: a message that was delivered a million times must not make a number of a million bits.
         return 0 if further < 0 else min(back_off_ms << min(further, _DOUBLINGS), max(back_off_ms, _BACK_OFF_MAX_MS))
     delay_ms = float(policy.redelivery_delay_ms)
     longest_ms = policy.max_redelivery_delay_ms or _LONGEST_MS
+    # Ends at the longest delay, so a high count costs no long loop.
     for _ in range(delivery_count - 1):
         delay_ms *= policy.redelivery_multiplier
         if delay_ms >= longest_ms or policy.redelivery_multiplier <= 1:
@@ -153,6 +159,7 @@ class DelayIndex:
         if abs(by_ms) < _STEP_MS:
             return
         due = {
+            # A point in time stays: the message was sent to be delivered then. Only durations move with the clock.
             entry: due_ms if due_ms in {0, entry.reference.deliver_at_ms} else due_ms + by_ms
             for entry, due_ms in self._due.items()
         }

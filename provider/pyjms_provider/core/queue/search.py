@@ -73,6 +73,8 @@ class Search:
             wanted = error.reference
             self._queue.pager.load(wanted)
             self._loads[wanted.id] = self._loads.get(wanted.id, 0) + 1
+            # Loaded so often, and gone each time before it was looked at: the messages that must be compared do not fit
+            # into memory. Without this the pull would read the disk for ever (decision 0105).
             self.is_in_vain = self._loads[wanted.id] > _LOADS_OF_ONE
 
     def _take(self) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
@@ -83,8 +85,10 @@ class Search:
         if not consumer.acquires:
             assert cursor is not None
             return order.peek(cursor, EVALUATIONS)
+        # A delayed redelivery holds back what is behind it; only what comes before its place may be taken.
         if rules is not None and (barrier := rules.barrier) is not None:
             return self._take_before(barrier)
+        # In an exclusive queue the active consumer alone takes messages, so no other one's priority matters.
         higher_priority = [] if rules is not None and rules.is_exclusive else queue.consumers.higher_priority(consumer)
         if rules is not None and rules.has_groups:
             return self._take_permitted(higher_priority, partial(rules.may_take, consumer, higher_priority, order))
@@ -103,6 +107,7 @@ class Search:
     def _take_before(self, barrier: Place) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the next message for the active consumer of an exclusive queue, if it comes before that place."""
         order, cursor = self._queue.ordering, self._consumer.cursor
+        # The first message decides: if it is behind the barrier, all of them are.
         if not any(order.place_of(each) < barrier for each in order.first(1)):
             return None
         if cursor is None:
@@ -115,6 +120,7 @@ class Search:
         """Take the next message that the consumer may take."""
         rules, order, cursor = self._queue.rules, self._queue.ordering, self._consumer.cursor
         if rules is not None:
+            # Before the search: positions of all consumers go back for groups that have lost their owner since.
             rules.tell_freed(order.rewind)
         if cursor is None:
             return order.poll_permitted(self._consumer, higher_priority, permits, EVALUATIONS)
@@ -137,6 +143,7 @@ class QueueBrowser:
         self._queue = queue
         with queue.lock:
             self.cursor = queue.ordering.new_cursor(queue.pager.matcher(selector))
+            # A browser would not end in a queue that is filled while it looks.
             self.cursor.last = queue.ordering.last_place
 
     def next(self) -> Delivery | None:
@@ -148,6 +155,7 @@ class QueueBrowser:
                     found = queue.ordering.peek(self.cursor, EVALUATIONS)
                     if found is None:
                         return None
+                    # Expired messages are passed over, and left to the timer: a browser takes nothing out.
                     if found is not UNFINISHED and not is_expired(found.reference, queue.clock.time_ms()):
                         return queue.pager.make_delivery(found.reference, found.delivery_count + 1, None)
             except NotInMemoryError as error:
@@ -161,6 +169,7 @@ def browse(queue: QueueCore, message_filter: Filter | None) -> list[Envelope]:
         waiting = [entry.reference for entry in queue.ordering if not is_expired(entry.reference, now_ms)]
     found: list[Envelope] = []
     for reference in waiting:
+        # Without the lock, and one by one: the whole queue need not fit into memory.
         queue.pager.page_in([reference])
         with suppress(KeyError):  # it was taken meanwhile
             if message_filter is not None and not message_filter.accept(reference):
@@ -189,6 +198,7 @@ def _waiting(queue: QueueCore, cursor: Cursor, delayed: Mapping[QueueEntry, None
     is_more = True
     while is_more:
         found, is_more = _peek_some(queue, cursor)
+        # Those that were delayed at the start come at the end, also if they have become due since.
         yield from (entry for entry in found if entry not in delayed)
     yield from delayed
 

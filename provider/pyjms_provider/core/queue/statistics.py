@@ -37,6 +37,7 @@ def about_bytes(queue: Queue, depth: int, looked_at: int = _SAMPLE) -> int:
     """
     with queue.lock:
         state = queue.state
+        # Only chosen here, and measured without the lock.
         sample = [*state.ordering.first(looked_at), *state.first_held(looked_at)]
     sizes = [size for entry in sample if (size := _size(queue, entry))]
     return round(sum(sizes) / len(sizes) * depth) if sizes else 0
@@ -50,6 +51,7 @@ def oldest_timestamp_ms(queue: Queue) -> int | None:
     with queue.lock:
         state = queue.state
         entries = [*state.ordering.oldest(), *state.first_held(1)]
+    # Without the lock, as it may read from a disk.
     found = (queue.message_of(entry.reference) for entry in entries)
     return min((each.timestamp_ms for each in found if each is not None and each.timestamp_ms), default=None)
 
@@ -193,6 +195,7 @@ def tracing(observe: Callable[[Any, object], None], steps: Iterable[Traced] = ST
     """
     with ExitStack() as stack:
         for step, owner, name in steps:
+            # The method itself is replaced, so that a broker without `--trace` pays nothing for it.
             original = getattr(owner, name)
             setattr(owner, name, _observed(original, step, observe))
             stack.callback(setattr, owner, name, original)

@@ -97,6 +97,7 @@ class Group:
         self.key = key
         self.queue = queue
         self.low = record.low
+        # The right to change the group, held while the change is written; `lock` guards the fields for a few steps.
         self.turn = Lock()
         self.lock = Lock()
         self.is_ended = False
@@ -105,11 +106,13 @@ class Group:
         self.is_perhaps_released = False
         """Whether it was released, and nobody answered: only that can be tried again."""
         self._selector = selector
+        # The selector's scan position outlives the consumers that come and go with each reservation.
         self._let_go_of_cursor = queue.keep_cursor(selector)
         self._held: list[GroupEntry | None] = []  # from low + 1 on; None: it could not be understood after a restart
         self._unsure: list[GroupEntry] = []  # nobody answered when these were written, so they are next
         self._holder = ConsumerSession(ReceiverId(f"reader group {record.name}"), is_delivering=True)
         self._unit = UnitOfWork(UnitId(f"reader group {record.name}"), self._holder)
+        # PREPARED from the start: neither expiry nor a closing session ends such a unit (decision 0170).
         self._unit.restore_prepared()
 
     # What it is
@@ -143,6 +146,7 @@ class Group:
     def check(self, opened: OpenGroup) -> None:
         """Raise `FencedError`, or `GroupError` for another generation, unless it is in the hands of who asks."""
         record = self.record
+        # The generation before the fence: numbers of a group that was released mean other messages now.
         if self.is_gone or opened.group.generation != record.generation:
             raise GroupError(f"reader group {record.name!r} was released since it was opened; open it again")
         self.check_kept()
@@ -170,6 +174,7 @@ class Group:
         start = after - self.low
         if max_bytes is not None:
             left = max_bytes
+            # One message is a full answer in any case, however large it is.
             for number, held in enumerate(self._held[start : start + max_messages], after):
                 left -= 0 if held is None else held.size
                 if left < 0 and number > after:
@@ -200,6 +205,7 @@ class Group:
                 taken.append((entry, delivery.count))
                 size = _size_of(entry, store)
                 if room_bytes is not None:
+                    # It had to be pulled to be measured; nobody has seen it, so its delivery does not count.
                     if size > room_bytes and not (one and not pulled):
                         queue.give_back([(entry, delivery.count)], holder, unseen=True)
                         break
@@ -233,6 +239,8 @@ class Group:
             if entry.reference.journaled:
                 continue
             envelope = self._envelope(held, store)
+            # The other subscriptions' reference must not say that the journal
+            # has the message: it does not keep it for them.
             if entry.reference.holders > 1:
                 _have_own(entry, envelope, store)
             added.append(NewMessage(entry.reference, envelope, (kept.number,)))
@@ -262,6 +270,7 @@ class Group:
     def page(self, after: int, upto: int) -> list[GroupEntry | None]:
         """Return what is held after that number, at most a page. Raises `GroupError`."""
         name = self.record.name
+        # Without the turn: readers go on while another thread writes a reservation.
         with self.lock:
             if upto > self.high:
                 raise GroupError(f"reader group {name!r} has reserved {self.high} messages, so {upto} cannot be read")
@@ -289,6 +298,7 @@ class Group:
             if held is None:
                 envelope = None
             elif messages:
+                # Loading brings in only what memory takes at once.
                 try:
                     envelope = store.retrieve(held.entry.reference)
                 except (NotInMemoryError, KeyError):
@@ -306,6 +316,8 @@ class Group:
     def _find(self, held: GroupEntry, number: int) -> Envelope | None:
         envelope = self.queue.message_of(held.entry.reference)
         if envelope is None:
+            # The message may have been acknowledged between the page and here,
+            # which is another error than a damaged one.
             with self.lock:
                 is_acknowledged = number <= self.low or self.is_gone
             if is_acknowledged:
@@ -342,6 +354,7 @@ class Group:
         with self.lock:
             del self._held[: upto - self.low]
             self.low = upto
+        # Without the group's lock: the queue has its own, and its stores theirs.
         self.queue.settle_committed([(held.entry, held.times) for held in gone], self._holder)
         self.queue.wake_freed()
 
@@ -355,6 +368,7 @@ class Group:
     def counts(self) -> list[tuple[QueueNumber, MessageReference, int]]:
         """Return how often what it holds was handed out."""
         kept = self.queue.journal
+        # Also those of unknown outcome: the store may have them as the group's.
         held = [each for each in (*self._held, *self._unsure) if each is not None]
         if kept is None:
             return []
@@ -363,6 +377,7 @@ class Group:
     def end(self) -> int:
         """Give back what it holds, marked redelivered; return how many messages that were."""
         with self.lock:
+            # Before anything is given back: a reader that asks meanwhile is told that the group was released.
             self.is_ended = True
             held, self._held, self._unsure = [*self._held, *self._unsure], [], []
         self.queue.give_back_all(self._holder)
@@ -373,6 +388,7 @@ class Group:
 
     def restore(self, number: int, entry: QueueEntry | None, count: int) -> None:
         """Hold a message again, which is in its queue; None: it was set aside. They come by number."""
+        # Numbers without a message were quarantined; they keep their places, as the reader counts by number.
         while self.high < number - 1:
             self._held.append(None)
         if entry is None:
@@ -469,6 +485,7 @@ class GroupTable:
         """Do as `ReaderGroups.open` says, for a connection with this client id. Waits for the journal."""
         if not 1 <= len(request.name) <= NAME_MAX:
             raise GroupError(f"the name of a reader group has 1 to {NAME_MAX} characters")
+        # Compiled here, so that a selector that is wrong is refused before anything is made.
         selector = selector_or_none(request.selector)
         request = replace(request, selector=None if selector is None else selector.text)
         with self._opening:
@@ -480,10 +497,12 @@ class GroupTable:
             return self._make(request, selector, client_id)
         _check_same(group, request, client_id)
         with group.turn:
+            # It may have been released while this thread waited for the turn.
             if group.is_gone:
                 raise _unknown(request.name)
             group.check_kept()
             self._acknowledge(group, group.doubtful)  # else an older low mark could be written over a newer one
+            # Another fence with each opening: the reader that had the group is refused from now on.
             record = replace(group.record, fence=group.record.fence + 1, low=group.low, opened_ms=self._now_ms())
             try:
                 self._write_all(Changes(pipelines=PipelineChanges(groups=[record])), force=True)
@@ -519,12 +538,14 @@ class GroupTable:
             kept.add_definition(changes)
         try:
             self._write_all(changes, force=True)
+        # Any error: a subscription that was taken for the group would stay in use by a group that is not there.
         except Exception:
             self._let_go(queue)
             raise
         if kept is not None:
             kept.was_defined()
         group = Group(record, request.address, key, selector, queue)
+        # In the table only after it is written: a group that the store refuses never was there.
         with self._lock:
             self._groups[request.name] = group
         return OpenGroup(group=group.report(), fence=1)
@@ -585,11 +606,14 @@ class GroupTable:
                     if enough is not None:
                         return enough
                     if consumer is None:
+                        # Attached only while the group reserves: between
+                        # reservations it must not block an exclusive queue.
                         consumer = group.new_consumer(signal.set)
                         group.queue.add_consumer(consumer)
                     self._host.work(partial(self._reserve_more, group, consumer, after, max_messages, max_bytes))
                     if group.high > after or clock.monotonic_ms() >= until_ms:
                         return group.high
+                # Outside of the turn, so that others may acknowledge and release while this reader waits.
                 group.queue.set_notify_work_desired(consumer, True)
                 clock.wait(signal, until_ms)
                 group.queue.set_notify_work_desired(consumer, False)
@@ -602,8 +626,10 @@ class GroupTable:
     ) -> None:
         """Reserve what is there now. The turn is taken."""
         store = self._host.store
+        # First: their numbers are the next ones, and may be in the store already.
         if group.unsure:
             self._keep(group, group.unsure)
+        # Computed after that, as the unanswered messages take their part of it.
         room = after + max_messages - group.high
         if room <= 0:
             return
@@ -620,10 +646,12 @@ class GroupTable:
                 added = group.keep_transient(pulled, self._host.store)
                 reserved = group.reservations(pulled)
                 changes = Changes(messages=added, pipelines=PipelineChanges(reserved=reserved))
+                # Forced: the reader's own checkpoint remembers these numbers, also after a loss of power.
                 storage.journal.write(changes, force=True)
             except Exception as error:
                 if is_outcome_unknown(error):
                     group.note_unsure(pulled)
+                # What was unanswered before stays so after a refusal: the first write may have been made all the same.
                 elif pulled is not group.unsure:
                     group.give_back_unseen(pulled)
                 raise
@@ -645,6 +673,7 @@ class GroupTable:
             return ()
         storage = self._host.storage
         if storage is not None and not storage.journal.is_held:
+            # Reading writes nothing, so another broker that holds the store would not be noticed (decision 0195).
             storage.journal.confirm()
         return group.read(group.page(after, upto), after, self._host.store)
 
@@ -659,6 +688,7 @@ class GroupTable:
 
     def _acknowledge(self, group: Group, upto: int) -> None:
         gone = group.acknowledged(upto)
+        # A repetition, as after a lost answer: it has been done.
         if upto <= group.low:
             return
         storage = self._host.storage
@@ -669,8 +699,11 @@ class GroupTable:
                 storage.journal.write(changes, force=storage.force_acknowledgements)
             except Exception as error:
                 if is_outcome_unknown(error):
+                    # The store may be ahead: the next opening or release
+                    # acknowledges as far before it writes anything older.
                     group.doubtful = max(group.doubtful, upto)
                 raise
+        # After the write: an acknowledgement that is refused leaves the messages with the group.
         group.settle(upto, gone)
 
     def release(self, name: str) -> int:
@@ -695,6 +728,7 @@ class GroupTable:
             self._write_all(changes, force=True)
         except Exception as error:
             if is_outcome_unknown(error):
+                # The store may have the messages in the queue again, so nothing but the release may be tried.
                 group.is_perhaps_released = True
             raise
         return self._end(group)
@@ -702,6 +736,7 @@ class GroupTable:
     def _end(self, group: Group) -> int:
         """Give back what a group holds; return how many messages that were. Only the first of several who end it does so."""
         with self._lock:
+            # Once only: a release and a queue's end may meet here.
             if self._groups.get(group.record.name) is not group:
                 return 0
             del self._groups[group.record.name]
@@ -738,8 +773,10 @@ class GroupTable:
 
     def restore(self, group: Group) -> None:
         """Know a group again that the journal has kept; before anybody uses it."""
+        # Numbers are never given twice: the store may have rows of an older group.
         self._numbers = count(max(group.record.number + 1, next(self._numbers)))
         if isinstance(group.queue, Subscription):
+            # The group is the subscription's one subscriber (JMS 1.1 §6.3), also over restarts.
             group.queue.user = self
             group.queue.subscriber = _holder_of(group.record.name)
         self._groups[group.record.name] = group

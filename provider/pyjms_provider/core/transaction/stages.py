@@ -103,6 +103,7 @@ class StageTable:
             return self._host.work(partial(self._begin, sink, name, begin_commit, keep_s))
         finally:
             with self._lock:
+                # Only its own claim: another attempt of the same name was refused, and must not end this one's.
                 if sink.claimed.get(name) is unit:
                     del sink.claimed[name]
 
@@ -131,6 +132,7 @@ class StageTable:
         except Exception:  # it may be there, and its sender was not promised anything
             self._note_discarded([name])
             raise
+        # The journal has the messages with the unit now, so copies that were paged out while it was open can go.
         for entry in unit.sent():
             host.store.drop_copy(entry.reference)
         with self._lock:
@@ -167,6 +169,7 @@ class StageTable:
             # An unanswered promotion may be in the store, so no later epoch may overtake it.
             last, outcomes = sink.doubtful
             self._promote(sink, sink_name, last, outcomes)
+            # The caller repeats that very promotion: it has just been made.
             if (last, {name for name, is_promoted in outcomes if is_promoted}) == (epoch, set(units)):
                 return True
         with self._lock:
@@ -174,17 +177,20 @@ class StageTable:
                 return False
             chosen = dict.fromkeys(units)
             _check_units(sink, sink_name, epoch, chosen)
+            # Older attempts and epochs can never be promoted any more: the marker is beyond them.
             older = [name for name in sink.staged if name.epoch <= epoch and name not in chosen]
         outcomes = [*((name, True) for name in chosen), *((name, False) for name in older)]
         self._promote(sink, sink_name, epoch, outcomes)
         return True
 
     def _promote(self, sink: _Sink, sink_name: str, epoch: int, outcomes: list[tuple[StageName, bool]]) -> None:
+        # One write for all units and the marker: after a crash an epoch is there whole, or not at all (decision 0172).
         self._write_promotion(sink, sink_name, epoch, outcomes)
         with self._lock:
             sink.marker, sink.doubtful = epoch, None
             ended = [(sink.staged.pop(name), is_promoted) for name, is_promoted in outcomes]
-        for staged, is_promoted in sorted(ended, key=lambda each: each[1]):  # room is given back first
+        # Discarded units first: they give back the room in limited queues.
+        for staged, is_promoted in sorted(ended, key=lambda each: each[1]):
             if is_promoted:
                 self._make_true(staged.unit)
             else:
@@ -205,6 +211,7 @@ class StageTable:
                 with self._lock:
                     sink.doubtful = epoch, outcomes
                     for unit_name, _ in outcomes:
+                        # Until the write is repeated they must not be discarded: they may be promoted in the store.
                         sink.staged[unit_name].is_unsure = True
             raise
 
@@ -239,6 +246,7 @@ class StageTable:
         if found and storage is not None:
             changes = Changes(pipelines=PipelineChanges(outcomes=[(name, False) for name in found]))
             try:
+                # Not forced: a unit that comes back after a loss of power is discarded again when its time is over.
                 storage.journal.write(changes, force=False)
             except Exception as error:
                 if is_outcome_unknown(error):  # as they may be gone, they go: nobody can promote them any more
@@ -313,6 +321,7 @@ class StageTable:
                 if staged.record.discarded_after_ms <= now_ms and not staged.is_unsure
             }
         if late:
+            # Deferred, as the timer's thread must not wait for the journal; a crash before that only repeats it.
             self._note_discarded(list(late))
             self._forget(sink, late)
             _log.warning(
@@ -343,6 +352,7 @@ class StageTable:
         unit = UnitOfWork(UnitId(_text(name)), holder)
         for queue, reference in sent:
             restore_message(queue, reference, 0, unit)
+        # After its messages were added, as a PREPARED unit takes nothing more.
         unit.restore_prepared()
         sink = self._sinks.setdefault(name.sink, _Sink())
         if sink.has_promoted(name.epoch):  # it came too late, and the broker died at that moment
