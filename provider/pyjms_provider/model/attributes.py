@@ -59,6 +59,7 @@ def process_variable(name: str, environment: Mapping[str, str] = os.environ) -> 
     """Return a variable of the process's environment: `name` as it is, or ``pyjms.stomp.port`` as PYJMS_STOMP_PORT."""
     value = environment.get(name)
     if value is None:
+        # Shells allow neither dots nor dashes in the names of variables.
         value = environment.get(name.upper().replace(".", "_").replace("-", "_"))
     return DEFAULTS.get(name) if value is None else value
 
@@ -90,6 +91,7 @@ def interpolate(text: str, lookup: Lookup, effort: Effort | None = None) -> str:
 
 def interpolate_all(value: Any, lookup: Lookup, effort: Effort | None = None) -> Any:
     """Do the same with every text within lists and maps. Raises the same."""
+    # One count for all texts of the object, so that many attributes together cannot exceed the limit either.
     effort = effort or Effort()
     if isinstance(value, str):
         return interpolate(value, lookup, effort)
@@ -109,6 +111,7 @@ def _expand(text: str, lookup: Lookup, path: tuple[str, ...], effort: Effort) ->
     pieces: list[str] = []
     at = 0
     while (begin := text.find(_BEGIN, at)) >= 0:
+        # Only a dollar sign of this piece counts: one that was read already belongs to the escape before.
         if begin > at and text[begin - 1] == "$":
             pieces.append(text[at : begin - 1] + _BEGIN)
             at = begin + len(_BEGIN)
@@ -117,7 +120,7 @@ def _expand(text: str, lookup: Lookup, path: tuple[str, ...], effort: Effort) ->
         name = text[begin + len(_BEGIN) : end]
         if end < 0 or not name or _BEGIN in name:
             raise BadVariableError(
-                "it has a ${ that is no variable; write ${name}, or $${ for the characters themselves"  # it may be secret
+                "it has a ${ that is no variable; write ${name}, or $${ for the characters themselves"
             )
         pieces.append(text[at:begin] + _value(name, lookup, path, effort))
         at = end + len(_END)
@@ -134,6 +137,7 @@ def _value(name: str, lookup: Lookup, path: tuple[str, ...], effort: Effort) -> 
             f"there is no variable {name!r}: give it a value in the context of the object or of one above it, in that of "
             f"the system, or in the environment of the process"
         )
+    # The path goes down with each level, so that a cycle is found at its first repetition.
     found = _expand(value, lookup, (*path, name), effort)
     effort.note(found)
     return found
@@ -242,6 +246,7 @@ class AttributeDeclaration:
 @cache
 def declarations(kind: type[Attributes]) -> Mapping[str, AttributeDeclaration]:
     """Return the declarations of a class of attributes by name, in the order of declaration."""
+    # Cached for each class: making a schema is slow, and each view of an object asks for it.
     schema = kind.model_json_schema()
     definitions = schema.get("$defs", {})
     return {
@@ -288,6 +293,7 @@ def resolve(
     `where` names the object in errors. Raises `InvalidAttributesError`, which tells of all that are wrong.
     """
     problems = [_unknown(name, kind) for name in actual if name not in kind.model_fields]
+    # Defaults without variables are the same for all objects, and most attributes have them.
     values = dict(_plain_defaults(kind))
     effort = Effort()
     for name, field in kind.model_fields.items():
@@ -298,6 +304,8 @@ def resolve(
             problems.append(Problem(name=name, text="is mandatory; give it a value"))
             continue
         try:
+            # The context is not replaced: its texts are read where they are used,
+            # and may name variables of objects below.
             value = raw if name == "context" else _from_text(field, interpolate_all(raw, lookup, effort))
         except BadVariableError as error:
             problems.append(Problem(name=name, text=error.reason))
@@ -306,11 +314,13 @@ def resolve(
             problems.append(Problem(name=name, text="should be a number, and true and false are none"))
             continue
         values[name] = value
+    # Also of variables that nothing uses yet: the first object below that uses one could not be opened.
     problems += _cycles(actual.get("context"), lookup, effort)
     unresolved = {problem.name for problem in problems}
     try:
         attributes = kind.model_validate(values)
     except ValidationError as error:
+        # A value whose variable was not found is reported once, and not as missing as well.
         problems += [each for each in problems_of(error) if each.name not in unresolved]
     else:
         if not problems:
@@ -368,6 +378,7 @@ def _is_no_number(field: FieldInfo, value: Any) -> bool:
     """Whether a truth value is given for a number: true would count as 1, the port with that number or a queue of one message."""
     if not isinstance(value, bool) or field.annotation is bool:
         return False
+    # A field that takes true only where it is lax would make a number of it.
     return _takes(field, value, strict=False) and not _takes(field, value, strict=True)
 
 
@@ -387,6 +398,7 @@ def problems_of(error: ValidationError) -> tuple[Problem, ...]:
             name=".".join(map(str, found["loc"])),
             text=_sentence(found["type"], found["msg"]),
         )
+        # Without inputs: a wrong password must be neither in a log nor in an answer.
         for found in error.errors(include_url=False, include_input=False, include_context=False)
     )
 
@@ -415,6 +427,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(inner) for inner in value]
     if isinstance(value, (set, frozenset)):
+        # Sorted, so that the same set has the same text each time.
         return sorted(map(plain, value), key=str)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -428,6 +441,7 @@ def mask(kind: type[Attributes], actual: Mapping[str, Any], names: Sequence[str]
     """
     known = declarations(kind)
     return {
+        # Undeclared names are masked, too: one may be a misspelt secret.
         name: plain(value) if value is None or (name in known and not known[name].is_secure) else MASK
         for name, value in actual.items()
         if names is None or name in names
@@ -453,6 +467,7 @@ def split_password(url: str) -> tuple[str, str | None]:
     found = _USER.match(url)
     if found is None or found[2] is None:
         return url, None
+    # Decoded, as `with_password` encodes it again.
     return f"{found[1]}@{url[found.end() :]}", unquote(found[2])
 
 
@@ -461,4 +476,5 @@ def with_password(url: str, password: Secret | None) -> str:
     found = _USER.match(url)
     if found is None or password is None:
         return url
+    # All characters are quoted: a password with @ or / would otherwise end the user part of the URL.
     return f"{found[1]}:{quote(password.get_secret_value(), safe='')}@{url[found.end() :]}"

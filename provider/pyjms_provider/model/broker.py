@@ -45,6 +45,7 @@ _PROC: Final = Path("/proc/self")
 def free_bytes(place: Path) -> int | None:
     """Return how much room is left on the disk of a folder, which may not be there yet; None: the system does not tell."""
     whole = place.resolve()
+    # A folder that is not made yet will be on the disk of its nearest parent.
     there = next((each for each in (whole, *whole.parents) if each.exists()), whole)
     try:
         return shutil.disk_usage(there).free
@@ -55,6 +56,7 @@ def free_bytes(place: Path) -> int | None:
 def resident_bytes() -> int | None:
     """Return how much memory the process takes; None: the system does not tell."""
     try:
+        # Linux only: the second number of /proc/self/statm is the resident set, in pages (proc(5)).
         pages = (_PROC / "statm").read_text(encoding="ascii").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -72,6 +74,7 @@ def open_file_count() -> int | None:
 def open_file_limit() -> int | None:
     """Return how many it may have; None: any number, or the system does not tell."""
     try:
+        # Imported here: the module exists on Unix only.
         import resource
     except ImportError:  # Windows
         return None
@@ -184,9 +187,11 @@ class SystemConfig(ManagingObject):
         `choices`: as for the class. Raises `StoreError` when the store cannot be opened; what is wrong with single objects
         is told by them: they are ERRORED.
         """
-        with ExitStack() as undo:  # also after Ctrl-C: the store is held otherwise
+        # Also after Ctrl-C: the store would stay held otherwise.
+        with ExitStack() as undo:
             system = cls(store, **choices)
             undo.callback(system.close)
+            # Without a time limit: stores below may have to be recovered, which takes as long as they are large.
             system._thread.call(system._open, however_long=True)
             if system.find_broker() is None:
                 system.create_child("broker", {"name": "broker", **(broker or {})})
@@ -238,6 +243,7 @@ class SystemConfig(ManagingObject):
             if self.state is not State.CLOSED:
                 super().close()
         finally:
+            # Last, and in any case: closing the objects needs the thread.
             self._thread.stop()
 
 
@@ -253,6 +259,7 @@ def manage(broker: str, *, context: Mapping[str, str] | None = None) -> SystemCo
         system = undo.enter_context(
             closing(SystemConfig.opened(clock=running.clock, context=context, broker={"name": broker}, adopted=running))
         )
+        # In memory: the tree of a vm:// broker lives as long as somebody looks at it.
         node = system.broker.create_child("virtual_host_node", {"name": broker, "type": "memory"})
         node.create_child("virtual_host", {"name": broker})
         undo.pop_all()

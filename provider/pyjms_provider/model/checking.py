@@ -61,6 +61,7 @@ def check_configuration(
     system = SystemConfig(context=context)
     check = _Check(secrets)
     try:
+        # Only this phase: opening the root would hold the store, and start what is checked here.
         system._resolve()
         check.whole(system, records)
     finally:
@@ -71,6 +72,7 @@ def check_configuration(
 def _overlap(one: str, other: str) -> bool:
     """Whether who listens at one address cannot listen at the other with the same number. Names are not looked up."""
     try:
+        # Addresses only: a look-up of names could take long, and tell something else on another machine.
         first, second = ip_address(one), ip_address(other)
     except ValueError:
         return one == other
@@ -130,6 +132,7 @@ class _Check:
         if managed.snapshot.attributes is not None:
             self._judge(managed, record, path)
         try:
+            # Registered although it is wrong: references to it must not be reported as missing, too.
             managed._run_phase(Phase.REGISTER)
         except ProviderError as error:
             self._note(record, path, error)
@@ -171,6 +174,7 @@ class _Check:
         try:
             managed._run_phase(Phase.VALIDATE)
             if record.category in _HARMLESS:
+                # These only read files when they are opened, and a file that cannot be used is a finding.
                 managed._run_phase(Phase.ON_OPEN)
             if isinstance(managed, Port):
                 managed.listener_settings()
@@ -184,6 +188,7 @@ class _Check:
         """See whether a port's number is that of one before it. Raises `InvalidAttributesError`."""
         found = port.attributes
         assert isinstance(found, PortAttributes)
+        # 0 lets the system choose, so two of them do not collide.
         if found.port == 0:
             return
         for host, number, path in self._numbers:
@@ -211,6 +216,7 @@ class _Check:
     def _follow(self, managed: ConfiguredObject) -> None:
         """Look at what a node keeps in a file of its own."""
         if not isinstance(managed, JsonNode) or managed.snapshot.attributes is None:
+            # The file is made at the first start.
             return
         found = managed.attributes
         assert isinstance(found, JsonNodeAttributes)
@@ -224,6 +230,7 @@ class _Check:
             key_file = Path(f"{found.path}.key")
             outer, self._secrets = self._secrets, SecretBox.open(key_file) if key_file.exists() else None
             self.whole(managed, records)
+            # Each node has a key of its own beside its file.
             self._secrets = outer
 
     def _note(self, record: ObjectRecord, path: str, error: Exception) -> None:

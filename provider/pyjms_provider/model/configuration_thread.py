@@ -41,6 +41,7 @@ class Call(Future[_T]):
             return
         try:
             result = self._job()
+        # SystemExit too: it would end the configuration thread, and every later call would wait in vain.
         except (Exception, SystemExit) as error:
             self.set_exception(error)
         else:
@@ -99,6 +100,7 @@ class ConfigurationThread:
             if self._thread is None:
                 self._start()
             self._calls.append(call)
+        # Outside the lock, which the thread takes as soon as it is woken.
         self._signal.set()
         return call
 
@@ -120,6 +122,7 @@ class ConfigurationThread:
     def wait_for(self, call: Call[_T], *, however_long: bool = False) -> _T:
         """Wait for what was submitted, and return its result. Raises as `call`."""
         own = _running()
+        # The thread's own signal: a call that crosses wakes it as well, not only the end of the call that it waits for.
         signal = Signal() if own is None else own._signal  # noqa: SLF001 - of the same class
         call.add_done_callback(lambda _: signal.set())
         until_ms = None if however_long else self._clock.monotonic_ms() + self._patience_ms
@@ -137,6 +140,7 @@ class ConfigurationThread:
         late = ConfigurationTimeoutError(
             f"{self._name} did not come to the change within {self._patience_ms} ms; it was left undone: try again"
         )
+        # The call may have begun just now; what it does cannot be taken back, and the caller must know that.
         if not call.withdraw(late):
             raise ConfigurationTimeoutError(
                 f"{self._name} has been at the change for {self._patience_ms} ms, and goes on; look later what came of it"
@@ -164,6 +168,7 @@ class ConfigurationThread:
         for call in left:
             call.withdraw(ClosedError(f"{self._name} has ended before the change was made"))
         self._signal.set()
+        # A job on this thread may stop it, as when a virtual host deletes itself; joining itself would fail.
         if thread is not None and not self.is_current:
             thread.join()
 

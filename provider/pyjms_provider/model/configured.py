@@ -91,6 +91,7 @@ class ConfiguredObject(ManagedObject):
     def _below(self) -> list[ConfiguredObject]:
         """Return the children that are configured, in the order in which they are opened."""
         below = [each for each in self.children() if isinstance(each, ConfiguredObject)]
+        # In the order of the tree's table: what others refer to is opened before what refers to it.
         return sorted(below, key=lambda each: tree.opening_order(each.category))
 
     # Changes; they run on the configuration thread
@@ -108,6 +109,7 @@ class ConfiguredObject(ManagedObject):
 
     def close(self) -> None:
         with ExitStack() as ends:  # one that fails to end keeps no other one open
+            # Callbacks run in the opposite order, so the children are closed first.
             ends.callback(self._close_itself)
             for each in self._below():
                 ends.callback(each.close)
@@ -153,6 +155,8 @@ class ConfiguredObject(ManagedObject):
     # Creation and recovery
 
     def _create_child(self, category: str, attributes: dict[str, Any], by: str) -> ManagedObject:
+        # Opening decides whether a new object may be kept, and below an object
+        # that is not active nothing can be opened.
         if self.state is not State.ACTIVE:
             raise WrongStateError(f"{self.path} is {self.state.value}; start it, and create the {category} then")
         source = self.sources().get(category)
@@ -229,6 +233,7 @@ class ConfiguredObject(ManagedObject):
         except UnknownCategoryError as error:
             kind, failure = _unknown_kind(record.category), error
         child = kind(self, record)
+        # Kept with the object also when it is ERRORED: its children must not be lost from the configuration.
         child.pending = tuple(below)
         self._register(child)
         child._recover(failure)
@@ -240,6 +245,7 @@ class ConfiguredObject(ManagedObject):
                 raise failure
             for phase in RECOVERY[:-1]:
                 self._run_phase(phase)
+            # Checked, but not opened: a stopped object shows what is wrong with it before somebody starts it.
             if self.snapshot.record.is_stopped:
                 self._step(Event.STOP)
                 return
@@ -295,10 +301,12 @@ class ConfiguredObject(ManagedObject):
         above._register(self)
 
     def _register(self, child: ConfiguredObject) -> None:
+        # A new dictionary: readers iterate over the old one without a lock.
         siblings = {**self._children.get(child.category, {}), child.name: child}
         self._children = {**self._children, child.category: siblings}
 
     def _unregister(self, child: ConfiguredObject) -> None:
+        # By identity: another object may have the name by now.
         siblings = {name: each for name, each in self._children.get(child.category, {}).items() if each is not child}
         self._children = {**self._children, child.category: siblings}
 
@@ -311,6 +319,7 @@ class ConfiguredObject(ManagedObject):
     def _set_attributes(self, changes: dict[str, Any], by: str) -> None:
         self._check_there()
         before = self.snapshot
+        # In clear for the checks and hooks; the store's writer encrypts secrets again.
         record = self._revealed(replace(before.record, attributes=self._changed(changes)))
         actual = record.attributes
         new = resolve(self.attributes_class, actual, partial(self._variable, own=actual.get("context")), self.path)
@@ -333,6 +342,7 @@ class ConfiguredObject(ManagedObject):
                 self._on_change(new, before.attributes)
             raise
         kind = self.attributes_class
+        # Listeners are other people's code, and must not see secrets.
         old_masked, new_masked = mask(kind, before.record.attributes), mask(kind, actual)
         self.tell(self, lambda listener: listener.attributes_changed(self, old_masked, new_masked))
 
@@ -371,6 +381,7 @@ class ConfiguredObject(ManagedObject):
         actual = dict(self.snapshot.record.attributes)
         for name, value in changes.items():
             declared = known.get(name)
+            # A form sends back what it was shown; a mask must not become the password.
             if declared is not None and declared.is_secure and value == MASK:
                 continue
             if declared is not None and not declared.is_mutable:
@@ -390,6 +401,7 @@ class ConfiguredObject(ManagedObject):
         self._check_there()
         doomed = list(self._subtree())
         for each in doomed:
+            # All checks come before the first step, as a deletion cannot be undone half way.
             users = [user.path for user in referrers(each) if user not in doomed]
             if users:
                 raise ObjectInUseError(f"{each.path} is used by {', '.join(users)}; change that first")
@@ -415,6 +427,7 @@ class ConfiguredObject(ManagedObject):
             yield from each._subtree()
 
     def _end_for_good(self) -> None:
+        # Only an active object has begun something that `_on_stop` could end.
         if self.state is State.ACTIVE:
             self._on_stop()
         self._on_delete()
@@ -455,6 +468,7 @@ class ConfiguredObject(ManagedObject):
 
     def _writer(self) -> StoreWriter | None:
         for above in self._ancestry():
+            # A node's own record is kept by the store above it, not by the one that it opens.
             if above is not self and tree.shape_of(above.category).manages_children:
                 return above.store_writer
         return None
@@ -462,6 +476,7 @@ class ConfiguredObject(ManagedObject):
     def _write(self, tell: Callable[[StoreWriter], None]) -> None:
         """Have the change kept, if the object is durable. Raises what the store raises."""
         writer = self._writer()
+        # Below an object that is not durable nothing is kept: it would have no parent at the next start.
         if writer is not None and all(each.is_durable for each in self._ancestry()):
             tell(writer)
 
@@ -528,6 +543,7 @@ class Startable(ConfiguredObject):
             self._fail(error)
             raise FailedOpeningError(f"{self.path} cannot be started: {self.snapshot.error}") from error
         try:
+            # After the opening: an object that cannot be opened stays stopped at the next start, too.
             self._set_stopped(stopped=False, by=by)
         except Exception:
             self._in_thread(self._on_stop)
@@ -558,6 +574,7 @@ class Stoppable(Startable):
     def _stop(self, by: str) -> None:
         self._check_there()
         new = next_state(self.state, Event.STOP, self.path)
+        # Written first: after a crash in between, the object must not start by itself.
         self._set_stopped(stopped=True, by=by)
         if new is not self.state:
             try:
@@ -569,6 +586,7 @@ class Stoppable(Startable):
         """Close all below it; what is durable is opened again with it."""
         below = [each for each in self._subtree() if each is not self]
         waiting = [record for each in below for record in (each.snapshot.record, *each.pending) if each.is_durable]
+        # Before the children are closed, so that one that fails to close is opened again with the others.
         self.pending = tuple(waiting)
         with ExitStack() as ends:  # one that fails to end keeps no other one here
             for each in self._below():
@@ -611,9 +629,11 @@ class ManagingObject(Stoppable):
         try:
             records = store.open(self._holder)
         except ProviderError:
+            # A file or database that was opened half way is held, and would keep the next attempt out.
             store.close()
             raise
         self._store, self._store_writer = store, StoreWriter(self, store, secrets)
+        # The top of a node's file has no parent there, so that the file can be moved to another node.
         self.pending = tuple(replace(each, parent=self.id) if each.parent is None else each for each in records)
 
     def _on_stop(self) -> None:

@@ -50,6 +50,7 @@ class ObservedObject(ManagedObject):
             **facts,
         )
         super().__init__(parent, record)
+        # The values are known to be right, and are the same for the whole life of the view.
         shown = Attributes(name=name, durable=False, type="", description=None, context={})
         self._snapshot = Snapshot(state=State.ACTIVE, record=record, attributes=shown)
 
@@ -73,6 +74,7 @@ def connect_within(host: ManagedHost, events: ConnectionEvents, protocol: str) -
     except WrongStateError as error:
         raise ClosedError(error.reason) from error
     connection = VmConnection(broker, events)
+    # Described like a client, so that an operator sees in the list of connections what a route does.
     broker.describe(connection.connection_id, user="", address="", protocol=protocol)
     return connection
 
@@ -118,6 +120,7 @@ class ClientConnection(ObservedObject):
         handle = self._client().handle
         if isinstance(handle, VmConnection):
             return look_at(handle)
+        # A client of another kind tells nothing of its sessions.
         return ConnectionView(client_id=None, is_started=True, sessions=())
 
     def sources(self) -> Mapping[str, ChildSource]:
@@ -317,6 +320,7 @@ class DurableSubscription(ObservedObject):
         raise UnknownObjectError(f"{self.host.path} has no durable subscription {self.name!r}")
 
     def delete(self, *, by: str = "") -> None:
+        # The key is looked up, not parsed: client ids and names may contain the character between them.
         key, _ = self._found()
         try:
             self.host.embedded.virtual_host.subscriptions.unsubscribe(key.client_id, key.name)
@@ -535,6 +539,7 @@ class DeadLetterQueue(ObservedObject):
     @statistic("How many there are of each reason's kind.", costly=True)
     def reasons(self) -> dict[str, int]:
         """How many there are of each kind: rejected, deliveries, expired, none."""
+        # Every message is read, so this statistic is costly, and is left out of lists.
         found = self.host.queue_manager.browse(self.name)
         return dict(Counter(str(each.properties.get(f"{DEAD_PREFIX}Kind", "none")) for each in found))
 
@@ -614,6 +619,7 @@ def _offices(running: RunningHost) -> Sequence[str]:
         queue = running.find_queue(name)
         if queue is not None:
             named |= {queue.policy.dead_letter, queue.policy.expiry_queue}
+    # Subscriptions have policies of their own, with their own queues for dead letters.
     for subscription in running.subscriptions.durable().values():
         named |= {subscription.policy.dead_letter, subscription.policy.expiry_queue}
     return [name for name in named if name is not None and running.find_queue(name) is not None]

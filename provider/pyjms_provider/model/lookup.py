@@ -76,6 +76,7 @@ def collect(above: ManagedObject, category: str, names: Sequence[str] = ()) -> I
     if above.category not in path:
         raise UnknownObjectError(f"there is no {category} below {above.path}")
     steps = path[path.index(above.category) + 1 :]
+    # The root has one child, the broker, which has no name in an address.
     if above.category == tree.ROOT:
         steps, above = steps[1:], next(above.children())
     yield from _collect(above, steps, tuple(names))
@@ -87,6 +88,7 @@ def siblings(broker: ManagedObject, category: str, names: Sequence[str] = ()) ->
     Raises `UnknownObjectError`, `UnknownCategoryError`.
     """
     steps = names_needed(category)
+    # A whole address: one object, which is looked up and not searched for among its siblings.
     if len(names) >= len(steps):
         found = find_by_names(broker, category, names)
         assert found.parent is not None, "a category with a name is below the broker"
@@ -104,6 +106,7 @@ def only_source(broker: ManagedObject, category: str, names: Sequence[str] = ())
     steps = names_needed(category)
     if len(names) >= len(steps):
         return None
+    # Two are enough to know that there are several.
     parents = list(islice(_collect(broker, steps[:-1], tuple(names)), 2))
     return parents[0].sources().get(category) if len(parents) == 1 else None
 
@@ -126,6 +129,7 @@ def find_by_id(root: ManagedObject, wanted: UUID, category: str | None = None) -
     """
     failures: list[ProviderError] = []
     found = _with_id(root, wanted, None if category is None else {*tree.ancestors(category), category}, failures)
+    # Only when it is found nowhere: a database that is away must not hide an object that is elsewhere.
     if found is None and failures:
         raise failures[0]
     return found
@@ -137,6 +141,7 @@ def _with_id(
     """Look at an object and all below it that is of a category in `path`, and note what fails."""
     if above.id == wanted:
         return above
+    # Configured objects first: they are few, where a source may have to make thousands.
     for each in above.children():
         found = _with_id(each, wanted, path, failures) if path is None or each.category in path else None
         if found is not None:
@@ -146,6 +151,7 @@ def _with_id(
             continue
         try:
             found = source.find_id(above, wanted)
+            # Deeper only where the table has a category below: connections have sessions, queues have nothing.
             if found is None and tree.children_of(source.category):
                 found = next(filter(None, (_with_id(each, wanted, path, failures) for each in _all_of(source))), None)
         except ProviderError as error:
@@ -188,6 +194,7 @@ def referrers(managed: ManagedObject) -> Iterator[ManagedObject]:
     for each in _configured(managed.root):
         found = each.snapshot.attributes
         if found is not None and any(
+            # By name and place: an object of that name below another parent is another object.
             category == managed.category and name == managed.name and find_referred(each, category, name) is managed
             for _, category, name in _references(found)
         ):

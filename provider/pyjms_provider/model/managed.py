@@ -119,6 +119,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
 def next_state(state: State, event: Event, what: str = "the object") -> State:
     """Return the state that follows; `what` names the object in the error. Raises `WrongStateError`."""
     try:
+        # A missing pair is an error and never ignored: it shows a mistake in the order of events.
         return TRANSITIONS[state, event]
     except KeyError:
         raise WrongStateError(f"{what} is {state.value}: it cannot {event.value} now") from None
@@ -251,6 +252,7 @@ class ManagedObject:
             "error": seen.error,
             "life_time": self.life_time,
             "created_by": record.created_by or None,
+            # 0 stands for unknown, as of a queue that was created by first use.
             "created_at_ms": record.created_ms or None,
             "updated_by": record.updated_by or None,
             "updated_at_ms": record.updated_ms or None,
@@ -279,8 +281,10 @@ class ManagedObject:
 
         `actual`: only those that were given, with their variables; else the effective ones, as far as they can be told.
         """
+        # Read once: a second look might be at another version of the object.
         seen = self.snapshot
         if actual or seen.attributes is None:
+            # An object in error has no effective attributes; what was given is then all that there is to see.
             return mask(self.attributes_class, seen.record.attributes, names)
         kind = type(seen.attributes)
         return {
@@ -349,6 +353,7 @@ class ManagedObject:
         declared = known[name]
         read = declared.read_arguments(self.path, arguments)
         injected = {"by": by, "progress": progress, "permissions": permissions}
+        # The message log names the operator who moved or deleted a message; the core knows no users.
         acting = ACTING.set(by)
         try:
             result = getattr(self, name)(**read, **{each: injected[each] for each in declared.injected})
@@ -389,6 +394,7 @@ class ManagedObject:
             return
         for name in self.child_names(category):
             found = self.find_child(category, name)
+            # A queue or connection may have gone since the names were read.
             if found is not None:
                 yield found
 
@@ -437,6 +443,7 @@ class ManagedObject:
         )
 
     def _set_listeners(self, listeners: tuple[tuple[ConfigurationChangeListener, bool], ...]) -> None:
+        # A new tuple, as a thread may just be going through the old one.
         self._listeners = listeners
 
 
@@ -467,6 +474,7 @@ class ChildPage:
 
 def observed_id(parent: ManagedObject, category: str, name: str) -> ObjectId:
     """Return the id of an observed object: always the same for the same name in the same place."""
+    # Made from the name: views are made anew for each request, and a console must find the object again.
     return ObjectId(uuid5(parent.id, f"{category}/{name}"))
 
 
@@ -498,6 +506,7 @@ class ChildSource(ABC):
         """
         found: dict[str, dict[str, Any]] = {field: {} for field in fields}
         for name in self.names():
+            # It may have gone since the names were read.
             with suppress(UnknownObjectError):
                 each = self.find(name)
                 values = {} if each is None else each.statistic_values(tuple(fields))
@@ -528,6 +537,7 @@ class ChildSource(ABC):
     def find_id(self, parent: ManagedObject, wanted: UUID) -> ManagedObject | None:
         """Return the one with that id; None: there is none."""
         for name in self.names():
+            # The id is computed from the name, so no object is made for those that do not match.
             if observed_id(parent, self.category, name) == wanted:
                 return self.find(name)
         return None

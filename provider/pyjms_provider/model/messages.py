@@ -133,6 +133,7 @@ def to_envelope(message: NewMessage, queue: str, message_id: str, now_ms: int, w
     if message.text is not None and message.base64 is not None:
         raise _wrong(where, "message", "has a text and bytes; give one of them")
     try:
+        # Validated: by default Python leaves out characters that are no base64, and the body would be another one.
         data = None if message.base64 is None else base64.b64decode(message.base64, validate=True)
     except ValueError:
         raise _wrong(where, "message.base64", "is no base64") from None
@@ -142,6 +143,7 @@ def to_envelope(message: NewMessage, queue: str, message_id: str, now_ms: int, w
         destination=Address(AddressKind.QUEUE, queue),
         message_id=MessageId(message_id),
         timestamp_ms=now_ms,
+        # Java's long: JMSExpiration holds no later time.
         expiration_ms=min(now_ms + message.time_to_live_ms, Long.maximum) if message.time_to_live_ms else 0,
         delivery_mode=2 if message.persistent else 1,
         priority=message.priority,
@@ -167,6 +169,7 @@ def _stored(name: str, value: Any, where: str) -> Stored:
 
 def _typed(name: str, value: Any, where: str) -> Stored:
     if not isinstance(value, TypedValue):
+        # JSON has one kind of number; JMS 1.1 §3.5.4 needs to know which integer it is.
         if isinstance(value, int) and not isinstance(value, bool) and not -(2**31) <= value < 2**31:
             value = TypedValue(type="long", value=value)
         else:
@@ -179,6 +182,7 @@ def _typed(name: str, value: Any, where: str) -> Stored:
         made = kind(float(value.value)) if kind is Float and isinstance(value.value, str) else kind(value.value)
     except (TypeError, ValueError) as error:
         raise _wrong(where, f"message.properties.{name}", str(error)) from error
+    # A plain float is a double, and a plain int an int: the envelope has no classes of their own for these two.
     if isinstance(made, Double):
         return float(made)
     return int(made) if isinstance(made, Int) else made
@@ -239,6 +243,7 @@ class MessageRenderer:
 
     def message(self, envelope: Envelope, delivery_count: int | None = None) -> MessageView:
         """Return a message as it is shown."""
+        # Once the answer is full, the remaining messages are listed without properties rather than left out.
         cutter = _Cutter(0 if self.is_full else _LONGEST)
         correlation = envelope.correlation_id
         destination = str(envelope.destination)
@@ -293,6 +298,7 @@ class MessageRenderer:
     def _body(self, envelope: Envelope) -> MessageBody:
         body, kind, cutter = envelope.body, envelope.body_kind.name.lower(), _Cutter()
         shown: dict[str, Any] = {}
+        # The size of the whole body: the reader must see how much was cut.
         size = 0 if body is None else len(body.data if isinstance(body, ObjectBody) else body)
         if isinstance(body, str):
             shown["text"] = cutter.text(body)
@@ -323,6 +329,7 @@ class _Cutter:
         return value[: self._take(len(value))]
 
     def header(self, value: str | None) -> str | None:
+        # Cut to nothing is shown as None; an empty text of the sender stays an empty text.
         return None if value is None else self.text(value) or (None if value else "")
 
     def data(self, value: bytes) -> str:
@@ -331,6 +338,7 @@ class _Cutter:
     def values(self, values: Mapping[str, Stored]) -> dict[str, TypedValue]:
         shown: dict[str, TypedValue] = {}
         for name, value in values.items():
+            # Whole entries are left out: a name without its value would look like null.
             if self.taken + len(name) + _EACH > self._longest:
                 self.is_whole = False
                 break
@@ -354,8 +362,10 @@ class _Cutter:
             return TypedValue(type="null", value=None)
         if isinstance(value, bytes):
             return TypedValue(type="bytes", value=self.data(value))
+        # Before the numbers, as Python's bool is an int.
         if isinstance(value, bool):
             return TypedValue(type="boolean", value=value)
+        # Before text, as Char is a str.
         if isinstance(value, Char):
             return TypedValue(type="char", value=str(value))
         if isinstance(value, str):
@@ -376,6 +386,7 @@ class _Cutter:
 
 def _number(value: Any) -> int | float | str:
     if isinstance(value, int):
+        # As a text beyond 2**53: browsers read JSON's numbers as doubles, and would show another number.
         return int(value) if -_EXACT <= value <= _EXACT else str(int(value))
     number = float(value)
     return number if number - number == 0 else str(number)  # JSON has neither infinity nor NaN
@@ -407,6 +418,7 @@ class ExplainedMessage(ImmutableModel):
 def explain_message(selector: Selector, envelope: Envelope) -> ExplainedMessage:
     """Return what the selector says of the message."""
     found = selector.explain(envelope)
+    # By identity: one selector may contain the same clause twice, and only one of them decides.
     deciding = frozenset(id(clause) for clause in found.deciding)
     return ExplainedMessage(
         message_id=envelope.message_id, matches=found.value is True, explanation=_view(found, deciding)

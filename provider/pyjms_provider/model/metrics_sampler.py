@@ -124,12 +124,14 @@ class AlertBook:
         for kind in AlertKind:
             value, limit, old = measured.get(kind, 0), limits.of(kind), before.get(kind)
             if not limit or value < limit:
+                # An alert whose beginning was never sent, as within a gap, has no end to report either.
                 if old is not None and old.is_told:
                     ended = Alert(queue=queue, kind=kind, value=value, limit=limit or old.limit, since_ms=old.since_ms)
                     news.append(AlertNews(telling=Telling.CLEARED, alert=ended, at_ms=now_ms))
                 continue
             telling = self._telling((queue, kind), old, limits.repeat_gap_ms, now_ms)
             if telling is None and old is not None and (old.value, old.limit) == (value, limit):
+                # The same object: an alert that holds for days costs nothing new at each sample.
                 after[kind] = old
                 continue
             after[kind] = alert = Alert(
@@ -137,6 +139,7 @@ class AlertBook:
                 kind=kind,
                 value=value,
                 limit=limit,
+                # The begin stays, however often the value changes.
                 since_ms=now_ms if old is None else old.since_ms,
                 is_told=telling is not None or (old is not None and old.is_told),
             )
@@ -151,7 +154,8 @@ class AlertBook:
     def _telling(self, key: tuple[str, AlertKind], old: Alert | None, gap_ms: int, now_ms: int) -> Telling | None:
         """Return whether, and as what, an alert that holds is told now."""
         told_ms, again_ms = self._told.get(key, (0, 0))
-        if told_ms > now_ms:  # the clock was put back; the gap begins anew, and does not wait until it has caught up
+        # The clock was put back: the gap starts now, and does not wait until the clock has caught up.
+        if told_ms > now_ms:
             told_ms, again_ms = self._told[key] = now_ms, now_ms + gap_ms
         is_new = old is None or not old.is_told
         if not (now_ms >= again_ms if is_new else gap_ms and now_ms >= told_ms + gap_ms):
@@ -162,6 +166,8 @@ class AlertBook:
     def end_round(self, now_ms: int, queues: Collection[str]) -> None:
         """Forget queues that are not among `queues`, and show others what holds now."""
         self._holding = {name: alerts for name, alerts in self._holding.items() if name in queues}
+        # The times outlive the alert until the gap is over: a value that swings
+        # around its limit is reported once per gap.
         self._told = {
             key: times
             for key, times in self._told.items()
@@ -191,6 +197,7 @@ class _Series:
     __slots__ = ("columns",)
 
     def __init__(self, width: int) -> None:
+        # Arrays of doubles take 8 bytes for a value; a list would have an object for each as well.
         self.columns = tuple(array("d", [nan]) * POINTS for _ in range(width))
 
     def put(self, at: int, values: Iterable[float]) -> None:
@@ -221,12 +228,14 @@ class History:
         Things that are not named have none any more.
         """
         with self._lock:
+            # The clock was put back: times in the future would stand before the present ones.
             if self._step >= 0 and self._times[self._step % POINTS] >= now_ms:
                 self._forget_from(now_ms)
             self._step += 1
             at = self._step % POINTS
             self._times[at] = now_ms
             for name in self._series.keys() - values.keys():
+                # A queue that is no longer among the busiest frees its memory.
                 del self._series[name]
             for name, row in values.items():
                 series = self._series.get(name)
@@ -248,6 +257,7 @@ class History:
                 return None
             order = [step % POINTS for step in range(max(0, self._step + 1 - POINTS), self._step + 1)]
             order = [at for at in order if self._times[at] > since_ms]
+            # A series that began later has no values for the earlier times.
             known = [at for at in order if not all(isnan(column[at]) for column in series.columns)]
             return TimeSeries(
                 times_ms=[self._times[at] for at in known],
@@ -321,13 +331,17 @@ class Rates:
         """
         with self._lock:
             seen = self._seen.setdefault(name, deque())
+            # The least recently asked for goes first when there are too many.
             self._seen.move_to_end(name)
             while len(self._seen) > self._most:
                 self._seen.popitem(last=False)
+            # One sample before the window is kept, so that the rate is taken over the whole window.
             while len(seen) > 1 and seen[1][0] <= now_ms - self._window_ms:
                 seen.popleft()
+            # A counter that has fallen means that the object was created again.
             if seen and any(now < before for now, before in zip(counters, seen[-1][1], strict=True)):
                 seen.clear()  # the object was made again
+            # Two consoles that look at the same time must not shorten the window for each other.
             if not seen or now_ms - seen[-1][0] >= self._step_ms:
                 seen.append((now_ms, counters))
             first_ms, first = seen[0]
@@ -366,6 +380,7 @@ class AlertNotifier:
 
     def notify(self, news: Sequence[AlertNews]) -> None:
         """Tell all, the first of them one by one."""
+        # A thousand queues may cross a limit at once; each one as a line would bury the rest of the log.
         for each in news[:_MOST]:
             self._write(each)
             self._send(each)
@@ -394,6 +409,7 @@ class AlertNotifier:
 
     def _send(self, news: AlertNews) -> None:
         running = self._broker.virtual_host
+        # Without subscribers nothing is made; a topic exists from its first subscriber on.
         if running.find_topic(ALERTS) is None:
             return
         alert = news.alert
@@ -489,7 +505,8 @@ class MetricsSampler:
         """Sample, and return when to be called again."""
         if self._closed:
             return None
-        self._broker.schedule(self, now_ms + STEP_MS)  # first, so that a fault in one sample does not end all
+        # Scheduled first, so that a fault in one sample does not end all later ones.
+        self._broker.schedule(self, now_ms + STEP_MS)
         self.sample(now_ms)
         return None
 
@@ -517,6 +534,7 @@ class MetricsSampler:
         before = self._before
         self._note(counted, before, now_ms)
         self._notifier.notify(self._judge(counted, now_ms))
+        # After the judging of all queues: readers see alerts of one sample only.
         self._book.end_round(now_ms, self._before.keys())
 
     def _note(
@@ -546,7 +564,9 @@ class MetricsSampler:
             depth = counts.depth
             if not depth:
                 continue
+            # A queue without traffic keeps the size that was measured before.
             size = known.get(name, 0) if before.get(name) == self._before[name] else 0
+            # More messages are looked at where the value is shown in a graph.
             found[name] = size or about_bytes(queue, depth, _SAMPLE if name in chosen else 1)
         return found
 
@@ -555,7 +575,8 @@ class MetricsSampler:
         sampled_ms, self._sampled_ms = self._sampled_ms, self._broker.clock.monotonic_ms()
         seconds = 0.0 if sampled_ms is None else (self._sampled_ms - sampled_ms) / 1000
         is_first = seconds <= 0
-        seconds = seconds or 1.0  # rates of no time are not told, and not divided by it
+        # No time has passed at the first sample: its rates are not shown, and must not divide by zero.
+        seconds = seconds or 1.0
         before, now = (
             self._before,
             {name: (counts.accepted, counts.delivered, counts.departed) for name, _, counts in counted},
@@ -564,12 +585,14 @@ class MetricsSampler:
         traffic = {name: value * _FADING for name, value in self._traffic.items() if name in now and value > _IDLE}
         rates = dict.fromkeys(now, _STILL)
         for name, counters in now.items():
+            # At the first sample all that was there before would seem to have come just now.
             old = before.get(name, counters if is_first else (0, 0, 0))
             if counters == old:
                 continue
             came, delivered, left = (new - past for new, past in zip(counters, old, strict=True))
             if came < 0 or delivered < 0 or left < 0:
-                came, delivered, left = counters  # the queue was made again
+                # The queue was created again, so its counters started at 0.
+                came, delivered, left = counters
             traffic[name] = traffic.get(name, 0.0) + came + left
             rates[name] = came / seconds, delivered / seconds, left / seconds
         self._traffic = traffic
@@ -584,6 +607,8 @@ class MetricsSampler:
 
         def weight(name: str) -> tuple[float, int, bool]:
             is_known = name in known
+            # A queue that has a series is preferred: two queues of equal traffic would
+            # otherwise take turns and lose their past.
             return traffic.get(name, 0.0) * (_STAYING if is_known else 1.0), depths[name], is_known
 
         return set(nlargest(most, depths, key=weight))
@@ -595,6 +620,7 @@ class MetricsSampler:
         watched = rules.watched_for_alerts()
         news: list[AlertNews] = []
         for name, queue, counts in counted:
+            # An alert that holds is looked at even when the queue is empty, as that is how it ends.
             if name in holding or (counts.depth and (watched is None or name in watched)):
                 limits = rules.alert_limits(name)
                 measured = self._measured(name, queue, counts.depth, limits, now_ms)
@@ -611,7 +637,8 @@ class MetricsSampler:
             try:
                 oldest_ms = oldest_timestamp_ms(queue)
             except ProviderError:
-                oldest_ms = None  # the store cannot be read; it tells so itself
+                # The store cannot be read, and reports that itself.
+                oldest_ms = None
             found[AlertKind.AGE] = 0 if oldest_ms is None else max(0, now_ms - oldest_ms)
         if limits.message_bytes:
             found[AlertKind.MESSAGE_BYTES] = self._largest_of(name, queue)

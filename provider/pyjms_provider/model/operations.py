@@ -97,6 +97,7 @@ class OperationDeclaration:
             read = self.arguments_type.model_validate(dict(arguments))
         except ValidationError as error:
             raise InvalidArgumentsError(f"{self.name} of {where}", problems_of(error)) from error
+        # The attributes and not `model_dump`, which would turn structured arguments back into dictionaries.
         return {name: getattr(read, name) for name in type(read).model_fields}
 
     def plain_result(self, result: Any) -> Any:
@@ -118,13 +119,16 @@ def operations_of(category: type) -> Mapping[str, OperationDeclaration]:
     """Return the operations of a class of managed objects by name, in the order of declaration, inherited ones first."""
     if category in _known_operations:
         return _known_operations[category]
+    # A dictionary keeps the order of declaration, and drops names that a subclass repeats.
     names = {name: None for base in reversed(category.__mro__) for name in tuple(vars(base))}
     found: dict[str, OperationDeclaration] = {}
     for name in names:
         method = getattr(category, name)
+        # The mark of the nearest base: a method that is overridden without the decorator is still the operation.
         mark = next((vars(base)[name].__dict__[_MARK] for base in category.__mro__ if _is_marked(base, name)), None)
         if mark is not None and callable(method):
             found[name] = _declaration(name, method, mark)
+    # Two threads may compute it at once; both then use the first one that was stored.
     return _known_operations.setdefault(category, found)
 
 

@@ -188,6 +188,7 @@ class Port(Stoppable):
         """Return what may be done; without access control, nothing."""
         name = self.chosen.access_control
         found = None if name is None else self._referred("access_control", name)
+        # No rules allow nothing: a port without access control is closed for everything, not open.
         return found.policy if isinstance(found, AccessControl) else RuleAccessPolicy()
 
     def listener_settings(self) -> ListenerSettings:
@@ -237,6 +238,7 @@ class Port(Stoppable):
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
         assert isinstance(new, PortAttributes)
         wanted = frozenset(new.transports)
+        # A listener has one kind: it speaks WebSocket with all its clients, or with none.
         if wanted & _WEB and wanted - _WEB:
             raise self._wrong("transports", "a port is for TCP or for WebSockets; make two ports")
         if wanted & _SECURE and new.key_store is None:
@@ -254,11 +256,13 @@ class Port(Stoppable):
 
     def give_up(self, error: ProviderError) -> None:
         """Close it, ERRORED, if it is open; on its configuration thread."""
+        # An operator may have stopped it meanwhile, and that state must stay.
         if self.state is State.ACTIVE:
             self._on_stop()
             self._fail(error, "was closed")
 
     def _on_stop(self) -> None:
+        # Taken off first, so that statistics of other threads see no port that is closing.
         opened, self._open = self._open, None
         if opened is not None:
             opened.close()
@@ -277,6 +281,7 @@ class Port(Stoppable):
         self._check_there()
         if self.state is not State.ACTIVE:
             raise WrongStateError(f"{self.path} is {self.state.value}; start it")
+        # Resolved again, as a variable or the environment may have changed since the port was opened.
         self._resolve()
         self._validate_opening()
         # All that can be wrong is tried before the port is closed, by which the caller may have come in.
@@ -317,6 +322,7 @@ class Port(Stoppable):
                 f"{self.path} has no TLS; name a key_store, have TLS among its transports, and restart it"
             )
         with self._told_as_attribute("key_store"):
+            # The listener loads the files before it uses them, so a bad file leaves the old certificates.
             opened.reload_certificates(tls)
 
     @contextmanager
@@ -346,6 +352,9 @@ class StompPort(Port):
 
     def authenticator(self) -> Authenticator:
         found = super().authenticator()
+        # Plain STOMP clients often send some login; anonymous providers alone would refuse it.
+        # Many clients send a login, such as guest, to whatever they connect to; anonymous providers alone would refuse
+        # it.
         return UncheckedLogins(found) if self.lets_in_everybody else found
 
     def _own_settings(self) -> dict[str, Any]:

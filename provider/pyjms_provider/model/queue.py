@@ -296,6 +296,7 @@ class ManagedQueue(ManagedObject):
     def is_durable(self) -> bool:
         record = self._source.record(self.name)
         is_kept = bool(record.created_ms or record.updated_ms) and self._host.life_time == "permanent"
+        # A host with a store keeps all its queues; one in memory keeps those alone of which its node has a record.
         return record.attributes.get("durable", True) is not False and (self._host.keeps_queues or is_kept)
 
     def target(self) -> Target:
@@ -310,6 +311,8 @@ class ManagedQueue(ManagedObject):
     # Changes
 
     def set_attributes(self, changes: Mapping[str, Any], *, by: str = "") -> None:
+        # On the host's thread: two changes at once would both start from the
+        # same old attributes, and one would be lost.
         self._host.configuration_thread.call(lambda: self._source.change(self.name, dict(changes), by))
 
     def delete(self, *, by: str = "") -> None:
@@ -320,6 +323,7 @@ class ManagedQueue(ManagedObject):
     @statistic("Messages that a consumer could get now.", unit="messages")
     def waiting(self) -> int:
         counts = counts_of(self._running())
+        # A delayed message is new to the queue, but no consumer could get it yet.
         return counts.new - counts.delayed
 
     @statistic("Messages whose time has not come.", unit="messages")
@@ -416,6 +420,7 @@ class ManagedQueue(ManagedObject):
         with_bodies: Annotated[bool, Field(description="Whether bodies are wanted.")] = True,
     ) -> MessagePage:
         """Return a page of messages. Raises `InvalidSelectorError`, `ResourceError`."""
+        # Lazy: the page takes as many messages as fit into one answer, and the rest of the queue is not read.
         found = self._source.manager.browse_counted(self.name, chosen(selector, message_ids))
         renderer = MessageRenderer(with_bodies=with_bodies)
         shown, has_more = renderer.page(found, renderer.counted, offset, limit)
@@ -433,6 +438,7 @@ class ManagedQueue(ManagedObject):
         limit: Annotated[int, Field(ge=1, le=_PAGE, description="At most so many messages, the first ones.")] = 50,
     ) -> list[ExplainedMessage]:
         """Return what a selector says of messages that nobody holds. Raises `InvalidSelectorError`, `ResourceError`."""
+        # Compiled first, so that a wrong selector is reported although the queue is empty.
         compiled = compile_selector(selector)
         found = self._source.manager.browse(self.name, chosen(None, message_ids))
         return [explain_message(compiled, each) for each in islice(found, limit)]
@@ -443,6 +449,7 @@ class ManagedQueue(ManagedObject):
     ) -> str:
         """Send a message, and return its id. Raises `InvalidArgumentsError`, `ResourceError`."""
         broker = self._host.embedded
+        # The run is part of it, as the counter begins again with each process.
         message_id = f"ID:{broker.name}-{broker.run_id}-management-{next(_numbers)}"
         envelope = to_envelope(message, self.name, message_id, self.clock.time_ms(), self.path)
         broker.virtual_host.route(envelope, None, None)
@@ -508,6 +515,7 @@ class ManagedQueue(ManagedObject):
     def _done(self, work: Callable[[Callable[[int], bool]], int], progress: Progress) -> Done:
         total = self._running().count(MessageState.NEW)
         done = work(lambda so_far: progress(so_far, total))
+        # The estimate may have been wrong: messages come and go meanwhile, so the end is reported with the true number.
         progress(done, done)
         return Done(messages=done)
 
@@ -515,6 +523,7 @@ class ManagedQueue(ManagedObject):
 def _attributes(record: ObjectRecord, policy: QueuePolicy, limits: AlertLimits) -> QueueAttributes:
     """Return the effective attributes: what the queue obeys, and what its record says besides."""
     said = record.attributes
+    # Without validation, as the policy has been checked, and a list shows thousands of queues.
     return QueueAttributes.model_construct(
         name=record.name,
         description=said.get("description"),
@@ -539,6 +548,7 @@ def _chosen(field: str, source: QueueSource) -> Mapping[str, Any]:
 
 
 def _state(source: QueueSource) -> Mapping[str, Any]:
+    # All at once and not object by object: a list of ten thousand queues is sorted by this column.
     state = State.ACTIVE if source.host.is_running else State.CLOSED
     in_error = dict.fromkeys(source.names_in_error(), State.ERRORED.value)
     return {**dict.fromkeys(source.names(), state.value), **in_error}
@@ -584,6 +594,7 @@ def queue_columns(source: QueueSource, fields: Iterable[str]) -> dict[str, Mappi
     found = {field: _COLUMNS[field](source) for field in wanted & _COLUMNS.keys()}
     counted = wanted & _COUNTED.keys()
     if counted:
+        # Counted once for all fields, so that the columns of one queue are of the same moment.
         counts = [(name, counts_of(queue)) for name, queue in _running(source)]
         for field in counted:
             count = _COUNTED[field]
@@ -620,11 +631,13 @@ class QueueSource(ChildSource):
 
     def names(self) -> Sequence[str]:
         if not self.host.is_running:
+            # A host that is stopped knows only the queues of its configuration.
             return sorted(self._records)
         found = self.host.embedded.virtual_host.queue_names()
         return found if not self._errors else sorted({*found, *self._errors})
 
     def find(self, name: str) -> ManagedQueue | None:
+        # A queue in error is no queue of the host, but an operator must be able to see, change or delete it.
         if not self.is_there(name) and name not in self._errors:
             return None
         found = self.made.get(name)
@@ -684,6 +697,7 @@ class QueueSource(ChildSource):
         """Return what is known of a queue, with its actual attributes."""
         found = self._records.get(name)
         if found is None:
+            # Made from the policy: a queue that was created by first use has no record.
             actual = {"name": name, **(changed_fields(self.policy(name)) if self.is_there(name) else {})}
             return ObjectRecord(
                 id=observed_id(self.host.as_object, "queue", name),
@@ -701,14 +715,17 @@ class QueueSource(ChildSource):
     def _alerts_of_host(self) -> AlertLimits:
         chosen = self.host.snapshot.attributes
         known, limits = self._host_alerts
+        # By identity: attributes are immutable, and each sample asks once for every queue.
         if chosen is not None and chosen is not known:
             limits = AlertLimits(**alert_choices(chosen))
+            # One tuple, so that a thread that reads meanwhile gets limits of just these attributes.
             self._host_alerts = chosen, limits
         return limits
 
     def watched_for_alerts(self) -> frozenset[str] | None:
         """Return the queues that may have alerts; None: all."""
         if self.host.snapshot.attributes is None or not self._alerts_of_host().is_any:
+            # Without limits of the host, the sampler can skip all queues but these.
             return frozenset(self._own_alerts)
         return None
 
@@ -733,6 +750,7 @@ class QueueSource(ChildSource):
             updated_ms=now_ms,
         )
         policy = policy_of(self._resolve(record), f"queue {name}")
+        # The journal keeps every queue of the host, so this one could not end with the process.
         if self.host.keeps_queues and not attributes.get("durable", True):
             told = Problem(
                 name="durable", text="the virtual host has a store, which keeps all its queues; leave it out"
@@ -748,7 +766,8 @@ class QueueSource(ChildSource):
                 self.manager.create(name, policy)
         except QueueExistsError as error:
             raise ObjectExistsError(error.reason) from error
-        except InDoubtError as error:  # it is there nevertheless
+        # The queue is there nevertheless, so its record is written too, and the doubt is raised at the end.
+        except InDoubtError as error:
             doubt = error
         try:
             # Made before it is kept: a queue that cannot be made leaves no record behind.
@@ -775,12 +794,15 @@ class QueueSource(ChildSource):
                 actual.pop(each, None)
             else:
                 actual[each] = value
+        # Resolved before anything is changed: an error here leaves queue, record and listeners as they are.
         record = replace(before, attributes=actual, updated_by=by, updated_ms=self.host.clock.time_ms())
         policy = policy_of(self._resolve(record), f"queue {name}")
         if name in self._errors:
             self._revive(name, record, policy)
             return
+        # Read before the change, for the case that the record cannot be written.
         old = self.policy(name)
+        # Obeyed before it is written: the record must never promise what the queue has refused.
         self._obey(name, policy)
         try:
             self._keep(name, record)
@@ -796,6 +818,7 @@ class QueueSource(ChildSource):
         with told_of_attributes(f"queue {name}"):
             self.manager.create(name, policy)
         self._keep(name, record)
+        # Last: until the record is written, the queue counts as being in error.
         self._errors = {each: why for each, why in self._errors.items() if each != name}
 
     def _obey(self, name: str, policy: QueuePolicy) -> None:
@@ -816,11 +839,13 @@ class QueueSource(ChildSource):
         try:
             if self.is_there(name):
                 self.manager.destroy(name)
-        except InDoubtError:  # it is gone nevertheless
+        # The queue is gone nevertheless, so listeners are told before the doubt is raised.
+        except InDoubtError:
             self._tell_gone(name, made)
             raise
         except (ProviderError, OSError) as error:
             if record is not None:
+                # The queue is still there, so its record is written again.
                 self._keep(name, record)
             if isinstance(error, UnknownQueueError):
                 raise UnknownObjectError(error.reason) from error
@@ -837,6 +862,7 @@ class QueueSource(ChildSource):
     def restore(self, records: Sequence[ObjectRecord]) -> None:
         """Have queues again that the node's configuration has kept; those that are wrong are ERRORED and tell why."""
         self._records = {**self._records, **{record.name: record for record in records}}
+        # One wrong record must not keep the other queues, or the host, from being opened.
         errors: dict[str, str] = {}
         for record in records:
             try:
@@ -853,6 +879,8 @@ class QueueSource(ChildSource):
         self._note_alerts(record.name, alert_choices(resolved))
         if not self.is_there(record.name):
             self.manager.create(record.name, policy)
+        # The journal has brought the queue back with another policy; the record
+        # says more, such as variables, and decides.
         elif self.policy(record.name) != policy:
             self._obey(record.name, policy)
 
@@ -885,12 +913,14 @@ class QueueSource(ChildSource):
             return record.name
         if isinstance(own, Mapping) and isinstance(own.get(name), str):
             return str(own[name])
+        # Not from the environment: whoever may create a queue may not thereby read the broker's environment.
         return self.host.variable_below(name, record.name)
 
     def _keep(self, name: str, record: ObjectRecord) -> None:
         """Have a record kept, in the configuration too if it must be there."""
         if self._must_be_kept(record):
             self.host.write_record(record)
+        # The record has said more before than it says now, and the journal alone keeps it from here on.
         elif name in self._records and self._must_be_kept(self._records[name]):
             self.host.remove_record(record.id)
         self._records = {**self._records, name: record}
@@ -917,6 +947,7 @@ class QueueSource(ChildSource):
             each not in {"name", "type", "durable"} and each not in POLICY_FIELDS and value not in (None, {}, "")
             for each, value in record.attributes.items()
         )
+        # Writing a record writes the whole file of the node, so a queue whose policy says everything has none there.
         return not self.host.keeps_queues or says_more or _has_variables(record.attributes)
 
 
@@ -925,4 +956,5 @@ def _has_variables(value: Any) -> bool:
         return any(map(_has_variables, value.values()))
     if isinstance(value, (list, tuple)):
         return any(map(_has_variables, value))
+    # The journal keeps the values, not the variables that they came from.
     return isinstance(value, str) and "${" in value

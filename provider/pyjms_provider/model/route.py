@@ -141,6 +141,7 @@ def _texts(document: Any) -> Iterator[str]:
     if isinstance(document, str):
         yield document
     elif isinstance(document, Mapping):
+        # Only values: the keys are names that rules give themselves.
         for each in document.values():
             yield from _texts(each)
     elif isinstance(document, list):
@@ -173,6 +174,7 @@ class Route(Stoppable):
         if seen:
             raise InvalidAttributesError(self.path, seen)
         try:
+            # The runner knows the rules and what it can promise; the model knows only the attributes.
             find_runner(self.type).check(self._request(new))
         except RouteError as error:
             raise self._wrong("", error.reason) from error
@@ -185,6 +187,7 @@ class Route(Stoppable):
     def _on_change(self, old: Attributes, new: Attributes) -> None:
         assert isinstance(new, RouteAttributes)
         running = self._running
+        # Only the pause differs: a restart would connect to all sites again.
         if running is not None and old.model_copy(update={"paused": new.paused}) == new:
             if new.paused:
                 running.pause()
@@ -192,6 +195,7 @@ class Route(Stoppable):
                 running.resume()
             return
         try:
+            # The old run ends first: two runs of one route would compete for the messages of its source.
             self._on_stop()
             self._running = find_runner(self.type).start(self._request(new))
         except Exception:
@@ -201,6 +205,7 @@ class Route(Stoppable):
     def _go_back(self) -> None:
         """Run as before, since a change cannot be obeyed; be ERRORED if that cannot be either."""
         try:
+            # The attributes are still the old ones: a change is published only after it was obeyed.
             self._on_open()
         except (ProviderError, OSError) as error:
             self._fail(error, "could not be started again after a change that was refused")
@@ -212,6 +217,7 @@ class Route(Stoppable):
 
     def _request(self, attributes: Attributes) -> RouteRequest:
         assert isinstance(attributes, RouteAttributes)
+        # Without what every object has: the runner takes only settings of routes.
         given = attributes.model_dump(exclude={*Attributes.model_fields, "paused"}, exclude_none=True)
         secret = attributes.password
         if secret is not None:
@@ -231,6 +237,7 @@ class Route(Stoppable):
 
     def _ended_by_itself(self, reason: str) -> None:
         """Hear, on the route's thread, that it cannot go on."""
+        # Submitted and not called: the configuration thread may be waiting for this very thread to end.
         self.configuration_thread.submit(lambda: self._fail_running(reason))
 
     def _fail_running(self, reason: str) -> None:

@@ -93,6 +93,7 @@ class AccessControl(Startable):
     @property
     def policy(self) -> AccessPolicy:
         """What is asked; the same object as long as this one lives. While this is not ACTIVE, it allows nothing."""
+        # One object for life: open connections keep it, and a change of the rules reaches them.
         return self._policy
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
@@ -101,6 +102,7 @@ class AccessControl(Startable):
     def rules_of(self, chosen: Attributes) -> tuple[Rule, ...]:
         """Return the rules that effective attributes have. Raises `InvalidAttributesError`."""
         assert isinstance(chosen, AccessControlAttributes)
+        # Fields that are None stand for any value, and the parser of rules files knows them only by their absence.
         data = [{name: value for name, value in plain(each).items() if value is not None} for each in chosen.rules]
         try:
             return rules_from_data(data, self.path)
@@ -114,6 +116,7 @@ class AccessControl(Startable):
         self._policy.replace(self.rules_of(new))
 
     def _on_stop(self) -> None:
+        # Without rules nothing is allowed, so that a stopped access control fails closed.
         self._policy.replace(())
 
     @operation("Say what somebody may do, and which rule decides.", needs=Operation.OBSERVE, changes=False)
@@ -181,6 +184,7 @@ class _Certificates(Startable):
         try:
             return self._certificates()
         except (InvalidAttributesError, WrongStateError):
+            # The certificates are read for each list, and a file may have been removed since the store was opened.
             return []
 
     @statistic("Whose the certificates are; none: the file cannot be read.")
@@ -194,6 +198,7 @@ class _Certificates(Startable):
     def expires_at_ms(self) -> int | None:
         """When the first of them is no longer valid; None: the file cannot be read."""
         ends = [each.not_valid_after_utc.astimezone(UTC).timestamp() for each in self._readable()]
+        # The earliest end counts, as that is the next day on which somebody has to act.
         return int(min(ends) * 1000) if ends else None
 
 
@@ -210,6 +215,7 @@ class KeyStore(_Certificates):
         # Loaded on trial: only OpenSSL can tell whether key and certificate belong together.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
+            # A password is always given, also an empty one: without it OpenSSL would ask at the terminal.
             context.load_cert_chain(new.certificate_file, new.key_file, password=lambda: password or "")
         except (OSError, ValueError) as error:
             text = (
@@ -275,6 +281,7 @@ class UserSource(ChildSource):
 
     @property
     def _file(self) -> UserFile:
+        # Made for each use: the file is the truth, and other programs may have changed it.
         settings = self._provider.settings(self._provider.attributes)
         assert isinstance(settings, UserFileSettings)
         return self._provider.user_file(settings)
@@ -293,6 +300,7 @@ class UserSource(ChildSource):
         chosen = self._read(attributes, name)
         _check_kept(chosen)
         password = chosen.password.get_secret_value()
+        # MASK is the default of the attribute, so it means that no password was given.
         if password == MASK:
             raise _wrong(name, "password", "is mandatory; give it a value")
         if self.find(name) is not None:
@@ -307,6 +315,7 @@ class UserSource(ChildSource):
         found = self.find(name)
         if found is None:
             raise UnknownObjectError(f"{self._provider.path} has no user {name!r}")
+        # Without the password, of which the file has only a hash; MASK stands for it.
         known = found.snapshot.record.attributes
         given = {key: value for key, value in changes.items() if value is not None}
         if given.get("name", name) != name:
@@ -317,6 +326,7 @@ class UserSource(ChildSource):
         _check_kept(chosen)
         password = chosen.password.get_secret_value()
         new_password = None if password == MASK else password
+        # None leaves the groups as they are in the file, which another program may have changed since `find`.
         new_groups = chosen.groups if "groups" in changes else None
         self._do(name, lambda: self._file.alter(name, password=new_password, groups=new_groups))
         new = {**known, "groups": sorted(set(chosen.groups))}
@@ -345,6 +355,7 @@ class UserSource(ChildSource):
 
 def _check_kept(chosen: UserAttributes) -> None:
     """Refuse what would be forgotten: a line of the file has a name, a password and groups. Raises `InvalidAttributesError`."""
+    # Compared with the defaults: a form sends all attributes, also those that were left alone.
     usual = UserAttributes(name=chosen.name)
     for each in ("type", "description", "durable", "context"):
         if getattr(chosen, each) != getattr(usual, each):
@@ -374,6 +385,7 @@ class AuthenticationProvider(Stoppable):
     @property
     def authenticator(self) -> Authenticator:
         """What ports ask, however often this one is changed or stopped meanwhile; while it is not ACTIVE it knows nobody."""
+        # Indirect: a port is opened once, and the provider makes a new authenticator with each change.
         return _Current(self)
 
     @property
@@ -406,7 +418,8 @@ class AuthenticationProvider(Stoppable):
         if isinstance(settings, UserFileSettings):
             path = Path(settings.path)
             path.parent.mkdir(parents=True, exist_ok=True)
-            create_private(path, _NO_USERS)  # False: the users are there already
+            # A file that is there stays as it is: its users were made by another program, or by an earlier broker.
+            create_private(path, _NO_USERS)
 
     def _on_open(self) -> None:
         self._authenticator = self._make(self.attributes)
@@ -430,7 +443,7 @@ class _Current(Authenticator):
 
     def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
         found = self._provider.current
-        if found is None:  # it was stopped a moment ago
+        if found is None:
             raise wrong_credentials()
         return found.authenticate(credentials, peer=peer)
 
@@ -459,6 +472,7 @@ def provider_of(kind: AuthenticationKind[Any]) -> type[AuthenticationProvider]:
     """Return the managed category's specialisation for a kind."""
     title = kind.name.title().replace("-", "")
     declared: dict[str, Any] = {each.name: _field(each) for each in kind.attributes}
+    # Made from the kind's own declaration, so that a plug-in needs to know nothing of pydantic or of this tree.
     attributes = create_model(f"{title}Attributes", __base__=Attributes, **declared)
     return type(
         f"{title}Provider",

@@ -43,6 +43,7 @@ class VisibilityFilter:
 
         The name of a subscription can be read in several ways if a ``#`` or ``/`` is in its parts: then they must be allowed all of them.
         """
+        # Remembered: a story names the same few places again and again, and a policy is costly to ask.
         if where not in self._known:
             self._known[where] = all(self._may(kind, name) for kind, name in _targets(where))
         return self._known[where]
@@ -68,13 +69,16 @@ def _targets(where: str) -> Iterator[tuple[TargetKind, str]]:
         yield TargetKind.TOPIC, name
     for topic, subscription in _splits(name, "#") if scheme == "topic" else ():
         if "/" not in subscription:
-            yield TargetKind.TOPIC, topic  # of a subscriber who is there: the number tells nothing
+            # A subscriber that is connected: its number tells nothing, so the topic decides.
+            yield TargetKind.TOPIC, topic
         for client_id, subscribed in _splits(subscription, "/"):
             yield TargetKind.SUBSCRIPTION, str(SubscriptionKey(client_id, subscribed))
 
 
 def _splits(text: str, at: str) -> Iterator[tuple[str, str]]:
     """Yield the parts before and after each place where `at` stands."""
+    # All places, as client ids and names may contain the character: the reader
+    # cannot tell which split is the right one.
     place = text.find(at)
     while place >= 0:
         yield text[:place], text[place + 1 :]
@@ -163,6 +167,7 @@ def story_settings(chosen: StoryAttributes, node: str, host: str) -> StorySettin
 def _folder(name: str) -> str:
     """Return a name as that of a folder, whatever characters are in it."""
     safe = quote(name, safe=" ")
+    # A name of dots alone would lead to the folder itself, or to the one above it.
     return safe.replace(".", "%2E") if not safe.strip(".") else safe
 
 
@@ -215,9 +220,11 @@ def _tell(broker: EmbeddedBroker, wanted: StoryQuery, most: int, visibility: Vis
     if log is None:
         found = FoundStories(stories=(), missing=0, since_ms=None, is_cut=False)
     else:
+        # What happened just before the question is then in the files, too.
         log.flush()
         found = find_stories(log.settings.directory, wanted, most)
     stories = list(found.stories)
+    # Nothing was written down of it, but the broker still knows where the message is now.
     if wanted.message_id is not None and not stories:
         stories = [Story(message_id=wanted.message_id, correlation_id=None)]
     now = _now(broker, stories)
@@ -244,6 +251,7 @@ def _now(broker: EmbeddedBroker, stories: list[Story]) -> dict[str, list[StoryPl
     numbers = {
         each.number: each.message_id
         for each in stories
+        # Numbers of an earlier run may stand for other messages now.
         if each.message_id and each.run_id == broker.run_id and each.number
     }
     there = whereabouts([each.message_id for each in stories if each.message_id], numbers, channels)

@@ -153,6 +153,7 @@ class VirtualHost(StoryTelling, Stoppable):
 
     def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
         super().__init__(parent, record)
+        # A thread of its own: opening a large store may take minutes, and other hosts must be changeable meanwhile.
         self._thread = ConfigurationThread(f"virtual host {self.name}", self.clock)
         self._broker: EmbeddedBroker | None = None
         self._cancelled = Signal()
@@ -231,6 +232,7 @@ class VirtualHost(StoryTelling, Stoppable):
                 patterns=patterns,
             )
         except PolicyError as error:
+            # The core's error names no attribute, so its text tells which of the two is wrong.
             name = "subscription_defaults" if error.reason.startswith("subscriptions:") else "queue_patterns"
             raise self._wrong(name, error.reason) from error
 
@@ -260,6 +262,7 @@ class VirtualHost(StoryTelling, Stoppable):
         return BrokerSettings(policy=policy, store=store, story=story)
 
     def _on_open(self) -> None:
+        # A broker that runs already, as of `manage`: it keeps its own settings, and is not stopped with this object.
         if self._adopted is not None:
             self._broker = broker = self._adopted
         else:
@@ -269,29 +272,36 @@ class VirtualHost(StoryTelling, Stoppable):
         notifier = AlertNotifier(self.path, self.names, broker)
         self._sampler = MetricsSampler(broker, notifier, self.queues, lambda: self.history_queues)
         self._sampler.start()
+        # Last: the loss of the store may be reported at once, and ends what was made above.
         broker.when_left(partial(self._hear_of_loss, broker))
 
     def _hear_of_loss(self, broker: EmbeddedBroker, error: ProviderError) -> None:
         lose = partial(self._thread.submit, partial(self._lose, broker, error))
-        with suppress(ClosedError):  # it ends anyway
-            self._above.configuration_thread.submit(lose)  # who is being opened there is to be ACTIVE first
+        # The broker is ending anyway.
+        with suppress(ClosedError):
+            # By way of the parent's thread: a host that is just being opened there becomes ACTIVE first.
+            self._above.configuration_thread.submit(lose)
 
     def _lose(self, broker: EmbeddedBroker, error: ProviderError) -> None:
         """Be ERRORED, as its broker has lost its store; who starts it takes the store again, or waits for it."""
         if self._broker is not broker or self.state is not State.ACTIVE:
-            return  # it was stopped meanwhile, and perhaps started again
-        with ExitStack() as ends:  # whatever fails to end, the broker must not serve any more
+            # The host was stopped meanwhile, and perhaps started again with another broker.
+            return
+        # Whatever fails to end, the broker must not serve any more.
+        with ExitStack() as ends:
             ends.callback(self._fail, error, "has lost its store")
             ends.callback(self._on_stop)
             self._put_children_away()
 
     def _open_pending(self) -> None:
+        # The queues first, all at once: routes and workflows below may use them as soon as they are opened.
         self.queues.restore([record for record in self.pending if record.category == "queue"])
         self.pending = tuple(record for record in self.pending if record.category != "queue")
         super()._open_pending()
 
     def _on_stop(self) -> None:
-        sampler, self._sampler = self._sampler, None  # it knows the broker, with all its messages
+        # The sampler refers to the broker, and would keep all its messages in memory.
+        sampler, self._sampler = self._sampler, None
         if sampler is not None:
             sampler.close()
         broker, self._broker = self._broker, None
@@ -315,6 +325,7 @@ class VirtualHost(StoryTelling, Stoppable):
         try:
             super()._undo_creation(done)
         finally:
+            # A host that was never created has no later moment at which its thread could end.
             self._thread.stop()
 
     def _end_for_good(self) -> None:
@@ -322,8 +333,10 @@ class VirtualHost(StoryTelling, Stoppable):
         self._thread.stop()
 
     def close(self) -> None:
-        self._failure_level = logging.INFO  # who is not open yet is given up, which is no failure
-        self._cancelled.set()  # it may be waiting for another broker to let go of the store
+        # A host that is not open yet is given up now, which is no failure.
+        self._failure_level = logging.INFO
+        # The host may be waiting for another broker to release the store.
+        self._cancelled.set()
         try:
             super().close()
         finally:
@@ -368,13 +381,15 @@ class VirtualHost(StoryTelling, Stoppable):
 
         Properties tell as much as bodies do, so what its caller may not browse is not there for them.
         """
+        # All names at once, as a policy with groups and patterns is costly to ask ten thousand times.
         names = permissions(Operation.BROWSE, TargetKind.QUEUE, self.name, self.queues.names())
         found: list[FoundMessage] = []
         renderer = MessageRenderer(with_bodies=with_bodies)
         for number, name in enumerate(names):
             if not progress(number, len(names)):
                 break
-            with suppress(UnknownQueueError):  # it was deleted meanwhile
+            # The queue was deleted meanwhile.
+            with suppress(UnknownQueueError):
                 messages = self.queues.manager.browse(name, chosen(None, message_ids))
                 found += [FoundMessage(queue=name, message=renderer.message(each)) for each in messages]
         return found

@@ -155,6 +155,7 @@ class Workflow(_WorkflowView):
     @operation("Return the steps of a version, with queues and limits.", needs=Operation.OBSERVE, changes=False)
     def definition(self, version: Version = 0) -> list[WorkflowStep]:
         """Return the steps. Raises `UnknownWorkflowError`."""
+        # From the newest on, which version 0 stands for.
         for each in reversed(self._overview().definitions[self.name]):
             if version in {0, each.version}:
                 return list(each.steps)
@@ -285,11 +286,13 @@ class Instance(_WorkflowView):
 
     def _steer(self, command: SteeringCommand, reason: str, revision: int | None, by: str) -> None:
         if revision is not None and revision != self._seen.revision:
+            # Checked here, so that the error can say where the instance is now; the store checks again when it writes.
             raise WorkflowChangedError(
                 f"{self.path} was at revision {revision} when you looked at it, and is {self._seen.status.value} at revision "
                 f"{self._seen.revision} now, so nothing was done; look at it again"
             )
         self.store.book.steer(self.name, command, reason=reason, by=by, revision=self._seen.revision)
+        # The counts are kept for a second or more, and the operator looks at once whether the decision had an effect.
         self.store.forget_overview()
 
     def _places(self) -> Iterator[MessagePlace]:
@@ -297,6 +300,7 @@ class Instance(_WorkflowView):
         dead = [*self.host.as_object.child_names("dead_letter"), f"{events}.bad"]
         queues = [each.queue for each in self._seen.requests]
         found = 0
+        # Each queue once, in the order of the steps.
         for name in dict.fromkeys([*queues, events, *dead]):
             with suppress(UnknownQueueError, DestinationError):  # nobody has used it yet
                 for each in self.host.queue_manager.browse(name, self._seen.selector):
@@ -348,6 +352,7 @@ class InstanceSource(_Source):
         """Return the ids. Raises `WorkflowError` where there are too many to look at each."""
         if not self._store.is_open:
             return []
+        # Counted before the ids are read: a store may have millions of instances.
         there_are = self._store.book.count(InstanceQuery())
         if there_are > LOOKED_AT_MAX:
             raise WorkflowError(
@@ -378,6 +383,7 @@ class InstanceSource(_Source):
         if order is None or not wanted.equal.keys() <= {"workflow", "status"}:
             return None
         if not self._store.is_open or (status is not None and status not in _STATUSES):
+            # A status that does not exist fits no instance, and is no `WorkflowStatus`.
             return ChildPage(children=[], total=0)
         query = InstanceQuery(
             workflow=wanted.equal.get("workflow"),
@@ -392,6 +398,7 @@ class InstanceSource(_Source):
     def _all(self) -> Iterator[WorkflowInstance]:
         offset = 0
         while True:
+            # By id: the order of changes would move instances between two pages.
             query = InstanceQuery(order=InstanceOrder.BY_ID, offset=offset, limit=_AT_ONCE)
             found = self._store.book.instances(query)
             yield from found
@@ -499,6 +506,7 @@ class WorkflowStore(Stoppable):
         """Return how long what was begun then, and has ended now, need not be done again."""
         now_ms = self.clock.monotonic_ms()
         took_ms = now_ms - begun_ms
+        # Where counting takes long it is done less often.
         return now_ms + max(_FRESH_MS, took_ms, min(_SHARE * took_ms, _STALE_MS))
 
     def forget_overview(self) -> None:
@@ -511,6 +519,7 @@ class WorkflowStore(Stoppable):
         assert isinstance(new, WorkflowStoreAttributes)
         self._check_shown("store_url", new.store_url, "store_password")
         try:
+            # Nothing is opened here: a database that is away must not keep the configuration from being changed.
             find_opener(self.type).check(new.store_url)
         except WorkflowError as error:
             raise self._wrong("store_url", error.reason) from error
@@ -526,6 +535,7 @@ class WorkflowStore(Stoppable):
             before.close()
 
     def _on_stop(self) -> None:
+        # Taken off first: other threads then see a closed store, and not one that is closing under them.
         book, self._book, self._known_overview = self._book, None, None
         if book is not None:
             book.close()
@@ -548,6 +558,7 @@ class WorkflowStore(Stoppable):
         try:
             return self.overview().count(status)
         except ProviderError:
+            # Unknown and not 0: a list of stores must not fail because one database is away.
             return None
 
     @statistic("Whether the database can be reached.")

@@ -93,7 +93,8 @@ class FileConfigurationStore(ConfigurationStore):
             who = error.reason.partition(" is held by ")[2].partition(";")[0]
             raise HeldStoreError(f"{self._path} is held by {who}; stop that first, or name another file") from None
         try:
-            # Read under the lock: until it was taken, another broker could write.
+            # Under the lock: until it was taken, another broker could write. One that died while it wrote has left a new
+            # file behind, which has not been renamed.
             remove_unfinished(self._path)
             records = self._read_file()
             self._refuse_twins(records)
@@ -141,6 +142,7 @@ class FileConfigurationStore(ConfigurationStore):
         self._check_unedited()
         text = self._render(after, records, removed)
         self._put(text)
+        # After the write: until then the file has the old text, with which it is compared before the next change.
         self._text = text
         self._records = after
         self._note_written()
@@ -170,7 +172,8 @@ class FileConfigurationStore(ConfigurationStore):
             with suppress(PrivateFileError, OSError):
                 self._write(self._path, self._text)
             if self._has(text):
-                self._text = text  # the next change writes the whole file without this one
+                # The change could not be taken out again; the next change writes the whole file without it.
+                self._text = text
             raise InDoubtError(
                 f"it is not known whether the change of the configuration is kept; the broker goes on without it: {reason}"
             ) from error
@@ -295,6 +298,7 @@ def _checked(found: Mapping[str, Any], name: str, kind: type) -> Any:
 
 
 def _check_kind(what: str, value: Any, kind: type) -> None:
+    # The exact type: true is an int to Python, and would pass for a number.
     if type(value) is not kind:
         raise ValueError(f"{what} is {_WORDS[type(value)]}, not {_WORDS[kind]}")
 
@@ -308,6 +312,7 @@ def _id(text: str) -> ObjectId:
 
 def _check_depth(whole: Any) -> None:
     """Raise `ValueError` for what is nested more deeply than anything that management takes."""
+    # With a list and not by recursion, which would fail at just the depth that is to be reported.
     waiting = [(whole, 0)]
     while waiting:
         data, depth = waiting.pop()
@@ -336,6 +341,7 @@ def in_order(records: Sequence[ObjectRecord]) -> list[ObjectRecord]:
     ordered: list[ObjectRecord] = []
     known: set[ObjectId | None] = {None}
     while waiting:
+        # People may have changed the order; round by round, each record whose parent is known comes next.
         ready = [record for record in waiting.values() if record.parent in known]
         if not ready:
             lost = next(iter(waiting.values()))

@@ -54,6 +54,7 @@ def put(table: MutableMapping[str, Any], name: str, value: Any) -> None:
         old = table[name]
         table[name] = _fitted(old, value) if isinstance(old, Array) and isinstance(value, list) else to_item(value)
         return
+    # To the parser, comments above the next table are the end of this one; a new value must stand above them.
     trailing = _taken_off(table.value.body) if isinstance(table, Table) else []
     table[name] = to_item(value)
     if isinstance(table, Table):
@@ -70,11 +71,13 @@ def move_comments(document: tomlkit.TOMLDocument, container: Mapping[str, Any], 
         return
     gone = _last_body(siblings[index])
     before = _last_body(siblings[index - 1]) if index > 0 else _body_before(document, container, name)
+    # Comments stay where they are rather than move to a wrong table.
     if before is None:
         return
     while before and before[-1][0] is None and isinstance(before[-1][1], Comment):
         before.pop()
     following = _taken_off(gone)
+    # No two empty lines where the table has been.
     while following and before and _is_space(before[-1]) and _is_space(following[0]):
         following.pop(0)
     before.extend(following)
@@ -163,6 +166,7 @@ def _fitted(old: Array, wanted: Sequence[Any]) -> Array:
     if chunks is None:
         return made
     lines: list[str] = []
+    # By their texts, as elements may be tables, which are not hashable; without the heuristic for frequent elements.
     match = SequenceMatcher(a=[repr(each) for each in old.unwrap()], b=[repr(each) for each in wanted], autojunk=False)
     for tag, first, last, begin, end in match.get_opcodes():
         if tag == "equal":
@@ -173,6 +177,7 @@ def _fitted(old: Array, wanted: Sequence[Any]) -> Array:
         fitted = tomlkit.parse("\n".join(["x = [", *lines, *rest, "]"]))["x"]
     except TOMLKitError:
         return made
+    # Checked by parsing: lines that were put together wrongly must never change a value.
     return fitted if isinstance(fitted, Array) and fitted.unwrap() == list(wanted) else made
 
 
@@ -190,10 +195,12 @@ def _lines_of(array: Array) -> tuple[list[list[str]] | None, list[str]]:
         above.append(line)
         if not line.strip() or line.lstrip().startswith("#"):
             continue
+        # The last element may have no comma, and needs one when another follows.
         body, hash_, comment = line.partition(" #")
         if not body.rstrip().endswith(","):
             above[-1] = f"{body.rstrip()},{' #' if hash_ else ''}{comment}"
         try:
+            # Each line must be one whole element by itself, or lines cannot be exchanged.
             if len(tomlkit.parse("\n".join(["x = [", above[-1], "]"]))["x"].unwrap()) != 1:
                 return None, []
         except TOMLKitError:
@@ -236,6 +243,7 @@ class TomlConfigurationStore(FileConfigurationStore):
                 f"{self.where} has version {version!r}, and this pyjms knows version {_VERSION}: install the pyjms that "
                 f"wrote it, or a newer one"
             )
+        # The parser keeps no line numbers, so they are found by the headers in the text.
         place_of = _places(self._path.name, text)
         try:
             return [
@@ -247,10 +255,12 @@ class TomlConfigurationStore(FileConfigurationStore):
     def _render(
         self, after: Mapping[ObjectId, ObjectRecord], records: Sequence[ObjectRecord], removed: Collection[ObjectId]
     ) -> str:
-        document = self._next = tomlkit.parse(tomlkit.dumps(self._document))  # a copy: the change may not be kept
+        # A copy: the change may not be kept.
+        document = self._next = tomlkit.parse(tomlkit.dumps(self._document))
         for gone in removed:
             _remove(document, gone)
         for record in records:
+            # Computed for each record: the one before may have added the parent of this one.
             found = {_id_of(table, parent, category): table for table, parent, category in _objects(document)}
             table = found.get(record.id)
             if table is None:
@@ -326,6 +336,7 @@ def _id_of(table: Mapping[str, Any], parent: ObjectId | None, category: str) -> 
             ) from None
     if parent is None:
         return ObjectId(uuid5(NAMESPACE_URL, f"pyjms:{category}"))
+    # By the names on the way down: people write no ids, and an object keeps its id as long as its name.
     return ObjectId(uuid5(parent, f"{category}/{table.get('name', '')}"))
 
 
@@ -342,6 +353,7 @@ def _to_record(
     kept = _kept(table)
     below = {shape.category for shape in tree.children_of(category)} if category != _TOP else set()
     facts = {name: unwrapped(kept[name]) for name in _FACTS if name in kept}
+    # People may have edited this table, too.
     wrong = [name for name, value in facts.items() if not isinstance(value, _FACTS[name])]
     if wrong or not isinstance(kept.get("stopped", False), bool):
         raise TypeError(
@@ -396,11 +408,13 @@ def _alter(table: MutableMapping[str, Any], record: ObjectRecord, *, found: bool
     """Make a table say what the record says, and leave alone what it says already."""
     below = {shape.category for shape in tree.children_of(record.category)} if record.category != _TOP else set()
     wanted = {name: value for name, value in record.attributes.items() if value is not None and name not in below}
+    # The only type of its category, which nobody writes.
     if wanted.get("type") == "":
         del wanted["type"]
     kept: dict[str, Any] = {name: value for name in _FACTS if (value := getattr(record, name))}
     if record.is_stopped:
         kept["stopped"] = True
+    # An object that people wrote gets no id: its name is enough, and the file stays theirs.
     if not found or "id" in table.get(_KEPT, {}):
         kept = {"id": str(record.id), **kept}
     if kept:
@@ -408,6 +422,7 @@ def _alter(table: MutableMapping[str, Any], record: ObjectRecord, *, found: bool
     for name in [each for each in table if each not in wanted and each not in below]:
         del table[name]
     for name, value in wanted.items():
+        # Values that are right keep their layout and comments.
         if name not in table or unwrapped(table[name]) != value:
             put(table, name, value)
 

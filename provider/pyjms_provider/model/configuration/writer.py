@@ -32,6 +32,7 @@ class StoreWriter(ConfigurationChangeListener):
         self._store.update([self._sealed_in_place(managed)])
 
     def child_added(self, parent: ManagedObject, child: ManagedObject) -> None:
+        # In one update with the object itself, so that a crash leaves all of them or none.
         waiting = [_sealed(record, _kind_of(record), self._secrets) for record in _waiting(child)]
         self._store.update([*(self._sealed_in_place(each) for each in _kept(child)), *waiting])
 
@@ -69,6 +70,7 @@ def _kind_of(record: ObjectRecord) -> type[ManagedObject] | None:
 
 
 def _sealed(record: ObjectRecord, kind: type[ManagedObject] | None, secrets: SecretBox | None) -> ObjectRecord:
+    # An object whose type is not installed stays as it is: it is not known which of its attributes are secret.
     if secrets is None or kind is None:
         return record
     known = declarations(kind.attributes_class)
@@ -109,10 +111,12 @@ def _waiting(managed: ManagedObject) -> Iterator[ObjectRecord]:
 
 
 def _context(record: ObjectRecord, name: str) -> str:
+    # Bound to object and attribute: a ciphertext that is copied to another place in the file cannot be decrypted there.
     return f"{record.id}/{name}"
 
 
 def _is_open_secret(value: object) -> bool:
+    # A variable alone is no secret; encrypted, it could not be edited any more.
     return isinstance(value, str) and not refers_only(value) and not SecretBox.is_encrypted(value)
 
 
