@@ -69,6 +69,7 @@ def main() -> None:
             raise
         end_output(error)
         sys.exit(FAILED)
+    # Python flushes standard output after this point, and would report a full disk by a traceback.
     except SystemExit as ended:
         unwritten = flush_error()
         if unwritten is None:
@@ -79,6 +80,7 @@ def main() -> None:
 
 def _add_asked(app: typer.Typer, asked: str) -> None:
     """Add the command that is asked for, or all, so that help shows them and a slip of the pen is told."""
+    # Commands are imported only where they are asked for: their modules take longer than most of what they do.
     if asked == _VERSION:
         return
     if asked in _OWN:
@@ -115,6 +117,7 @@ def _add_command_of_others(app: typer.Typer, entry_point: EntryPoint) -> None:
     name = entry_point.name
     try:
         commands = entry_point.load()()
+    # A command whose extra is missing stays listed, and says what to install.
     except ModuleNotFoundError as error:
         of_others = entry_point.dist is not None and entry_point.dist.name != DISTRIBUTION
         wanted = f"{entry_point.dist.name}[{name}]" if of_others and entry_point.dist else f"{DISTRIBUTION}[broker]"

@@ -110,6 +110,7 @@ class JMSException(CheckedThrowable, Exception, declares=True):
     _error_code: str | None = None  # also of a subclass that does not call this constructor, as a dataclass
 
     def __init__(self, reason: str | None = None, error_code: str | None = None) -> None:
+        # Without a reason `args` stays empty: str() would show None otherwise.
         super().__init__(*([] if reason is None else [reason]))
         self._error_code = error_code
 

@@ -96,6 +96,7 @@ class _Environment:
                 self._add_entry(listed, _Entry("connectionfactory", None, {}, where))
         elif name and (kind in _FACTORIES or kind in _DESTINATIONS):
             self._add_entry(name, _Entry(kind, value, {}, where))
+        # Every text counts as a variable, too, so that entries can share parts by ``${KEY}``.
         self._variables.update({key: (value, where)} if isinstance(value, str) else {})
 
     def _add_table(self, key: str, kind: str, table: Mapping[str, object], where: str) -> None:
@@ -128,6 +129,7 @@ class _Environment:
             if not key.lower().startswith(_OPTION_PREFIX):
                 continue
             kind, _, rest = key[len(_OPTION_PREFIX) :].partition(".")
+            # Divided at the last dot: names have dots, options have none.
             name, _, option = rest.rpartition(".")
             entry = self.entries.get(name)
             if entry is None or entry.kind != kind.lower() or kind.lower() not in _FACTORIES:
@@ -168,6 +170,7 @@ class _Environment:
         return _VARIABLE.sub(replace, text)
 
     def _value_of(self, name: str, where: str, underway: tuple[str, ...]) -> str:
+        # A variable that names itself, by whatever detour, would be replaced without end.
         if name in underway:
             circle = " → ".join((*underway[underway.index(name) :], name))
             raise NamingException(f"{where}: the variables go round in a circle: {circle}")
@@ -215,6 +218,7 @@ class InitialContext(Closeable):
             raise NamingException(f"lookup needs a name, not {name!r}")
         known = self._environment.entries
         plain = _without_prefix(name)
+        # An entry that has the prefix in its own name comes first: such files exist in application servers.
         entry = known.get(name) or known.get(plain) or _unwritten_entry(plain)
         if entry is None:
             raise NameNotFoundException(self._not_found(name, plain))
@@ -237,6 +241,7 @@ class InitialContext(Closeable):
             raise NamingException("the context is closed; make another one")
 
     def _not_found(self, name: str, plain: str) -> str:
+        # Only a name that is not found needs it.
         import difflib
 
         environment = self._environment
@@ -278,6 +283,7 @@ def _unwritten_entry(name: str) -> _Entry | None:
         return _Entry(_DEFAULT_FACTORIES[name], None, {}, f"name {name!r}")
     for prefix, kind in _DYNAMIC.items():
         if name.startswith(prefix) and len(name) > len(prefix):
+            # The name comes from the program, not from the administrator: no variable is looked up in it.
             return _Entry(kind, name[len(prefix) :].replace("${", "$${"), {}, f"name {name!r}")
     return None
 
@@ -319,6 +325,7 @@ def _load(given: Mapping[str, Any] | str | os.PathLike[str] | None) -> _Environm
             path = Path(url2pathname(urlsplit(provider_url).path))
             environment.source = str(path)
             _add_file(environment, path)
+        # After the file: what the program gives wins over what the file says.
         for key, value in given.items():
             if not (is_file and key in _PROVIDER_URLS):
                 environment.add(key, value, f"environment key {key!r}")
@@ -334,6 +341,7 @@ def _default_file() -> Path | None:
     if named:
         return Path(named)
     found = [path for name in DEFAULT_FILES if (path := Path.cwd() / name).is_file()]
+    # Which of the two was meant cannot be known, and a wrong guess would find other destinations.
     if len(found) > 1:
         raise NamingException(
             f"{found[0].parent} has both {' and '.join(DEFAULT_FILES)}; keep one, or name one in {ENVIRONMENT_VARIABLE}"
@@ -367,6 +375,8 @@ def _add_file(environment: _Environment, path: Path) -> None:
 
 def _properties(content: bytes, path: Path) -> Iterator[tuple[str, str, int]]:
     """Yield key, value and line number, by the rules of java.util.Properties. UTF-8, else ISO 8859-1."""
+    # java.util.Properties reads ISO 8859-1, and editors write UTF-8. A text that is valid UTF-8
+    # is hardly ever meant as the other.
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -392,9 +402,11 @@ def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
     joined, start = "", 0
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = raw.lstrip(_BLANKS)
+        # Within an entry that goes on, a line that begins with # belongs to its value, as in Java.
         if not start and (not line or line[0] in "#!"):
             continue
         start = start or number
+        # Two backslashes are one that means itself: only an odd number continues the line.
         if (len(line) - len(line.rstrip("\\"))) % 2:
             joined += line[:-1]
             continue

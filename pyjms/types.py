@@ -23,6 +23,7 @@ def round_to_single(value: float) -> float:
     Raises `TypeError` for what is no number.
     """
     try:
+        # `pack` rounds as Java does, and raises where Java gives an infinity.
         return _SINGLE.unpack(_SINGLE.pack(value))[0]  # type: ignore[no-any-return]
     except (OverflowError, struct.error) as error:
         if not isinstance(value, (int, float)):

@@ -68,8 +68,11 @@ class Call(Generic[_Result]):
         except Exception as error:  # whatever it raised is raised by who awaits it
             self._tell(partial(self._fail, error))
             return
+        # Set before `_end` is taken: a task that is cancelled after that finds what there is to undo.
         if self._undo is not None:
             self._leftover = partial(self._undo, result)
+        # The task may have been cancelled while the call was made: then nobody gets the result, and
+        # this thread undoes it.
         is_told = self._end.acquire(blocking=False) and self._tell(partial(self._succeed, result))
         if not is_told and self._leftover is not None:
             self._leftover()
@@ -87,6 +90,8 @@ class Call(Generic[_Result]):
         try:
             return await self.future
         except asyncio.CancelledError:
+            # With the first lock the call is never made, with the second its own thread undoes it: only
+            # without both does the task have to.
             is_early = self._claim.acquire(blocking=False) or self._end.acquire(blocking=False)
             if not is_early and self._leftover is not None:
                 self._post(self._leftover)  # here, so that it is done before whatever the task calls next
@@ -147,6 +152,8 @@ class SessionThread:
         """
         self.check_loop()
         call = Call(self._loop, function, undo, self.post)
+        # The listener's thread has the session until the listener returns: the session's own thread
+        # would wait for it, and it for this call.
         served = current_work(self)
         if served is not None:
             served.put(call.run)
@@ -166,6 +173,7 @@ class SessionThread:
 
     def post(self, work: _Work) -> bool:
         """Have something done after what was asked for before; return False when the session is closed. Any thread; never waits."""
+        # Under the lock nothing comes behind the None that ends the thread: its task would wait for ever.
         with self._lock:
             if self._is_ended:
                 return False
@@ -243,9 +251,11 @@ class Listening:
         coroutine = self._run(served, argument)
         try:
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        # The event loop is closed. A coroutine that is neither awaited nor closed would have Python warn of it.
         except RuntimeError:
             coroutine.close()
             raise self._ended() from None
+        # None ends the loop below, which this thread is in while the coroutine runs.
         future.add_done_callback(lambda _: served.work.put(None))
         while (work := self._next(served.work)) is not None:
             work()
@@ -260,8 +270,12 @@ class Listening:
             if isawaitable(result):
                 await result
         finally:
+            # A listener may catch the cancellation and return: its message is not acknowledged all the
+            # same, as the event loop is ending.
             task = asyncio.current_task()
             served.is_cancelled = task is not None and task.cancelling() > 0
+            # Set here, on the event loop, before the thread is told: no task adds a call that the
+            # thread would not make.
             served.is_over = True
 
     def _next(self, work: SimpleQueue[_Work | None]) -> _Work | None:

@@ -61,6 +61,7 @@ class Connection(Closing):
         made = await call_on_thread(
             "pyjms-aio-open", lambda: self._sync.open_session(sync, transacted, mode), JmsSession.close
         )
+        # The session is open already: without a thread nobody would ever close it.
         try:
             thread = SessionThread(f"pyjms-aio-session-{made.next_message_id()[3:]}", self._loop)
         except JMSException:
@@ -130,6 +131,7 @@ class Connection(Closing):
         connection awaits it. Goes on, if the task is cancelled. May be awaited on another event loop: the connection's may have ended.
         """
         self._refuse_in_listener("close")
+        # A thread of its own, as each session's may be in a send that waits for room, which this close ends.
         await call_on_thread("pyjms-aio-close", self._close)
 
     def _close(self) -> None:
@@ -140,10 +142,12 @@ class Connection(Closing):
                 thread.end()
 
     def _refuse_in_listener(self, what: str) -> None:
+        # The listener awaits this call, and this call would wait for the listener.
         if any(thread.serves_here for thread in self._all_threads()):
             raise IllegalStateException(f"a listener cannot {what} its own connection: it would wait for itself")
 
     def _all_threads(self) -> list[SessionThread]:
+        # Under the lock: a set that grows while it is listed raises an error.
         with self._lock:
             return list(self._threads)
 

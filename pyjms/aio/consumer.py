@@ -37,6 +37,7 @@ class MessageConsumer(Closing):
         self._listener: MessageListenerLike | None = None
         self._waiting: Receive | None = None
         assert isinstance(sync.inbox, Wakeup)
+        # No thread sleeps on this inbox: the provider's wake-up goes to the receive that waits.
         sync.inbox.answer = self._look
 
     @property
@@ -92,6 +93,7 @@ class MessageConsumer(Closing):
         message = await self.receive()
         while message is not None:
             yield message
+            # A receive of a closed consumer would raise, and the loop is to end.
             message = None if self._sync.is_ending else await self.receive()
 
     async def close(self) -> None:
@@ -99,12 +101,14 @@ class MessageConsumer(Closing):
         await self._thread.call(self._sync.close)
 
     def _called(self, listener: MessageListenerLike) -> Listening:
+        # Without its event loop no listener can run any more: the session then lets no message through.
         return Listening(
             self._loop, message_callback(listener, awaits=True), self._thread, self._session.pause_delivery
         )
 
     def _look(self) -> None:
         """Have the receive that waits look for a message. Any thread; never blocks."""
+        # Read once, as the event loop takes it away meanwhile.
         waiting = self._waiting
         if waiting is not None:
             self._thread.post(waiting.look)

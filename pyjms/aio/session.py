@@ -167,6 +167,8 @@ class Session(Closing):
         Raises what `pyjms.Session.commit` raises. If the task is cancelled, the commit may be made: the session goes on with the
         next transaction in any case.
         """
+        # A receive in progress may take its message before or after the commit: which transaction
+        # has it would be left to chance.
         self._sync.check_receives_nothing()
         await self._thread.call(self._sync.commit)
 
@@ -190,6 +192,8 @@ class Session(Closing):
         if self._thread.serves_here:
             await self._thread.call(self._sync.close)  # which refuses
         else:
+            # A thread of its own for the close: the session's may be in a send that waits for room,
+            # which this close ends.
             await call_on_thread("pyjms-aio-close", self._close)
 
     def _close(self) -> None:

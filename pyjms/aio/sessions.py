@@ -28,6 +28,7 @@ class Wakeup(Inbox):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock.wait)
+        # The provider's consumer may wake this inbox before the asyncio consumer has been made.
         self.answer: Callable[[], object] = _nobody_answers
         self.wake = self._ring
 
@@ -139,14 +140,18 @@ class Receive:
 
     def look(self) -> None:
         """Look for a message: at first, and when the consumer was woken. On the session's thread."""
+        # A task that was cancelled has posted `_abandon`, which comes after this look: a message
+        # taken now would be nobody's until then.
         if self._is_over or self.future.cancelled():
             return
         message = None
         try:
+            # The first look raises on a closed consumer; a receive that has begun to wait returns None.
             if self._has_looked and self._consumer.is_ending:
                 self._end(None)
                 return
             self._has_looked = True
+            # In the context of the task, where a tracer finds the present span.
             message = self._context.run(self._consumer.receive_or_enlist)
         except Exception as error:  # whatever it is, who awaits the receive is told
             self._fail(error)
@@ -162,6 +167,7 @@ class Receive:
             self._end(None)
 
     def _abandon(self) -> None:
+        # The message was on its way to the task when that was cancelled: the next receive begins with it.
         if self._has_taken:
             keep(self._session, self._consumer)
         else:
@@ -212,6 +218,7 @@ class _Timer(Protocol):
 
 def _timer(clock: Clock, loop: asyncio.AbstractEventLoop, timeout_ms: int, ring: Callable[[], None]) -> _Timer:
     """Have `ring` called when so much time has passed by the clock."""
+    # The event loop's own timer goes by the machine's clock alone.
     if isinstance(clock, SystemClock) and clock.is_real:
         return loop.call_later(timeout_ms / 1000, ring)
     return _ClockTimer(clock, timeout_ms, ring)

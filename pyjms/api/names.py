@@ -72,6 +72,7 @@ class JavaNames:
     def __init_subclass__(cls, *, declares: bool = False, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         members: dict[str, Member] = {}
+        # From the root on, so that the nearest declaration of a name is the one that stays.
         for base in reversed(cls.__mro__[1:]):
             members.update(vars(base).get("java_members", {}))
         if declares:
@@ -101,6 +102,7 @@ def _declared(name: str, value: object) -> Member | None:
 
 def _complete(cls: type, member: Member) -> None:
     """Give `cls` both names of `member`, from whichever its nearest definition has."""
+    # The nearest class decides: an application may override under one name what a base class defines under the other.
     for owner in cls.__mro__:
         own = vars(owner)
         if member.python in own:
@@ -155,6 +157,7 @@ def _follow_java(cls: type, member: Member, own: Any, field: object = UNSET) -> 
         made.default = field
     above = [vars(kind).get(member.python) for kind in cls.__mro__[1:]]
     made.is_annotated = any(member.python in annotated(kind) for kind in cls.__mro__)
+    # Below a class with such a field, a class that overrides the getter has the field, too.
     made.has_field = (
         made.is_annotated
         or made.slot is not None
@@ -180,6 +183,7 @@ def _follow_annotation(cls: type, member: Member) -> None:
 
 def _prepare(cls: type) -> None:
     """Have the properties that `cls` declares know what to do when a class below it uses the name for a field."""
+    # A copy: the loop puts properties in the place of others.
     for name, value in list(vars(cls).items()):
         if not _declared(name, value) or not isinstance(value, property):
             continue
@@ -216,6 +220,7 @@ def hidden_method(given: object) -> str | None:
 def _is_hidden(given: object, name: str) -> bool:
     """Tell a field from a method that the class body sets to None, as it does not support it."""
     kind = type(given)
+    # Looked up in the classes themselves: an access by getattr() would call a property.
     defined = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
     return defined is not None or name in getattr(given, "__dict__", ())
 
@@ -271,6 +276,7 @@ class FieldProperty(property):
             value = self._stored(instance)
             if value is not UNSET:
                 return value
+            # The getter itself reads a field that has no value yet: to call the getter for it would never end.
             if frame.f_code is _code(self.fget):
                 raise AttributeError(f"{type(instance).__name__!r} object has no attribute {self._name!r}")
         try:
@@ -348,6 +354,8 @@ class FieldProperty(property):
         return getattr(instance, "__dict__", {}).get(self._name, self.default)
 
     def _is_own_access(self, instance: Any, frame: FrameType) -> bool:
+        # Beside a setter an access from inside counts as one of the field only where the class is
+        # known to have it (decision 0301).
         if self.fset is not None and not (self.has_field or self.__isabstractmethod__):
             return False
         return self._is_current(instance) and self._is_inside(instance, frame)
@@ -369,6 +377,7 @@ class FieldProperty(property):
     def _is_inside(self, instance: Any, frame: FrameType) -> bool:
         """Tell whether `frame` runs a method of the instance's class, or a function within one, for this instance."""
         code = frame.f_code
+        # The object is the first argument of a method, or a free variable of a function within one.
         names = (*code.co_varnames[: min(code.co_argcount, 1)], *code.co_freevars)
         values = frame.f_locals
         if not any(values.get(name) is instance for name in names):
@@ -388,8 +397,11 @@ class FieldProperty(property):
             f"{self._name} is the Python name of {self.java_getter}(), which calls itself without end where a "
             f"getter or setter uses self.{self._name}: call the field by another name, such as _{self._name}"
         )
+        # An error with this very text was explained further down, and passes through all calls of the recursion.
         if error.args != (text,):
             frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code in _ACCESSES]
+            # Two accesses of one property of one object are its own circle; any other endless recursion
+            # is none of ours.
             if sum(frame.f_locals["self"] is self and frame.f_locals["instance"] is instance for frame in frames) < 2:
                 return None
             error = RecursionError(text)
@@ -408,6 +420,7 @@ def reading_field(getter: Callable[[Any], Any], name: str, java_getter: str) -> 
     @wraps(getter)
     def get(self: Any) -> Any:
         attributes = self.__dict__
+        # A class that overrides the getter decides by itself whether it reads the field.
         if name in attributes and getattr(type(self), java_getter, None) is get:
             return attributes[name]
         return getter(self)
@@ -430,6 +443,7 @@ def annotated(kind: type) -> Collection[str]:
 
 def _annotations(kind: type) -> dict[str, Any]:
     if sys.version_info >= (3, 14):
+        # Since 3.14 annotations are evaluated late; this form accepts names that only a type checker knows.
         from annotationlib import Format, get_annotations
 
         return get_annotations(kind, format=Format.FORWARDREF)
@@ -448,10 +462,12 @@ def _uses(code: CodeType, own: str, name: str) -> bool:
     if name in code.co_names:
         loaded = ""
         for operation, argument in _operations(code):
+            # The attribute belongs to the method's own object if that was loaded just before.
             if argument == name and loaded == own and operation in ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"):
                 return True
             names = argument if isinstance(argument, tuple) else (argument,)
             is_variable = "LOAD_FAST" in operation or operation in ("LOAD_DEREF", "LOAD_CLASSDEREF")
+            # Some versions of Python load two variables by one instruction: the second one is on top.
             loaded = names[-1] if is_variable else ""
     return any(_uses(inner, own, name) for inner in code.co_consts if isinstance(inner, CodeType))
 
@@ -460,6 +476,7 @@ def _operations(code: CodeType) -> Iterator[tuple[str, Any]]:
     from dis import get_instructions
 
     for instruction in get_instructions(code):
+        # It stands between a load and the access that belongs to it, and loads nothing.
         if instruction.opname != "EXTENDED_ARG":
             yield instruction.opname, instruction.argval
 

@@ -58,6 +58,8 @@ def trace_with(tracer: MessageTracer | None) -> None:
 
 def class_in_use(kind: type[_Kind]) -> type[_Kind]:
     """Return `kind`, a class of producers or consumers, or the one that does the same and is traced, if there is a tracer."""
+    # Asked once for each producer and consumer that is made: without a tracer sends and
+    # receives know nothing of tracing.
     if not _tracers:
         return kind
     wanted: Any = kind  # a type variable is not hashable to mypy
@@ -86,6 +88,7 @@ class _TracedProducer(JmsMessageProducer):
         time_to_live: int,
     ) -> None:
         tracer = current_tracer()
+        # What is no message goes on to the send itself, which raises the right error.
         if tracer is None or not isinstance(message, Message):
             super()._send(address, destination, message, mode, priority, time_to_live)
             return
@@ -127,6 +130,7 @@ class _TracedConsumer(JmsMessageConsumer):
             if message is not None:
                 self.keep_latest()
             raise
+        # The consumer is returned, too: `undo` gets the result of the call and nothing else.
         return self, message
 
     def _callback_of(self, listener: MessageListenerLike) -> Callable[[Message], Any]:

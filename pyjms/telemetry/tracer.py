@@ -53,6 +53,7 @@ _GETTER: Final = _PropertyGetter()
 
 def carried_context(message: Message) -> Context:
     """Return the context that a message carries."""
+    # From an empty context: a message without one would otherwise seem to come from the span that is open here.
     return propagate.extract(message, context=Context(), getter=_GETTER)
 
 
@@ -70,6 +71,7 @@ class OpenTelemetryTracer(MessageTracer):
             added: dict[str, str] = {}
             propagate.inject(added, setter=_SETTER)
             yield added
+            # Only afterwards: the send gives the message its id.
             _describe(span, message)
 
     @contextmanager
@@ -121,6 +123,7 @@ class OpenTelemetryTracer(MessageTracer):
             kind=kind,
             attributes=attributes,
             links=links,
+            # `_fail` does both, with the error's type; OpenTelemetry would record the error a second time.
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -157,6 +160,7 @@ def _attributes(operation: str, address: Address) -> dict[str, AttributeValue]:
 
 
 def _describe(span: Span, message: Message) -> None:
+    # A span that is not sampled drops all attributes: nothing need be read for it.
     if not span.is_recording():
         return
     if message.jms_message_id is not None:

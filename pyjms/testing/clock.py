@@ -63,6 +63,7 @@ class VirtualClock:
         with self._changed:
             self._now_ms += milliseconds
             self._steps += 1
+            # Those whose object has gone are dropped here: a broker that was stopped tells nobody.
             self._due_work = [each for each in self._due_work if each() is not None]
             work = [run_due for each in self._due_work if (run_due := each()) is not None]
         try:

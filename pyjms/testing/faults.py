@@ -62,6 +62,7 @@ class Faults(Closeable):
     def __init__(self, url: str) -> None:
         """`url`: the message system to stand before; it is reached as it would be without faults."""
         self._inner = ProviderUrl.parse(url)
+        # A scheme for each: several may stand before the same message system, and the factory finds its own by it.
         self._scheme = f"faulty{next(_numbers)}"
         self.url = self._scheme + url[len(self._inner.scheme) :]
         self._lock = Lock()
@@ -143,6 +144,7 @@ class _Connection(DelegatingConnection):
             if self._lost is not None or self._closed:
                 return
             self._lost = ConnectionLostError("injected: the connection dropped")
+        # Without the lock: the close and the exception listener may come back to this connection.
         self._faults.gone(self)
         self._inner.close()
         self._events.on_exception(self._lost)
@@ -181,6 +183,7 @@ class _Session(DelegatingSession):
 
     def _check(self, fault: Fault, error: ProviderError) -> None:
         self._connection.check_alive()
+        # A connection that has dropped says so, and uses up no fault.
         if self._faults.due(fault):
             raise error
 
@@ -209,6 +212,8 @@ class _Session(DelegatingSession):
         if self._faults.due(Fault.COMMIT_IN_DOUBT_ROLLED_BACK):
             self._inner.rollback()
             raise InDoubtError("injected: no answer to the commit; its outcome is not known")
+        # The commit takes effect before it is called in doubt: this is the case in which a client
+        # must not send again blindly.
         self._inner.commit()
         if self._faults.due(Fault.COMMIT_IN_DOUBT):
             raise InDoubtError("injected: no answer to the commit; its outcome is not known")

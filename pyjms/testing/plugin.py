@@ -93,6 +93,7 @@ def jms_connection_factory(request: pytest.FixtureRequest, jms_broker_url: str) 
 
     url = jms_broker_url
     options: dict[str, Any] = {}
+    # Asked by name: as an argument the fixture would be made for every test.
     if "jms_faults" in request.fixturenames:
         url = request.getfixturevalue("jms_faults").url
     if "virtual_clock" in request.fixturenames:
@@ -100,6 +101,7 @@ def jms_connection_factory(request: pytest.FixtureRequest, jms_broker_url: str) 
     if "jms_recording" in request.fixturenames:
         options["record"] = request.getfixturevalue("jms_recording")
     elif directory := request.config.getoption("--jms-record"):
+        # The id of a test has characters that no folder's name may have, such as : and /.
         options["record"] = f"{directory}/{re.sub(r'[^A-Za-z0-9._-]+', '-', request.node.nodeid)}"
     return ConnectionFactory(url, **options)
 
