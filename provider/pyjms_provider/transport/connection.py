@@ -70,10 +70,11 @@ _JOINED_BYTES: Final = 4 * 2**10
 
 
 class PendingInput(deque[bytes]):
-    """In the order in which it came. Small pieces are joined, as heart-beats of one byte would each cost forty."""
+    """Bytes that were read and cannot be fed yet, in their order; small pieces are joined."""
 
     def add(self, data: bytes) -> None:
         """Hold `data`, too."""
+        # A `bytes` object takes some forty bytes besides its content: heart-beats of one byte would each cost that.
         if self and len(self[-1]) + len(data) <= _JOINED_BYTES:
             self[-1] += data
         else:
@@ -114,6 +115,7 @@ class Deadlines:
 
     def await_leaving(self, timeout_ms: int) -> None:
         """Give jobs so long that wait for other clients, however many come one after the other."""
+        # Not moved by a later job: a chain of them must not keep the connection open for ever.
         if self.leaves_ms == math.inf:
             self.leaves_ms = self._now_ms() + timeout_ms
             self.arm(self.leaves_ms)
@@ -128,10 +130,9 @@ class Deadlines:
         self.arm(min(self.over_ms, self.stalls_ms, self.leaves_ms))
 
     def went_off(self, due_ms: float) -> bool:
-        """Note that the alarm has gone off; return whether it is the one that was set last.
-
-        An earlier one was armed after any other; to arm again for each that is left would leave ever more of them.
-        """
+        """Note that the alarm has gone off; return whether it is the one that was set last."""
+        # An alarm is never disarmed: one that a nearer one has replaced still
+        # goes off. To arm again for each of these would leave ever more.
         is_last = due_ms == self.armed_ms
         if is_last:
             self.armed_ms = math.inf
@@ -139,6 +140,7 @@ class Deadlines:
 
     def end(self) -> None:
         """Have nobody called any more."""
+        # The heap keeps the alarm until its time, and must not keep the connection in memory as long.
         self._alarm.who = None
 
 
@@ -217,6 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_chosen = False
         self._engine: ProtocolEngine | None = None
         self._peer: Peer | None = None
+        # Bound once, as each turn is scheduled by it, and exchanged when the connection ends.
         self._turn = self.turn
         self._deadlines = Deadlines(home.timers, home.clock.monotonic_ms, self)
         self._is_awake = False
@@ -242,9 +245,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def heard_ms(self) -> float:
+        # A peer that is not read cannot be heard: that is no silence of its own (BJ-IDLE-3).
         return self._now_ms() if self._is_paused else self._heard_ms
 
     def wake(self) -> None:
+        # Any thread, without a lock: two threads that race give the connection one turn too many.
         if not self._is_awake:
             self._is_awake = True
             self._home.scheduler.add(self._turn)
@@ -262,6 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         self._patient_jobs += patient
 
         def finished(result: object, error: BaseException | None) -> None:
+            # Counted down before `done`, after which `wake` lets the connection end if this was its last job.
             self._jobs -= 1
             self._patient_jobs -= patient
             self._try(cast("Callable[[object, BaseException | None], None]", done), result, error)
@@ -274,6 +280,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_free(self) -> bool:
+        # Bytes that are pushed now must not overtake what waits for a turn,
+        # nor be a second push without a turn between (decision 0610).
         busy = self._is_awake or self._is_blocked or self._has_more or self._has_pushed
         return not busy and self._state is _OPEN and not self._transport.is_closing()
 
@@ -293,6 +301,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=0)
         self._is_made = True
+        # The listener has closed between `accept` and now.
         if self._is_unwanted:
             self.abort()
             return
@@ -308,6 +317,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read: one read phase, between two write phases (BJ-TCP-3)."""
         home = self._home
+        # Copied: all connections of the listener read into one buffer.
         data = bytes(home.buffer[:nbytes])
         home.bytes_in += nbytes
         self._heard_ms = self._now_ms()
@@ -327,6 +337,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._state is not _OPEN:
             return False
         self.wake()
+        # A false value would have asyncio close the transport, with answers still to come.
         return True
 
     def pause_writing(self) -> None:
@@ -338,6 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         """Hear that all has gone out."""
         self._is_blocked = False
         self._deadlines.stalls_ms = math.inf
+        # The peer has taken all: the limit was for the end of a connection, and this one goes on.
         if self._state is _OPEN and not self._is_ending():
             self._deadlines.over_ms = math.inf
         self.wake()
@@ -350,6 +362,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending_input.clear()
         if self._layer is not None:
             self._layer.let_go()
+        # After the state has changed: what the engine calls in return finds that all is over.
         if self._engine is not None:
             self._try(self._engine.closed, self._error or exc)
         self._home.ended(self)
@@ -363,6 +376,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def turn(self) -> None:
         """Have one turn of work. On the loop."""
+        # Lowered before the work: a wake-up that comes during it brings another turn.
         self._is_awake = False
         self._try(self._cycle)
 
@@ -372,6 +386,7 @@ class Connection(asyncio.BufferedProtocol):
         if not deadlines.went_off(due_ms) or self._state is State.ENDED:
             return
         now_ms = self._now_ms()
+        # `_has_taken` also begins the next period, so it is asked only when this one is over.
         if now_ms >= deadlines.over_ms or (now_ms >= deadlines.stalls_ms and not self._has_taken()):
             self._too_late()
             return
@@ -433,6 +448,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._engine is None and layer.is_open:
             self._open(layer.certificate)
+        # After the engine was made: a first frame may come in the same read as the end of the handshake.
         for chunk in chunks:
             self._pending_input.add(chunk)
         self._is_eof = self._is_eof or layer.is_over
@@ -462,6 +478,7 @@ class Connection(asyncio.BufferedProtocol):
             if not waits and self._home.trace is None and engine.is_reading:
                 engine.received(data)  # nothing is in the way: the cycle below in a third of its steps
                 self._write()
+                # While an alarm is set, it looks after time; `_balance` has to set the first one, or to end.
                 if self._deadlines.armed_ms == math.inf or engine.is_over or self._is_eof:
                     self._balance()
                 return
@@ -477,6 +494,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send what a layer says by itself, such as pongs; read no more pings of a peer that does not read those."""
         said = layer.pending()
         self._send(said)
+        # Else a peer could have ever more pongs kept for it.
         if said and self._is_blocked:
             self._pause()
 
@@ -528,6 +546,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         engine = self._engine
         assert engine is not None, "there is an engine while the connection is open"
+        # The connection has its turn, after which it may push again.
         self._has_pushed = False
         pull = engine.pull
         chunks: list[Bytes] = []
@@ -539,6 +558,7 @@ class Connection(asyncio.BufferedProtocol):
             chunks.append(data)
             room -= len(data)
         self._has_more = room <= 0
+        # The other connections come first (BJ-PE-7); bytes that are left bring another turn.
         if room <= 0:
             self.wake()
         if chunks:
@@ -570,6 +590,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _has_taken(self) -> bool:
         """Return whether the peer has taken any byte in its time; then it has as long again, as it may just be slow."""
+        # Read first, as `_await_taking` notes the present size in its place.
         unsent = self._unsent
         self._await_taking()
         return self._unsent < unsent
@@ -582,15 +603,18 @@ class Connection(asyncio.BufferedProtocol):
             if not self._is_blocked and not self._has_more:
                 self._finish()
                 return
+            # All is said but what the peer does not take: it gets a limited time for that.
             self._deadlines.limit(self._settings.closing_timeout_ms)
         if self._is_eof and not self._patient_jobs:
             self._deadlines.leaves_ms = math.inf
         elif self._is_eof:
             self._deadlines.await_leaving(self._settings.closing_timeout_ms)
+        # Not earlier: a pause and its end are two system calls, and the end of a peer that is not read goes unnoticed.
         if self._pending_input and self._pending_input.has(self._settings.read_buffer_bytes):
             self._pause()
         elif self._is_paused and not (self._is_blocked or self._has_more) and engine.is_reading:
             self._is_paused = False
+            # The silence is counted from now: the peer could not be heard before.
             self._heard_ms = self._now_ms()
             if not self._transport.is_closing():  # writing may have found the peer gone
                 self._transport.resume_reading()
@@ -614,10 +638,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _let_others_read(self) -> None:
-        """Read no more before the others had their turn: libuv, which uvloop is built on, reads up to 32 times in a row from a
-        peer that sends faster than it is read.
-        """
+        """Read no more before the others had their turn."""
         if self._state is _OPEN:
+            # libuv, under uvloop, reads up to 32 times in a row from a
+            # peer that sends faster than it is read (decision 0600).
             self._pause()
             self.wake()
 
@@ -639,8 +663,10 @@ class Connection(asyncio.BufferedProtocol):
             self._send(self._layer.pending())
         if self._transport.is_closing():
             return
+        # Not the time of the handshake any more, but that of the end.
         self._deadlines.over_ms = math.inf
         self._deadlines.limit(self._settings.closing_timeout_ms)
+        # The peer has hung up already, so that nothing unread can bring a reset.
         if self._is_eof:
             self._transport.close()
             return
@@ -649,6 +675,7 @@ class Connection(asyncio.BufferedProtocol):
         except OSError:  # the peer has reset the connection, which the loop has not yet told
             self.abort()
             return
+        # Read on, or the peer's end of the stream would never be seen.
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()

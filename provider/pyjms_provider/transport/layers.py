@@ -91,12 +91,14 @@ class Stack(Layer):
 
     @property
     def held(self) -> int:
+        # The lower layer, TLS, holds less than a record.
         return self._upper.held
 
     def refuse_more(self) -> LayerError:
         return self._upper.refuse_more()
 
     def received(self, data: bytes) -> Sequence[bytes]:
+        # In the order of the wire: each record of the lower layer is taken apart before the next.
         return list(chain.from_iterable(map(self._upper.received, self._lower.received(data))))
 
     def wrap(self, chunks: Sequence[Bytes]) -> Bytes:
@@ -111,6 +113,7 @@ class Stack(Layer):
         self._upper.let_go()
 
     def finish(self) -> None:
+        # From above: the farewell of the upper layer is still wrapped by the lower one.
         self._upper.finish()
         self._carry()
         self._lower.finish()

@@ -40,6 +40,7 @@ def is_kept(descriptor: int, kept: int = KEPT) -> bool:
     """Return whether a new connection has one of the last files that this process may open. The system gives the lowest that is free."""
     if sys.platform == "win32":
         return False
+    # Asked each time: the limit may be changed while the broker runs (setrlimit, prlimit).
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most != resource.RLIM_INFINITY and descriptor >= most - min(kept, most * kept // KEPT // 4)
 
@@ -56,6 +57,7 @@ def choose_layer(settings: ListenerSettings, context: SSLContext | None, first: 
     is_secure = context is not None and (not settings.plain_and_tls or first[:1] == bytes((_TLS_HANDSHAKE,)))
     layer: Layer | None = None
     if settings.kind is ListenerKind.WEB_SOCKET:
+        # Imported only here: the library websockets is optional.
         from pyjms_provider.transport.websocket import WebSocketLayer
 
         layer = WebSocketLayer(settings.websocket)
@@ -65,6 +67,7 @@ def choose_layer(settings: ListenerSettings, context: SSLContext | None, first: 
     return layer, is_secure
 
 
+# A crowd of new clients must not keep those that are connected from their turns.
 _ACCEPTS: Final = 32  # in one turn
 _BACK_OFF_S: Final = 0.2
 _WEB_SOCKET_READ: Final = 8 * 2**10
@@ -111,6 +114,7 @@ def bind(settings: ListenerSettings) -> socket.socket:
         )[0]
         listening = socket.socket(family, kind, protocol)
         try:
+            # A broker that is started again must not wait for its old connections in TIME_WAIT.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
             listening.listen(settings.backlog)
@@ -128,6 +132,7 @@ def is_reached_from_elsewhere(host: str) -> bool:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError:
+        # The careful answer: callers warn of a port that lets in everybody, or refuse it.
         return True
     return not all(_is_loopback(str(address[0])) for *_, address in found)
 
@@ -137,9 +142,8 @@ def _is_loopback(host: str) -> bool:
 
 
 def _read_size(settings: ListenerSettings) -> int:
-    """Return how much is read at once. Of WebSockets less: a peer that sends frames of no or one byte, of which each costs
-    some 40 µs, would keep the loop busy for 400 ms with 64 KiB.
-    """
+    """Return how much is read at once."""
+    # A frame of no or one byte costs some 40 µs: with 64 KiB of these a peer would keep the loop busy for 400 ms.
     if settings.kind is ListenerKind.WEB_SOCKET:
         return min(settings.read_buffer_bytes, _WEB_SOCKET_READ)
     return settings.read_buffer_bytes
@@ -285,6 +289,7 @@ class Listener:
 
     async def stop(self, graceful_s: float) -> None:
         """Do what `begin_close` says."""
+        # First: nobody comes in while those inside are asked to leave.
         self._close_door()
         for connection in list(self._connections):
             connection.stop("the broker closes this port")
@@ -315,6 +320,7 @@ class Listener:
         for _ in range(_ACCEPTS):
             try:
                 incoming, address = self._socket.accept()
+            # The queue of the system is empty; the loop calls again for the next client.
             except BlockingIOError:
                 return
             except _GONE:
@@ -334,6 +340,7 @@ class Listener:
 
     def _welcome(self, incoming: socket.socket, host: str, port: int) -> None:
         settings = self.settings
+        # First, as even a client that is allowed in must leave the last files to stores and operators.
         if is_kept(incoming.fileno()):
             self._refused += 1
             self.reports.log(Report.FEW_FILES, "%s at %s", host, self.url)
@@ -351,6 +358,7 @@ class Listener:
         connection = Connection(self, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         self._connections[connection] = host, incoming
         assert self._loop is not None, "who accepts has been started"
+        # Kept in a set: the loop itself has only weak references to its tasks.
         task = self._loop.create_task(self._arrive(connection, incoming))
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
@@ -358,12 +366,15 @@ class Listener:
     async def _arrive(self, connection: Connection, incoming: socket.socket) -> None:
         try:
             incoming.setblocking(False)
+            # The engine's bytes are sent together already: Nagle's algorithm would only delay the last ones.
             incoming.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # This finds a peer that has vanished where no heart-beats were agreed on.
             incoming.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             assert self._loop is not None, "who accepts has been started"
             await self._loop.connect_accepted_socket(lambda: connection, incoming)
         except OSError as error:
             Report.DISCONNECTED.log("a client of %s has gone already: %s", self.url, error)
+            # `connection_lost` is not called for a socket that the loop did not take.
             incoming.close()
             self.ended(connection)
 

@@ -40,6 +40,7 @@ class Scheduler:
             self._schedule()
 
     def _schedule(self) -> None:
+        # Without a write to the loop's self-pipe, which wakes a loop that sleeps; this one does not.
         if self.is_here():
             self._loop.call_soon(self._run)
             return
@@ -52,9 +53,11 @@ class Scheduler:
         ready = self._ready
         self._is_due = False
         try:
+            # As many as there are now: steps that these add come after a look at the sockets.
             for _ in range(min(len(ready), _TURN_STEPS)):
                 ready.popleft()()
         finally:
+            # Also after a step that raised: those behind it are not to wait for the next `add`.
             if ready and not self._is_due:
                 self._is_due = True
                 self._loop.call_soon(self._run)
@@ -115,7 +118,9 @@ class Timers:
         due_ms = math.ceil(at_ms / _GRAIN_MS) * _GRAIN_MS
         if due_ms >= armed_ms:
             return armed_ms
+        # The number decides between equal times, as alarms cannot be compared.
         heappush(self._heap, (due_ms, next(self._numbers), alarm))
+        # The timer's thread is woken only for an earlier time: the others are found when that has come.
         if due_ms < self._next_ms:
             self._next_ms = due_ms
             self._signal.set()
@@ -131,6 +136,7 @@ class Timers:
         fire: Callable[[], None] = self._fire
         is_told = False  # whether the loop knows that something is due, and has not yet answered with the next time
         while not self._is_stopped:
+            # Until the loop has answered it waits without a limit, or it would tell the loop again and again.
             until_ms = None if is_told or self._next_ms == math.inf else self._next_ms
             is_told = not self._clock.wait(self._signal, until_ms)
             if is_told:
@@ -146,6 +152,7 @@ class Timers:
             )  # after what the loop finds in the sockets now, or peers that spoke would pass for silent
             return
         self._has_waited = False
+        # Taken out first: an alarm that is armed in the loop below must not go off in it.
         due = []
         while heap and heap[0][0] <= now_ms:
             due.append(heappop(heap))

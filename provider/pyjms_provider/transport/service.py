@@ -92,6 +92,8 @@ class NetworkService:
             if self._thread is None:
                 thread = Thread(target=self._run, name=f"pyjms network {self._name}", daemon=True)
                 try:
+                    # Kept in `_thread` only if it has started: the call may
+                    # be repeated after the system has refused a thread.
                     thread.start()
                 except RuntimeError as error:
                     raise self._refused(error) from error
@@ -109,6 +111,7 @@ class NetworkService:
             raise ResourceError("WebSockets need the library websockets; pip install 'pyjms-messaging[broker]'")
         listening = bind(settings)
         try:
+            # On the loop's own thread a wait for the loop would never end.
             if self.scheduler.is_here():
                 return self._open(settings, make_engine, listening)
             return self.run(self._open_there(settings, make_engine, listening)).result()
@@ -143,6 +146,7 @@ class NetworkService:
     def begin_close(self, listener: Listener, graceful_s: float = _GRACE_S) -> Future[None]:
         """Do what `Listener.begin_close` says."""
         with self._lock:
+            # A second caller gets the future of the first, also while that close is under way.
             closing = self._listeners.get(listener)
             if closing is not None:
                 return closing
@@ -165,6 +169,7 @@ class NetworkService:
             is_first = self._stopped is None
             if self._stopped is None:
                 self._stopped = Future()
+            # Only the first caller ends the threads; the others wait for it.
             stopped = self._stopped
         if not is_first:
             stopped.result()
@@ -172,6 +177,7 @@ class NetworkService:
         try:
             if thread is not None and self._started.exception(_START_S) is None:
                 asyncio.run_coroutine_threadsafe(self._end(graceful_s), self._loop).result()
+                # Only when `_end` has returned, which needs the loop.
                 self._loop.call_soon_threadsafe(self._loop.stop)
                 thread.join()
                 self.workers.join()
@@ -214,8 +220,10 @@ class NetworkService:
         until_s = loop.time() + graceful_s
         await asyncio.gather(*(listener.stop(graceful_s) for listener in list(self._listeners)))
         self._listeners.clear()
+        # After the listeners: the jobs of their connections end with these, or are left behind at the time limit.
         await self.workers.stop(max(0.1, until_s - loop.time()))
         others = asyncio.all_tasks() - {asyncio.current_task()}
+        # Other servers of asyncio on this loop, such as that for REST.
         for task in others:
             task.cancel()
         if others:
@@ -242,10 +250,12 @@ class NetworkService:
             return
         self.workers = WorkerPool(self._name, self._worker_settings, loop, self.scheduler, RareReports(self.clock))
         Report.STARTED.log("%s, on %s", self._name, description)
+        # From within the loop, so that `start` returns when it runs, and not just before.
         loop.call_soon(self._started.set_result, None)
         try:
             loop.run_forever()
         finally:
+            # Before the loop is closed: the timer's thread adds to the loop.
             self.timers.stop()
             asyncio.set_event_loop(None)
             loop.close()

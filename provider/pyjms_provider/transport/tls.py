@@ -91,6 +91,7 @@ class TlsLayer(Layer):
                 self._is_open = True
             while chunk := self._tls.read(_READ):
                 chunks.append(chunk)
+            # `read` returns nothing at the peer's close_notify.
             self._is_over = True
         except ssl.SSLWantReadError:
             return chunks
@@ -107,6 +108,7 @@ class TlsLayer(Layer):
         return self._outgoing.read()
 
     def finish(self) -> None:
+        # Before the end of the handshake there is no session that could be closed.
         if not self._is_open or self._is_finished:
             return
         self._is_finished = True

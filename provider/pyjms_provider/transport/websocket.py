@@ -84,6 +84,7 @@ class WebSocketLayer(Layer):
             self._is_over = True  # it would wait for an answer in TLS, and this for the end of a line
             raise LayerError("the client spoke TLS, which this port has not; it must use ws://")
         protocol.receive_data(data)
+        # Counted before the events are looked at: a frame that is not whole brings none, and is what `held` is about.
         self._held += len(data)
         chunks: list[bytes] = []
         for event in protocol.events_received():
@@ -101,6 +102,8 @@ class WebSocketLayer(Layer):
         protocol = self._protocol
         if protocol.state is State.OPEN:
             for chunk in chunks:
+                # A text message must be UTF-8 (RFC 6455 §5.6): any other
+                # chunk goes as bytes, even to a client that sends text.
                 if self._is_text and _is_text(chunk):
                     protocol.send_text(chunk)
                 else:
@@ -138,8 +141,10 @@ class WebSocketLayer(Layer):
             origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
         except MultipleValuesError:
             return False
+        # Programs send no Origin, and a browser always does (RFC 6455 §4.1).
         if origin is None or "*" in self._settings.origins or origin in self._settings.origins:
             return True
+        # The page came from this very host and port, and no name was lent to it (DNS rebinding).
         return origin.partition("://")[2].lower() == host.lower() and _is_no_name(host)
 
     def _take(self, frame: Frame, chunks: list[bytes]) -> None:
@@ -151,6 +156,8 @@ class WebSocketLayer(Layer):
         data = bytes(frame.data)
         if self._decoder is not None:
             try:
+                # Decoded only as a check: a text message must be UTF-8
+                # as a whole, and a fragment may end within a character.
                 self._decoder.decode(data, final=frame.fin)
             except UnicodeDecodeError as error:
                 self._protocol.fail(CloseCode.INVALID_DATA, "text that is not UTF-8")
@@ -161,6 +168,7 @@ class WebSocketLayer(Layer):
 
 def _select(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
     served = protocol.available_subprotocols or ()
+    # A client that names no subprotocol is served all the same (RFC 6455 §4.2.2).
     if not offered:
         return None
     for name in served:

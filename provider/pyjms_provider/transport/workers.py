@@ -1,4 +1,4 @@
-"""The threads for what may wait: writes to the disk, senders who wait for room.
+"""The threads for what may wait: writes to the disk, senders that wait for room.
 
 A few threads serve short jobs well, and many at once only quarrel about the interpreter; yet a job may wait for as long
 as a queue is full. So the pool grows quickly to a few threads, and beyond that only while nothing moves: every time it
@@ -8,9 +8,8 @@ is refused, which its client hears as an error instead of as silence.
 What may wait for other clients, as for room in a full queue, has half of the threads at most: what makes room (an acknowledgement, the
 login of who reads the queue) would else stand behind those who wait for it.
 
-A job that waits for a quick disk at most is done on the loop, if it is the only one: a change of threads there and one back
-take longer than such a write. While one connection alone has such jobs, they are done where they are read. Two at the same time go to threads,
-where they share one write; so does everything for a while after the disk was slow, as all connections wait for the loop.
+A job that waits for a quick disk at most is done on the loop, if it is the only one (decision 0602). While one connection alone has such jobs, they
+are done where they are read. Two at the same time go to threads, and all of them do for a while after the disk was slow.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from pyjms_provider.protocols.engine import BatchJob
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 
+# Decisions 0600 and 0602 give the reasons for most of these times.
 _LOOK_S: Final = 0.02  # so often it is looked whether anything moves, while jobs wait
 _PRUNE_S: Final = 5.0  # so long threads stay that nobody needs any more
 _JOIN_S: Final = 2.0
@@ -62,6 +62,7 @@ class WorkerSettings:
     @property
     def patient(self) -> int:
         """So many of them wait for other clients."""
+        # The other half is for the jobs that end such waits: an acknowledgement, or a login of the reader of the queue.
         return max(1, self.most // 2)
 
 
@@ -96,6 +97,7 @@ class Job:
 
     def ended_together(self, batch: BatchJob, error: BaseException | None) -> None:
         """It was done with others."""
+        # By `run`, so that an error of `ended` reaches `finished` as that of a job does.
         self._call = partial(batch.ended, error)
         self.run()
 
@@ -174,6 +176,7 @@ class WorkerPool:
         """
         self._idle.clear()
         job = Job(call, finished, self._loop.time(), batch, is_patient=patient)
+        # While others run or wait, a brief job shares their group commit; after a slow write the loop must not wait.
         if not brief or patient or self._running or self._waiting or perf_counter() < self._slow_s + self._pause_s:
             self._add(job)
             return
@@ -184,7 +187,9 @@ class WorkerPool:
     def do_alone(self, owner: object, call: Callable[[], None]) -> bool:
         """Do a brief job here and now, unless others than `owner` had any a moment ago; return whether it was done."""
         now_s = perf_counter()
+        # Two connections that take turns within 10 ms are not alone: their writes are to be one (decision 0602).
         is_alone = owner is self._brief_of or now_s > self._brief_s + _TOGETHER_S
+        # Noted also for a job that is not done here, as it is what the other connection has to see.
         self._brief_of, self._brief_s = owner, now_s
         if not is_alone or self._running or self._waiting or self._brief or now_s < self._slow_s + self._pause_s:
             return False
@@ -198,6 +203,7 @@ class WorkerPool:
         if together:
             self._do_timed(together)
             jobs = [job for job in jobs if job not in together]
+        # On threads they share a group commit, which one after the other on the loop would not.
         if len(jobs) > 1 or self._running:
             for job in jobs:
                 self._add(job)
@@ -219,6 +225,8 @@ class WorkerPool:
         """See how long a brief job took."""
         end_s = perf_counter()
         if end_s - begin_s > _BRIEF_S:
+            # A disk that was quick for a while begins with the short
+            # pause again; one that is slow again gets twice the last.
             was_quick_long = end_s - self._slow_s > 2 * _LONGEST_PAUSE_S
             self._pause_s = _FIRST_PAUSE_S if was_quick_long else min(2 * self._pause_s, _LONGEST_PAUSE_S)
             self._slow_s = end_s
@@ -251,6 +259,7 @@ class WorkerPool:
     def _next_line(self) -> deque[Job] | None:
         """Return where the job waits that is to be done next; None: there is none that may be done."""
         may_take_patient = self._patient and self._patient_running < self._settings.patient
+        # By age between the two lines, so that neither starves the other.
         if self._waiting and not (may_take_patient and self._patient[0].since_s < self._waiting[0].since_s):
             return self._waiting
         return self._patient if may_take_patient else None
@@ -270,13 +279,16 @@ class WorkerPool:
     def _look(self) -> None:
         self._watch = None
         line = self._next_line()
+        # These have all the threads that they may have: those that have waited too long are refused.
         if self._patient_running >= self._settings.patient:
             self._refuse(self._patient, "wait for room in full queues, or for messages: receive those in the queues")
         if line is not None and line[0] is self._was_first:  # nothing has moved since the last look
             room, waiting = self._settings.most - self._alive, len(self._waiting) + len(self._patient)
+            # At most doubled each time; at the limit, or where the system gives no thread, the oldest jobs are refused.
             if not self._grow(min(room, waiting, max(self._alive, self._settings.quick))):
                 self._refuse(self._waiting, "wait, for the disk or for other clients: try again later")
         elif not (self._waiting or self._patient):
+            # Threads that wait for work are asked to end, down to the quick ones.
             self._let_go(min(self._alive - self._running, self._alive - self._settings.quick))
         self._hand_out()
         line = self._next_line()
@@ -310,18 +322,23 @@ class WorkerPool:
     def _let_go(self, count: int) -> None:
         for _ in range(count):
             self._alive -= 1
+            # One for each, taken by whichever thread is free; `_alive`
+            # counts down now, as no job is given for these any more.
             self._given.put(None)
+        # The list is for `join` alone: threads that have ended leave it here.
         if count > 0:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
 
     def _work(self) -> None:
         while (job := self._given.get()) is not None:
             job.run()
+            # The loop counts and tells: no field of the pool is touched on a worker's thread, so none needs a lock.
             self._scheduler.add(partial(self._ended, job))
 
     def _ended(self, job: Job) -> None:
         self._running -= 1
         self._patient_running -= job.is_patient
+        # First the next job for the thread, then the answer: the thread does not wait while the loop tells.
         self._hand_out()
         self._tell(job)
 
@@ -345,6 +362,7 @@ def _do_together(jobs: Sequence[Job]) -> None:
     whole = Job(lambda: batches[0].together([batch.part for batch in batches]), lambda *_: None, 0.0)
     whole.run()
     found, error = whole.outcome
+    # If the whole fails, each part has failed; else each has an outcome of its own.
     errors: Sequence[BaseException | None] = [error] * len(batches)
     if error is None:
         errors = cast("Sequence[BaseException | None]", found)
