@@ -36,8 +36,10 @@ def check(
     stepped = list(check_clocks(whole.events))
     found += () if "clock-stepped" in left_out else stepped
     cut = [finding("cut-off", (), mid=None, dest=None, pid=pid) for pid in whole.cut_off]
+    # The worst first; among equals, in the order in which they can have been noticed.
     found.sort(key=lambda each: (-each.verdict.rank, each.events[-1].t0))
     report = Report(findings=(*found, *cut), events=facts.events)
+    # What seems to be a violation may be in the events that are missing, or come of a clock that was set back.
     return report.softened() if cut or stepped else report
 
 
@@ -59,6 +61,7 @@ def check_losses(facts: Facts) -> Iterator[Finding]:
     by_topic: Mapping[str, list[Event]] = defaultdict(list)
     for mid in facts.sends:
         sent = facts.sent(mid) if facts.judged is None or mid in facts.judged else None
+        # A temporary destination goes with its connection, and its messages with it.
         if sent is None or sent.dest is None or is_temporary(sent.dest) or not facts.surely_sent(sent):
             continue
         if is_queue(sent.dest):
@@ -93,10 +96,12 @@ class _Judge:
         is_shared = {dest: walk is not None and sharer(self._facts, walk) is not None for dest, walk in walks.items()}
         for channel, sent in messages:
             walk = walks.get(channel.dest)
+            # The browser may have been past the end of the queue when the message was committed.
             if walk is not None and not self._facts.precedes(self._facts.surely_sent(sent)[-1], walk):
                 walk = None
             if walk is not None and sent.mid in seen[walk.consumer or ""]:
                 continue
+            # A consumer that was open may have held the message in advance, where no browser sees it.
             if walk is not None and is_shared[channel.dest]:
                 walk = None
             why = "it was not in the queue at the end" if walk is not None else "all was consumed at the end"
@@ -110,6 +115,7 @@ class _Judge:
             latest = self._latest(life)
             for sent in by_topic.get(life.channel.dest, ()):
                 shown = self._facts.surely_sent(sent)
+                # A subscription gets what is sent after it was made; what was sent at the same time may be either.
                 if not self._facts.precedes(life.begun, sent):
                     continue
                 if life.end is not None and not self._facts.precedes(shown[-1], life.end):
@@ -123,6 +129,7 @@ class _Judge:
         is_skipped = (
             later is not None
             and (later[0].sn or 0) > (sent.sn or 0)
+            # Branches may be committed in another order than their messages were sent.
             and not (sent.tx or "").startswith(BRANCH)
             and (channel, sent.mid) not in self._facts.groups
         )
@@ -159,10 +166,12 @@ class _Judge:
         facts, mid = self._facts, sent.mid
         assert mid is not None
         deliveries = facts.groups.get((channel, mid), ())
+        # A message that was moved or set aside is accounted for: its queue rightly does not have it.
         if mid in self._elsewhere or (channel, mid) in facts.rejected:
             return
         if facts.may_have_expired(sent, None if walk is None else walk.t1):
             return
+        # An acknowledgement in doubt may have counted, and then the message is rightly gone.
         if any(facts.consumed(event)[0] is not Outcome.NEVER for event in deliveries):
             return
         if walk is not None and any(not facts.precedes(event, walk) for event in deliveries):
@@ -256,6 +265,7 @@ def _origin(facts: Facts, event: Event) -> Iterator[Finding]:
         return
     if all(facts.precedes(event, sent) for sent in sends):
         yield finding("before-send", [event, sends[0]], mid=mid, dest=dest)
+    # Any other outcome may mean that the message was accepted.
     if all(sent.ok == FAIL for sent in sends):
         yield finding("refused-but-delivered", [sends[0], event], mid=mid, dest=dest)
     if event.sha is not None and all(sent.sha not in {None, event.sha} for sent in sends):
@@ -265,6 +275,7 @@ def _origin(facts: Facts, event: Event) -> Iterator[Finding]:
 
 
 def _without_id(facts: Facts) -> Iterator[Finding]:
+    # Without ids the checks cannot follow a message, which the reader of the report must know.
     nameless = [event for event in facts.deliveries if event.mid is None]
     for dest, number in Counter(event.dest for event in nameless).items():
         example = next(event for event in nameless if event.dest == dest)
@@ -282,6 +293,7 @@ def _twice(facts: Facts, channel: Channel, mid: str, deliveries: Sequence[Event]
     consumed = [(held, how) for held in deliveries for sure, how in (facts.consumed(held),) if sure is Outcome.SURE]
     if not consumed:
         return
+    # The acknowledgement that was complete first is the one after which the message must not come again.
     first, how = min(consumed, key=lambda pair: pair[1][-1].t1 or 0)
     moved_ns = facts.moved_ns(mid) if _is_home(facts, channel, mid) else None
     told = [first]
@@ -321,7 +333,10 @@ def check_holders(facts: Facts) -> Iterator[Finding]:
             continue
         holders: list[_Holder] = []
         for second, least_ns in zip(deliveries, _least_ends(deliveries), strict=True):
+            # Holders that can no longer overlap with what comes are dropped: a message that came thousands of times is
+            # not judged in pairs.
             holders = [each for each in holders if each.latest_ns is None or each.latest_ns > least_ns]
+            # The latest holder first; one finding for a delivery is enough.
             for first in reversed(holders):
                 proof = _held_throughout(facts, first, second)
                 if proof is None:
@@ -356,6 +371,7 @@ def _held_throughout(facts: Facts, first: _Holder, second: Event) -> Event | Non
     if second.t1 is None or not facts.precedes(first.event, second):
         return None
     for node, until_ns in first.until.items():
+        # Each node's releases are compared with that node's allowance for clocks.
         if not second.t1 + facts.allowance_ns(second.node, node) < until_ns:
             return None
     return facts.proof_of_life(first.event, second)
@@ -376,12 +392,14 @@ def _flag(facts: Facts, channel: Channel, mid: str, place: int, deliveries: Sequ
         moved_ns = facts.moved_ns(mid)
         if moved_ns is not None and event.t0 > moved_ns and not _is_away(facts, channel, mid):
             return None  # put back by hand, as a new message
+        # From the nearest backwards, as the first that surely came before is enough.
         before = (deliveries[at] for at in range(place - 1, -1, -1))
         earlier = next((other for other in before if facts.precedes(other, event)), None)
         proof = None if earlier is None else facts.proof_of_life(event, event)
         if earlier is not None and proof is not None:
             return finding("redelivered-without-flag", [earlier, event, proof], mid=mid, dest=channel.dest)
         return None
+    # The flag is wrong only if nothing at all can have come before: a delivery of the same moment excuses it.
     is_first = all(other is event or (event.t1 or event.t0) < other.t0 for other in deliveries)
     if event.redelivered and is_first and not _is_away(facts, channel, mid):
         return finding("flag-without-delivery", [event], mid=mid, dest=channel.dest)
@@ -400,6 +418,7 @@ def check_order(facts: Facts) -> Iterator[Finding]:
         latest: dict[tuple[object, ...], tuple[Event, Event]] = {}
         for event in deliveries:
             sent = facts.sent(event.mid)
+            # A redelivered message may come after later ones, which were delivered meanwhile.
             stream = None if sent is None or event.redelivered else stream_of(sent, event)
             if stream is None or sent is None:
                 continue
@@ -417,8 +436,10 @@ def stream_of(sent: Event, event: Event) -> tuple[object, ...] | None:
     """
     if sent.sn is None or sent.dest is None or note_of(sent).get("scheduled"):
         return None
+    # A queue of dead letters has them in the order in which they were given up.
     if is_queue(event.dest) and event.dest != sent.dest:
         return None
+    # The delivered values: a provider may have changed them, as an administrator may (JMS 1.1 §3.4.12).
     prio = sent.prio if event.prio is None else event.prio
     mode = sent.mode if event.mode is None else event.mode
     return sent.sess, sent.dest, prio, mode
@@ -450,6 +471,7 @@ def _other_consumer(facts: Facts, consumer: str, sent: Event, event: Event) -> E
     for other, begun in facts.subscribes.items():
         if other == consumer or begun.dest != event.dest or facts.precedes(event, begun):
             continue
+        # Consumers that had ended before the send cannot have held the message.
         if not any(
             facts.precedes(end, sent) for place in (other, begun.sess, begun.conn) for end in facts.closes(place)
         ):
@@ -507,6 +529,7 @@ def check_filters(facts: Facts) -> Iterator[Finding]:
     for event in facts.deliveries:
         begun = facts.subscribes.get(event.consumer or "")
         sent = facts.sent(event.mid)
+        # Compared by connection: no_local concerns what the consumer's own connection has published.
         if begun is not None and note_of(begun).get("no_local") and sent is not None and sent.conn == event.conn:
             yield finding("no-local", [begun, sent, event], mid=event.mid, dest=event.dest)
         selector = missed_selector(event)
@@ -588,6 +611,7 @@ def check_expiry(facts: Facts) -> Iterator[Finding]:
             continue
         allowance_ns = facts.options.expiry_allowance_ms * _NS_PER_MS
         if sent is not None:
+            # The expiration was computed by the sender's clock, and is compared with the receiver's.
             allowance_ns += facts.allowance_ns(sent.node, event.node)
         late_ns = event.t0 - event.exp * _NS_PER_MS
         if late_ns > allowance_ns:
@@ -601,6 +625,7 @@ def check_priorities(facts: Facts) -> Iterator[Finding]:
             if lower.redelivered or higher.redelivered or (lower.prio or 0) >= (higher.prio or 0):
                 continue
             sent = facts.sent(higher.mid)
+            # A scheduled message is not there before its time, so that lower ones rightly come first.
             shown = () if sent is None or note_of(sent).get("scheduled") else facts.surely_sent(sent)
             if shown and facts.precedes(shown[-1], lower):
                 yield finding(

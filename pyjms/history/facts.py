@@ -34,6 +34,7 @@ from pyjms.history.events import (
 )
 
 _NS_PER_MS = 1_000_000
+# Clocks of two machines differ by some milliseconds even when both are set by NTP; what is closer proves no order.
 _OTHER_NODE_NS = 100 * _NS_PER_MS
 
 
@@ -118,6 +119,7 @@ class Facts:
         self._ends: Mapping[str, list[Event]] = defaultdict(list)
         self._closes: Mapping[str, list[Event]] = defaultdict(list)
         self._proofs: Mapping[str, list[Event]] = defaultdict(list)
+        # Events come in the order of their files, each of which is one process's.
         for event in sorted(events, key=lambda each: each.t0):
             self._enter(event)
         self._arrange()
@@ -130,6 +132,8 @@ class Facts:
         enter = _ENTER.get(event.op)
         if enter is not None:
             enter(self, event)
+        # Only what the broker has answered proves that the connection was whole. A NON_PERSISTENT send may return
+        # without an answer.
         if event.ok == OK and event.conn is not None and event.op in _ROUND_TRIPS and event.mode != 1:
             self._proofs[event.conn].append(event)
 
@@ -180,6 +184,8 @@ class Facts:
     def _enter_expire(self, event: Event) -> None:
         if event.mid is None:
             return
+        # An expiry excuses a loss only at its time: a provider that drops messages early must not hide it that way
+        # (decision 0501).
         if self.early_ns(event) > 0:
             self.expired_early.append(event)
         else:
@@ -187,12 +193,14 @@ class Facts:
 
     def _arrange(self) -> None:
         for deliveries in self.by_consumer.values():
+            # By the consumer's own count, which is exact: times may be equal, or go back with the clock.
             deliveries.sort(key=lambda event: (event.dn or 0, event.t0))
 
     # Time
 
     def precedes(self, first: Event, second: Event) -> bool:
         """Say whether `first` was surely over before `second` began."""
+        # A call that was never seen to return may still be going on.
         if first.t1 is None:
             return False
         if first.node == second.node:
@@ -210,6 +218,7 @@ class Facts:
         lags: dict[frozenset[str], int] = {}
         for event in self.deliveries:
             for sent in self.sends.get(event.mid or "", ()):
+                # Only an impossible order proves a difference: a late arrival may be the way that the message took.
                 if sent.node != event.node and event.t1 is not None and event.t1 < sent.t0:
                     pair = frozenset((sent.node, event.node))
                     lags[pair] = max(lags.get(pair, 0), sent.t0 - event.t1)
@@ -220,12 +229,14 @@ class Facts:
     def sent(self, mid: str | None) -> Event | None:
         """Return the one send of a message; None if there is none, or more than one."""
         found = self.sends.get(mid, ()) if mid is not None else ()
+        # Two sends of one id are a fault of the client or the provider; then nothing is said of either of them.
         return found[0] if len(found) == 1 else None
 
     def surely_sent(self, sent: Event) -> tuple[Event, ...]:
         """Return the events that show that a message was there: its send, and its commit; none if it is not sure."""
         if sent.ok != OK:
             return ()
+        # A send in a transaction becomes visible with the commit, which is then part of the proof.
         if sent.tx is None:
             return (sent,)
         commit = self.commit_of(sent.tx)
@@ -255,6 +266,7 @@ class Facts:
         first: dict[str, int] = {}
         for event in chain(self.deliveries, self.seen):
             sent = self.sent(event.mid)
+            # A message that is found in another queue was moved there, as a dead letter is.
             if sent is not None and event.mid is not None and sent.dest != event.dest and is_queue(event.dest):
                 first[event.mid] = min(first.get(event.mid, event.t0), event.t0)
         for channel, mid in self.rejected:
@@ -269,10 +281,12 @@ class Facts:
         """Say whether a transaction was committed. One that nobody ended was not, unless it is distributed."""
         ends = self._ends.get(tx, ())
         commits = [event.ok for event in ends if event.op == COMMIT]
+        # One that succeeded is enough: a coordinator asks again after a commit whose outcome it did not hear.
         if OK in commits:
             return Outcome.SURE
         if tx.startswith(BRANCH) and any(event.op == ROLLBACK and event.ok == OK for event in ends):
             return Outcome.NEVER  # a coordinator tries again until it is answered, also after a crash
+        # The benefit of the doubt goes to the provider: an unknown outcome may have been either one.
         if UNKNOWN in commits:
             return Outcome.DOUBT
         if commits:
@@ -300,9 +314,12 @@ class Facts:
         in_doubt = False
         for event in self.settlements(delivery):
             if event.op == RECOVER:
+                # Given back: a later acknowledgement of this delivery settles nothing. An adoption only changes the
+                # session that holds it.
                 if event.ok == OK and "adopted" not in note_of(event):
                     break
                 continue
+            # A rejected message was kept aside by the provider, and may come again from there.
             if event.ok == FAIL or "rejected" in note_of(event):
                 continue
             outcome = Outcome.SURE if event.tx is None else self.outcome(event.tx)
@@ -318,6 +335,7 @@ class Facts:
         """Yield what may have ended the holding of a delivery, each at its earliest when it began."""
         transactions = set() if delivery.tx is None else {delivery.tx}
         for event in self.settlements(delivery):
+            # An acknowledgement in a transaction releases nothing before its end, which may be a rollback.
             if event.op == ACK and event.tx is not None:
                 transactions.add(event.tx)
             else:
@@ -341,6 +359,7 @@ class Facts:
         proofs = self._proofs.get(delivery.conn or "", ())
         if after.t1 is None:
             return None
+        # By bisection, as a connection may have very many answers.
         start = bisect_right(proofs, after.t1, key=lambda event: event.t0)
         proof = next((proofs[at] for at in range(start, len(proofs)) if self.precedes(after, proofs[at])), None)
         return None if proof is None or self.broke(delivery, proof) else proof
@@ -359,6 +378,7 @@ class Facts:
 
     @staticmethod
     def _concerns(crash: Event, conn: str | None, pid: str) -> bool:
+        # A crash names a connection, a process, or, with neither, the broker, which concerns all.
         if crash.conn is not None:
             return crash.conn == conn
         return crash.pid in {"", pid}
@@ -372,6 +392,7 @@ class Facts:
             event for event in self.settlements(delivery) if event.op == RECOVER and "adopted" not in note_of(event)
         ]
         branches = {event.tx for event in self.settlements(delivery) if event.tx and event.tx.startswith(BRANCH)}
+        # The rollback of a branch gives back what was received in it, whichever session made the call.
         ends += (end for tx in branches for end in self._ends.get(tx, ()) if end.op == ROLLBACK)
         return self._surely_ended(delivery, [*ends, *self.closes(delivery.sess), *self.closes(delivery.conn)], before)
 
@@ -384,10 +405,12 @@ class Facts:
         return self._surely_ended(begun, [end for place in places for end in self.closes(place)], before)
 
     def _surely_ended(self, begun: Event, ends: Iterable[Event], before: Event | None) -> bool:
+        # A close that failed may have left the messages with the session.
         sure = [event for event in ends if event.ok == OK]
         sure += (
             crash
             for crash in self.crashes
+            # Trouble of one connection is no end: the provider may have restored it, and its messages with it.
             if crash.conn is None and self._concerns(crash, begun.conn, begun.pid) and not self.precedes(crash, begun)
         )
         return any(before is None or self.precedes(event, before) for event in sure)

@@ -45,6 +45,7 @@ class RecordedGroups(ReaderGroups):
     def open(self, request: GroupRequest) -> OpenGroup:
         opened = self._inner.open(request)
         group = opened.group
+        # Another process may have reserved messages for this generation already, and has recorded them.
         self._seen.setdefault((group.name, group.generation), group.high)
         return opened
 
@@ -53,6 +54,7 @@ class RecordedGroups(ReaderGroups):
         high = self._inner.reserve(opened, after=after, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms)
         group = opened.group
         seen = self._seen.get((group.name, group.generation), after)
+        # A reserve may return what is reserved already; only new numbers are deliveries.
         if high > seen:
             self._seen[group.name, group.generation] = high
             scope = self._scope_of(group)
@@ -66,6 +68,8 @@ class RecordedGroups(ReaderGroups):
 
     def acknowledge(self, opened: OpenGroup, upto: int) -> None:
         group = self._present(opened.group.name)
+        # Read before the call, since acknowledged messages cannot be read any more. A wrong number is the provider's to
+        # refuse.
         settled = () if group is None or upto > group.high else self._read(group, group.low, upto)
         if not settled:
             self._inner.acknowledge(opened, upto)
@@ -74,9 +78,11 @@ class RecordedGroups(ReaderGroups):
 
     def release(self, name: str) -> int:
         group = self._present(name)
+        # Read before the call: a released group no longer has them.
         returned = () if group is None else self._read(group, group.low, group.high)
         if group is None or not returned:
             return self._inner.release(name)
+        # What records a call returns nothing of it, so that the answer is carried out in a list.
         released: list[int] = []
         self._noted(self._call(RECOVER, group, returned), lambda: released.append(self._inner.release(name)))
         return released[0]

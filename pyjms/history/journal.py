@@ -21,6 +21,7 @@ from pathlib import Path
 from pyjms.history.events import COLUMNS, Event
 from pyjms.history.rows import OK_AT, ROW, T1_AT, Row, column
 
+# Made once: json.dumps with options makes an encoder for each call.
 _encode = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 
@@ -33,6 +34,7 @@ class JournalFile:
         """Begin a file. Raises `OSError` when that fails; then there is none."""
         self.path = path
         self._is_torn = False
+        # A descriptor and not a Python file: a buffer in this process would be lost when it is killed.
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             self._write({"run": run, "node": node, "columns": ROW})
@@ -64,6 +66,7 @@ class JournalFile:
         rest = memoryview((f"\n{text}" if self._is_torn else text).encode("ascii"))
         self._is_torn = True  # until all of it is written: a line that was cut short must not spoil the next
         while rest:
+            # A write may take a part only, as on a disk that is nearly full.
             rest = rest[os.write(self._descriptor, rest) :]
         self._is_torn = False
 
@@ -81,10 +84,12 @@ def read_journals(paths: Iterable[Path]) -> Iterator[Event]:
             if isinstance(entry, dict):
                 head = entry
             elif isinstance(entry[1], list):
+                # A call under way is begun again in the next journal, with the same rows: the first entry counts.
                 calls.setdefault(entry[0], (head, entry[1:]))
             elif entry[0] in calls:
                 for row in calls[entry[0]][1]:
                     row[OK_AT], row[T1_AT] = entry[1:]
+    # Serials are given under the log's lock, so they are the order in which the calls began.
     for serial in sorted(calls):
         head, rows = calls[serial]
         yield from (_event(head, row) for row in rows)

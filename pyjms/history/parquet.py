@@ -39,6 +39,8 @@ def write_rows(path: Path, rows: Sequence[Row], run: str, node: str) -> None:
     columns: dict[str, Any] = {name: [run if name == "run" else node] * len(rows) for name in ("run", "node")}
     columns.update(zip(ROW, zip(*rows, strict=True), strict=True))
     table = pa.table([_array(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
+    # With an underscore, so that readers pass it over; in the same directory, as a rename is atomic only within a file
+    # system.
     temporary = path.with_name(f"_{path.name}.tmp")
     pq.write_table(table, temporary, row_group_size=_ROW_GROUP)
     temporary.replace(path)
@@ -48,6 +50,7 @@ def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(values, type=kind)
     except UnicodeEncodeError:
+        # Only a column with half of a surrogate pair pays for looking at each of its values.
         return pa.array([column(value) for value in values], type=kind)
 
 
@@ -80,6 +83,7 @@ def _check(file: pq.ParquetFile) -> None:
         kind = found.get(field.name, field.type)
         if not _fits(kind, field.type):
             raise ValueError(f"its column {field.name!r} is {kind}, where a history has {field.type}")
+    # The statistics in the footer tell of nulls without reading a value.
     for chunk in _chunks(file.metadata):
         told = chunk.statistics
         if chunk.path_in_schema in COMPULSORY and told is not None and told.has_null_count and told.null_count:
@@ -96,6 +100,7 @@ def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
     """Say whether values of a type can be those of a column: narrower integers, and whatever Parquet itself has as text."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
+    # A writer makes a column without any value one of type null.
     if kind == wanted or pa.types.is_null(kind):
         return True
     if pa.types.is_signed_integer(wanted):

@@ -31,6 +31,8 @@ def read(*directories: Path | str) -> History:
     found = False
     for directory in map(Path, directories):
         files = recorded_files(directory)
+        # The files are listed first: the other order could find a journal and then the file that has replaced it, and
+        # read its events twice.
         journals = _journals(directory, {path.stem for path in files})
         found = found or bool(files or journals)
         events += (event for path in files for event in _checked(path, parquet().read_events(path)))
@@ -75,6 +77,7 @@ def _owner(mark: Path) -> str:
     try:
         return str(json.loads(mark.read_bytes())["pid"])
     except (OSError, ValueError, TypeError, LookupError):
+        # From the right, as the name of a machine may have hyphens.
         return mark.stem.rsplit("-", 2)[-2] if mark.stem.count("-") > 1 else mark.stem
 
 
@@ -84,6 +87,7 @@ def _journals(directory: Path, replaced: set[str]) -> dict[str, list[Path]]:
     for path in sorted(directory.rglob("_*.journal")) if directory.is_dir() else ():
         name = path.stem[1:]
         if name not in replaced:
+            # Together by recording: a call may begin in one journal and end in the next.
             found.setdefault(f"{path.parent}/{name[:-_NUMBER_LENGTH]}", []).append(path)
     return found
 
@@ -93,6 +97,7 @@ def _checked(path: Path, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
             if event.op not in OPERATIONS or event.ok not in OUTCOMES:
                 raise HistoryError(f"{path} is no history: it has an event {event.op!r} that ended {event.ok!r}")
+            # Every rule compares times, so one event without would end the check with a TypeError.
             if type(event.t0) is not int:
                 raise HistoryError(f"{path} is no history: it has an event {event.op!r} without a time")
             yield event

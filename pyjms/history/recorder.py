@@ -81,6 +81,8 @@ _REFUSALS = (
 
 
 def _outcome(error: BaseException) -> str:
+    # A verdict must never rest on a guess: an error that is not known to mean that nothing was done counts as either
+    # outcome.
     return FAIL if isinstance(error, _REFUSALS) else UNKNOWN
 
 
@@ -98,12 +100,15 @@ class RecordedProvider(Provider):
 
     def connect(self, request: ConnectRequest, events: ConnectionEvents) -> ProviderConnection:
         watch = _Events(events, self._recording, self._recording.ticker.reader(request.clock))
+        # Before the connect: the provider may tell of a lost connection, or of an expiry, as soon as it is made.
         self._recording.acquire()
         try:
             inner = self._inner.connect(replace(request, on_expired=self._hears(request.on_expired)), watch)
         except Exception:
             self._recording.release()
             raise
+        # The connection's id is known only now, so the watch gets its scope afterwards; a loss before that concerns no
+        # recorded call.
         connection = _Connection(inner, self._recording, watch.now, request.client_id)
         watch.scope = connection.scope
         return connection
@@ -125,6 +130,8 @@ class RecordedProvider(Provider):
 
     def stop_broker(self, url: ProviderUrl) -> None:
         began_ns = self._recording.now_ns()
+        # In use for the whole of it: the last connection may close meanwhile, and would end the recording before the
+        # death is noted.
         with self._recording:
             self._inner.stop_broker(url)
             self._recording.broker_died(began_ns)
@@ -140,6 +147,8 @@ class _Events:
         self.scope: Scope | None = None
 
     def on_exception(self, error: ProviderError) -> None:
+        # On a thread of the provider, perhaps while a call of this connection is under way: the checker must not count
+        # on it from now on.
         scope, now_ns = self.scope, self.now()
         if scope is not None:
             note = {"error": type(error).__name__, "lost": isinstance(error, ConnectionLostError)}
@@ -172,6 +181,8 @@ class _Connection(DelegatingConnection):
         return RecordedGroups(self._inner.reader_groups(), self.recording, self.scope, self.now, self.noted)
 
     def close(self) -> None:
+        # close may be repeated and may come from several threads, but the recording counts its users, so only one close
+        # gives the use back.
         is_first = next(self._uses, self) is None
         if not is_first:
             self._inner.close()
@@ -204,6 +215,8 @@ class _Noting:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         connection = self._connection
+        # Also for KeyboardInterrupt and the like: a begin without an end would stay in the journal as a call of a
+        # process that died.
         connection.log.end(self._begun, OK if error is None else self._outcome_of(error), connection.now())
 
 
@@ -213,6 +226,8 @@ class _Session(DelegatingSession):
         self._connection = connection
         self._transacted = transacted
         self._now = connection.now
+        # Kept as attributes, since they run for each message: recording costs an in-memory message three to four times
+        # its own time.
         self._put = connection.log.put
         self.scope = Scope(connection.recording.pid, connection.scope.conn, name)
         self._numbers = count(1)
@@ -221,6 +236,7 @@ class _Session(DelegatingSession):
 
     def transaction(self) -> str | None:
         """Return the name of the transaction that work done now belongs to; in a transacted session it begins one."""
+        # JMS begins the next transaction at the first work after a commit (JMS 1.1 §4.4.7), so its name is made then.
         if self._tx is None and self._transacted:
             self._enter(f"{self.scope.sess}#{next(self._transactions)}")
         return self._tx
@@ -243,11 +259,13 @@ class _Session(DelegatingSession):
             self._inner.send(envelope)
 
     def commit(self) -> None:
+        # The transaction is over for this session whatever the commit says, so work after it belongs to the next one.
         tx, self._tx = self.transaction(), None
         self._connection.noted(Call(COMMIT, self.scope, self._now(), tx, None), self._inner.commit)
 
     def commit_with(self, transaction: object) -> None:
         tx, self._tx = self.transaction(), None
+        # If the application's database refuses, the session's transaction may still be open and be committed later.
         with _Noting(self._connection, Call(COMMIT, self.scope, self._now(), tx, None), _unless_over):
             self._inner.commit_with(transaction)
 
@@ -274,6 +292,7 @@ class _Session(DelegatingSession):
         dest, sub = str(request.address), request.durable_name
         scope = self._scope_of(dest, selector=request.selector)
         if request.address.kind is AddressKind.TOPIC:
+            # An ordinary subscription is one consumer's; a durable one goes on by its name with other consumers.
             scope.sub = scope.consumer if sub is None else self._durable(sub)
         note: dict[str, object] = {"durable": sub is not None}
         if request.no_local:
@@ -288,6 +307,7 @@ class _Session(DelegatingSession):
         return f"{self._connection.client_id or ''}/{name}"
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        # A row for each delivery: without one there is nothing to note, but the provider may still want the call.
         if not deliveries:
             self._inner.acknowledge(deliveries)
             return
@@ -296,6 +316,7 @@ class _Session(DelegatingSession):
             self._inner.acknowledge([_inner_of(delivery) for delivery in deliveries])
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
+        # The provider knows only its own deliveries; a tag of the recorder would be foreign to it.
         inner = [_inner_of(delivery) for delivery in deliveries]
         self._settle(RECOVER, deliveries, None, lambda: self._inner.recover(inner))
 
@@ -316,6 +337,7 @@ class _Session(DelegatingSession):
 
     def adopt(self, deliveries: Sequence[Delivery]) -> None:
         inner = [_inner_of(delivery) for delivery in deliveries]
+        # Noted as a recover with a mark: the holder changes, but the message does not come back to its queue.
         self._settle(RECOVER, deliveries, {"adopted": self.scope.sess}, lambda: self._inner.adopt(inner))
 
     def _settle(
@@ -344,6 +366,8 @@ class _Session(DelegatingSession):
                 yield delivery
             outcome = OK
         finally:
+            # The end of a walk is an event of its own: only a walk that saw all of a queue proves that a message is not
+            # there.
             note = {"seen": seen, "selector": None if selector is None else selector.text}
             self._put(Call(BROWSE, scope, began_ns, None, None, note), outcome, self._now())
 
@@ -358,6 +382,7 @@ class _Session(DelegatingSession):
 
     def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
         self._inner.xa_start(xid, join=join, resume=resume)
+        # The branch has begun elsewhere or before; a second begin would look like another transaction of the same name.
         if join or resume:
             self._tx = branch_name(xid)
         else:
@@ -409,6 +434,7 @@ class _Consumer(DelegatingConsumer):
         called_ns = self._now()
         if self._taken is None:
             found = self._inner.poll_at_once()
+            # Nothing was taken: the call comes again on another thread, and is noted there.
             if found is ELSEWHERE:
                 return found
             self._taken = found
@@ -431,6 +457,8 @@ class _Consumer(DelegatingConsumer):
             except Exception:
                 self._taken = None  # what cannot be read is in its queue again
                 raise
+            # The number counts what this consumer got, so that a settlement names its delivery even when a message came
+            # several times.
             held = Held(taken, self._scope, self._number + 1)
             made = Delivery(envelope, taken.count, taken.redelivered, held)
             call, now_ns = Call(DELIVER, self._scope, called_ns, self._session.transaction(), held), self._now()

@@ -57,9 +57,13 @@ class _Files:
         self.directory = directory
         self.run = run
         self.node = platform.node() or "localhost"
+        # Random digits too: a process may record twice into one directory, and process ids come again.
         self._name = f"{self.node}-{os.getpid()}-{os.urandom(4).hex()}"
         self._numbers = count(1)
+        # Names with an underscore are passed over by Spark and other readers of folders of Parquet files.
         self._mark = directory / f"_{self._name}.open"
+        # Imported here, so that a lack of pyarrow is told when the recording is made, and not by the thread that
+        # writes.
         self._parquet = parquet()
         self.is_broken = False
         self.owes_mark = False
@@ -84,6 +88,8 @@ class _Files:
 
         It is owed if it cannot be left now. Where there is room for its name alone, that tells all.
         """
+        # Set first and taken back once the file exists: opening it may fail on a full disk, and each later write then
+        # tries again.
         self.owes_mark = True
         with suppress(OSError), self._mark.open("w") as file:
             self.owes_mark = False
@@ -91,6 +97,7 @@ class _Files:
 
     def unmark(self) -> None:
         """Take the mark away: all is written. It stays when something could not be written."""
+        # A recording that lacks events keeps its mark for ever: the checker then reports no violation, only warnings.
         if not self.is_broken:
             self.owes_mark = False
             with suppress(OSError):
@@ -98,6 +105,7 @@ class _Files:
 
     def fail(self, error: Exception) -> None:
         """Say that events are missing, once, and leave the mark, at once or as soon as there is room for it."""
+        # Set before the mark: a seal on another thread must not take away the mark that this failure needs.
         self.is_broken = True
         is_first = next(self._untold, self) is None
         if is_first or self.owes_mark:
@@ -159,9 +167,12 @@ class BufferedLog(_Log):
 
     def put(self, call: Call, ok: str, t1: int) -> None:
         buffer = self._buffer
+        # No lock: a deque appends atomically, and this runs in the client's thread for each message.
         buffer.append((call, ok, t1))
+        # Reading the flag is cheaper than setting it, which takes a lock.
         if not self._wake.is_set():
             self._wake.set()
+        # The client that fills the buffer writes it: memory stays bounded when the disk is slower than the clients.
         if len(buffer) >= BUFFER_EVENTS:
             self.flush()
 
@@ -172,11 +183,13 @@ class BufferedLog(_Log):
         error: Exception | None = None
         with self._turn:
             while self._buffer:
+                # The failure is told after the lock is released: telling writes a file and a log line.
                 error = self._write() or error
         if error is not None:
             self._files.fail(error)
 
     def _write(self) -> Exception | None:
+        # A count taken at the beginning: clients go on appending, and a loop until the buffer is empty might never end.
         calls = [self._buffer.popleft() for _ in range(min(len(self._buffer), BUFFER_EVENTS))]
         try:
             rows = [row for call in calls for row in rows_of(self._digests, *call)]
@@ -198,6 +211,7 @@ class SynchronousLog(_Log):
         self._wake = wake
         self._digests = Digests()
         self._lock = Lock()
+        # Two locks: clients need only the first, and must not wait while a Parquet file is written under the second.
         self._sealing = Lock()
         self._serials = count(1)
         self._is_open = False
@@ -211,7 +225,10 @@ class SynchronousLog(_Log):
 
     def begin(self, call: Call) -> int:
         with self._lock:
+            # The rows are made under the lock: they number the events of a session, and share the cache of digests.
             serial, rows = next(self._serials), rows_of(self._digests, call)
+            # Calls under way are kept, for the next journal: a journal that is replaced must not take their beginnings
+            # with it.
             self._pending[serial] = rows
             error = self._try(lambda journal: journal.begin(serial, rows))
         if error is not None:
@@ -278,15 +295,21 @@ class SynchronousLog(_Log):
                 if not self._is_open:
                     return
                 name, journal, rows, is_whole = self._name, self._journal, self._rows, self._is_whole
+                # The exchange happens under the lock, so that each event is in the old journal or in the new one, and
+                # in the rows of the same.
                 is_changed = self._change(is_last=is_last)
                 if is_changed or journal is None:
                     self._rows, self._is_whole = [], True
+                # No new journal could be opened, and the rows in memory are given up, since the old journal holds them;
+                # it can no longer be replaced.
                 elif len(rows) >= BUFFER_EVENTS:
                     self._rows, self._is_whole = [], False
             if journal is None:
                 self._write_rows(self._files.next_name(), rows)
             elif is_changed:
                 journal.close()
+                # The Parquet file appears whole, by a rename, before the journal goes: a death in between leaves both,
+                # and readers prefer the file.
                 if is_whole and self._write_rows(name, rows, journal):
                     journal.remove()
 
@@ -320,6 +343,7 @@ class SynchronousLog(_Log):
         name = self._files.next_name()
         journal = self._files.journal(name)
         try:
+            # Calls under way begin again in the new journal, as the old one is about to be removed.
             for serial, rows in self._pending.items():
                 journal.begin(serial, rows)
         except OSError:
@@ -345,6 +369,7 @@ class Recording:
         """
         self.directory = Path(directory).absolute()
         self.ticker = Ticker(self._set_back)
+        # Remembered, to tell this process from a forked child that inherits the object.
         self.pid = str(os.getpid())
         self.is_synchronous = synchronous
         self._files = _Files(self.directory, run or self.directory.name)
@@ -375,11 +400,14 @@ class Recording:
     def acquire(self) -> None:
         """Begin to use it."""
         with self._lock:
+            # The first user opens the log before its thread starts, and under the lock: a second connection waits until
+            # both are there.
             if not self._users:
                 self._end.clear()
                 self.log.open()
                 self._thread = Thread(target=self._run, name=f"pyjms-history-{self.directory.name}", daemon=True)
                 self._thread.start()
+                # A program that ends without closing its connections still writes what it has.
                 atexit.register(self._seal)
             self._users += 1
 
@@ -390,11 +418,15 @@ class Recording:
             if self._users:
                 return
             if self._thread is not None:
+                # The end before the wake-up: the thread would otherwise write and wait again.
                 self._end.set()
                 self._events.set()
+                # Before the seal: the thread must not open another file after the mark was taken away. It never takes
+                # this lock.
                 self._thread.join()
                 self._thread = None
             self._seal()
+            # The interpreter would otherwise keep each recording alive until its end.
             atexit.unregister(self._seal)
 
     def flush(self) -> None:
@@ -421,6 +453,7 @@ class Recording:
     def _write(self) -> None:
         try:
             self.log.flush()
+            # Once for each file: clocks that drift apart slowly must not add up to what looks like a step.
             self.ticker.steps.look()
         except Exception as error:  # the top of a thread
             self._files.fail(error)
@@ -479,6 +512,7 @@ class Recording:
         """
         self.flush()
         history = read(self.directory)
+        # The own mark lies there only because the recording is open; all of its events were flushed just now.
         others = tuple(pid for pid in history.cut_off if pid != self.pid)
         return check(replace(history, cut_off=others), complete=complete)
 
@@ -503,6 +537,7 @@ def record(
 
 def recording_at(directory: str, *, synchronous: bool) -> Recording:
     """Return the recording that all factories of this process with ``record=directory`` share."""
+    # With the process id: a forked child must not go on with the files and the lock of its parent.
     key = (os.getpid(), Path(directory).absolute(), synchronous)
     with _lock:
         found = _shared.get(key)

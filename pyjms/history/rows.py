@@ -57,6 +57,7 @@ class Scope:
         self.dest = dest
         self.sub = sub
         self.selector = selector
+        # Shared with the session, since the column n orders all events of a session, whichever consumer they are of.
         self.numbers: count[int] = count(1) if session is None else session.numbers
         self.sends: dict[Address, tuple[str, int]] = {} if session is None else session.sends
 
@@ -99,9 +100,12 @@ class Digests:
 
     def of(self, envelope: Envelope) -> str:
         """Return `digest(envelope)`."""
+        # By identity, as equality would compare whole bodies. The entry holds the envelope, so that its id is not given
+        # to another one.
         known = self._known.get(id(envelope))
         if known is None:
             if len(self._known) >= self._LIMIT:
+                # All at once: to keep an order of use would cost each event more.
                 self._known.clear()
             known = self._known[id(envelope)] = envelope, digest(envelope)
         return known[1]
@@ -146,11 +150,14 @@ def _send(digests: Digests, call: Call, envelope: Envelope, ok: str, t1: int | N
     scope, address = call.scope, envelope.destination
     known = scope.sends.get(address)
     dest, number = (str(address), 1) if known is None else (known[0], known[1] + 1)
+    # Numbered for each destination, as JMS orders the messages of one session and one destination (JMS 1.1 §4.4.10.2).
+    # The text is kept with it.
     scope.sends[address] = dest, number
     row = _row(call, scope, ok, t1, envelope.message_id, dest, None)
     _describe(digests, row, envelope)
     row[_SN] = number
     if _SCHEDULED in envelope.properties:
+        # A scheduled message comes when it is due: the checks of order and of losses must leave it out.
         row[_NOTE] = _json({"scheduled": True})
     return row
 
@@ -160,6 +167,7 @@ def _deliver(digests: Digests, call: Call, held: Held, ok: str, t1: int | None) 
     row = _row(call, scope, ok, t1, delivery.envelope.message_id, scope.dest, scope.sub)
     _describe(digests, row, delivery.envelope)
     row[_DN], row[_REDELIVERED], row[_COUNT] = held.number, delivery.redelivered, delivery.count
+    # What the selector has read is written with the delivery, as the file does not have the properties of messages.
     if scope.selector is not None:
         row[_NOTE] = _json(_selected(scope.selector, delivery.envelope))
     return row
@@ -203,9 +211,12 @@ def digest(envelope: Envelope) -> str:
     elif isinstance(body, ObjectBody):
         body = body.data
     own = [item for item in envelope.properties.items() if item[0][:3] != _RESERVED]
+    # The order of properties means nothing, and providers change it.
     own.sort()
     correlation = envelope.correlation_id if isinstance(envelope.correlation_id, str) else None
+    # The type's name goes in as well: a body that came as bytes instead of text is not the same.
     head = repr((int(envelope.body_kind), type(body).__name__, own, envelope.jms_type, correlation))
+    # Never fails for half of a surrogate pair: a message that was sent must be recorded, whatever its text.
     summed = hashlib.sha256(head.encode("utf-8", "backslashreplace"))
     # plain text and bytes as they are: `repr` of a long text takes most of the time
     text = body if isinstance(body, (str, bytes)) else repr(body)
@@ -225,6 +236,7 @@ def _selected(selector: Selector, envelope: Envelope) -> dict[str, object]:
 
 
 def _typed(value: Stored) -> object:
+    # With its type: the selector must compare it again as it did, a float as a float.
     return [type(value).__name__, str(value)] if isinstance(value, (float, int)) else value
 
 
@@ -236,4 +248,5 @@ def column(value: object) -> object:
 
 
 def _json(value: object) -> str:
+    # ASCII only, so that a lone surrogate is escaped, which UTF-8 could not encode.
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))

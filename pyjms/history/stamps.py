@@ -42,6 +42,8 @@ class StepWatch:
 
     def _offset(self) -> tuple[int, int]:
         """Return by how much the clocks differ at least and at most: this thread may have to wait between two readings."""
+        # The wall clock is read between two readings of the monotonic one: a thread that is held up here sees a range,
+        # and not a step.
         before_ns = self._steady_ns()
         wall_ns = self._wall_ns()
         return wall_ns - self._steady_ns(), wall_ns - before_ns
@@ -49,6 +51,7 @@ class StepWatch:
     def read(self) -> int:
         """Return the time of day."""
         now_ns = self._wall_ns()
+        # Without the lock, as this runs for each event: two bounds of different moments only lead to a closer look.
         if not self._least_ns < now_ns - self._steady_ns() < self._most_ns:
             self.look()
             return self._wall_ns()
@@ -60,11 +63,14 @@ class StepWatch:
         with self._lock:
             least_ns, most_ns = self._offset()
             before_ns = self._least_ns + STEP_NS
+            # Set back even if this thread was held up between the readings. A step forward harms no verdict, and is
+            # only followed.
             if most_ns <= self._least_ns:
                 by_ns = before_ns - most_ns
             if by_ns or not least_ns <= before_ns <= most_ns:
                 self._set(most_ns if by_ns else least_ns)
         if by_ns:
+            # Outside of the lock: it notes an event, which may write to a file.
             self._on_back(self._wall_ns(), by_ns)
 
 
@@ -84,6 +90,8 @@ class Ticker:
         is_system = type(clock) is SystemClock
 
         def now() -> int:
+            # A test that patches the time has put a Python function in its place; then readings go by the clock's
+            # milliseconds.
             if is_system and type(time.time_ns) is BuiltinFunctionType:
                 return self.steps.read()
             return self._tick(clock.time_ms() * NS_PER_MS)
@@ -92,5 +100,6 @@ class Ticker:
 
     def _tick(self, time_ns: int) -> int:
         with self._lock:
+            # Never the same twice: events within one millisecond keep their order.
             self._last = max(self._last + 1, time_ns)
             return self._last

@@ -29,6 +29,7 @@ def story(events: Iterable[Event], mid: str) -> tuple[Event, ...]:
     """Return what concerns the message `mid`, in order of time: also the ends of the transactions that it was part of."""
     everything = tuple(events)
     own = [event for event in everything if event.mid == mid]
+    # Commits and rollbacks have no message of their own, yet decide about this one.
     transactions = {event.tx for event in own if event.tx is not None}
     ends = [event for event in everything if event.tx in transactions and event.op in {COMMIT, ROLLBACK}]
     return tuple(sorted([*own, *ends], key=lambda event: (event.t0, event.n or 0)))

@@ -60,11 +60,13 @@ class CompiledRules:
         for number, rule in enumerate(rules.rules):
             self._add(1 << number, rule)
         # Cheap ones first: what they rule out, costly ones need not look at.
+        # The digit with which each key begins is its cost: a header first, a path into a body last.
         ordered = [self._tables[key] for key in sorted(self._tables, key=lambda key: str(key)[:2])]
         self._ordered = [(*table.getter, table.allowed, table.constrained) for table in ordered]
         self._choices = [
             (rule, tuple(Choice(target, rule) for target in dict.fromkeys(rule.targets))) for rule in rules.rules
         ]
+        # Known beforehand: most sets of rules have none, and then is_wanted needs no look at each choice.
         self._has_taps = any(rule.tap for rule in rules.rules)
         self._test_list = [test for _, test in self._tests.values()]
         self._all = (1 << len(rules.rules)) - 1
@@ -79,6 +81,7 @@ class CompiledRules:
         found: tuple[Choice, ...] = ()
         is_wanted = False
         while candidates:
+            # The lowest bit is the first rule in the file, as rules are asked in their order.
             bit = candidates & -candidates
             candidates ^= bit
             number = bit.bit_length() - 1
@@ -86,10 +89,12 @@ class CompiledRules:
             if tests and not self._holds(tests, facts, known):
                 continue
             rule, choices = self._choices[number]
+            # Most messages match one rule, whose tuple was made when the rules were compiled.
             found = _joined(found, choices) if found else choices
             is_wanted = is_wanted or not rule.tap
             if rule.stop:
                 break
+        # Rules that only listen in get their copies even of a message that nobody else wants.
         return found if is_wanted else _joined(found, self._nobody)
 
     def is_wanted(self, choices: Iterable[Choice]) -> bool:
@@ -99,10 +104,13 @@ class CompiledRules:
     def _candidates(self, facts: Facts) -> int:
         candidates = self._all
         for key_of_one, keys_of_all, found, constrained in self._ordered:
+            # If no remaining candidate asks for this, the value is not read: a body is parsed only for rules that may
+            # still hold.
             concerned = candidates & constrained
             if not concerned:
                 continue
             if key_of_one is not None:
+                # Those of the concerned rules that do not allow the value are taken out; all others stay.
                 candidates ^= concerned & ~found.get(key_of_one(facts), 0)
                 continue
             allowed = 0
@@ -114,6 +122,7 @@ class CompiledRules:
 
     def _holds(self, tests: tuple[int, ...], facts: Facts, known: dict[int, bool]) -> bool:
         for test in tests:
+            # One test may belong to many rules, and is made once for a message.
             value = known.get(test)
             if value is None:
                 value = known[test] = self._test_list[test](facts)
@@ -139,9 +148,11 @@ class CompiledRules:
             self._add_content(content, asked, self._test_into(tests))
         for key, (getter, values) in asked.items():
             table = self._tables.setdefault(key, _Table(getter))
+            # A rule for json or xml needs the getter that looks into the body; the others are served by it, too.
             if key == "4 body" and getter is not _KIND:
                 table.getter = getter
             table.add(bit, values)
+        # A dictionary removes doubles and keeps the order.
         self._tests_of.append(tuple(dict.fromkeys(tests)))
 
     def _test_into(self, tests: list[int]) -> Callable[[Hashable, _Test], None]:
@@ -158,6 +169,8 @@ class CompiledRules:
         add: Callable[[Hashable, _Test], None],
     ) -> None:
         root = selector.root
+        # Allowed by three-valued logic: an AND is true only when all its terms are, so that each may be tested by
+        # itself (decision 0903).
         for term in root.terms if isinstance(root, And) else (root,):
             equality = _equality(term)
             if equality is None:
@@ -167,6 +180,7 @@ class CompiledRules:
             name, values = equality
             key = f"3 property {name}"
             if key in asked:
+                # Two equalities on one name: both must hold, so that only values of both are left, perhaps none.
                 values &= asked[key][1]
             asked[key] = ((_value_of(name), None), values)
 
@@ -178,6 +192,7 @@ class CompiledRules:
     ) -> None:
         find = finder(content)
         key = f"5 {content.language.value} {content.as_number} {content.path}"
+        # One table has one set of values for each rule; a second condition on the same path becomes a test.
         if content.equals is None or key in asked:
             add(("content", str(content), content.as_number), lambda facts: holds(content, find(facts)))
             return
@@ -200,6 +215,7 @@ def _one_of(
     """Add the condition that a value is one of some, which may hold wildcards."""
     if wanted is None:
         return
+    # Exact values go into a table; wildcards are tested, as no value can be looked up by them.
     if not any("*" in each for each in wanted):
         asked[name] = ((value_of, None), frozenset(wanted))
         return

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Finder: TypeAlias = Callable[[Facts], tuple[Any, ...]]
 """Returns the values at a path: strings, numbers, booleans, None, or for JSON also lists and dicts."""
 
+# ElementTree looks at each element again for each //, so that the time grows with a power of the size of the body.
 _ANYWHERE_MAX = 2
 _NOWHERE = Address(AddressKind.QUEUE, "value")
 
@@ -35,6 +36,7 @@ def finder(content: Content) -> Finder:
 
 def _json_finder(path: str) -> Finder:
     steps = read_pointer(path)
+    # Paths without a wildcard lead to one value at most, and need no generator.
     if "*" not in steps:
         return _walker(steps)
     return lambda facts: tuple(_walk_all(facts.json, steps))
@@ -44,6 +46,8 @@ def _walker(steps: tuple[str, ...]) -> Finder:
     def walk(facts: Facts) -> tuple[Any, ...]:
         value = facts.json
         for step in steps:
+            # JSON's objects are plain dictionaries, and their members the usual case, so that no function is called for
+            # them.
             value = value.get(step, ABSENT) if type(value) is dict else _member(value, step)
         return () if value is ABSENT else (value,)
 
@@ -67,12 +71,14 @@ def _walk_all(value: Any, steps: tuple[str, ...]) -> Iterator[Any]:
 def _member(value: Any, step: str) -> Any:
     if isinstance(value, dict):
         return value.get(step, ABSENT)
+    # Not every digit of Unicode is one for int(), which also refuses texts of more than 4,300 digits.
     if isinstance(value, list) and step.isascii() and step.isdigit() and len(step) < 10:
         return value[int(step)] if int(step) < len(value) else ABSENT
     return ABSENT
 
 
 def _xml_finder(path: str) -> Finder:
+    # An @ within brackets belongs to a predicate, as in item[@id='7'], and names no attribute to return.
     elements, _, attribute = path.rpartition("@") if "@" in path.rpartition("]")[2] else (path, "", "")
     place = elements.rstrip("/") or "."
     if place.startswith("/"):
@@ -82,6 +88,7 @@ def _xml_finder(path: str) -> Finder:
             f"{path!r} has // more than {_ANYWHERE_MAX} times: each looks at all that is below what the ones before it found"
         )
     try:
+        # ElementTree compiles a path only when it is used: so it is tried when the rules are read.
         Element("probe").findall(place)
     except (SyntaxError, KeyError, TypeError) as error:  # TypeError: a path that ends within brackets
         raise ValueError(f"{path!r} is no path of ElementTree: {error}") from error
@@ -99,9 +106,11 @@ def _xml_finder(path: str) -> Finder:
 
 
 def _number(value: Any) -> int | float | None:
+    # A bool is an int in Python, and true is no number in JSON.
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
     try:
+        # As an int first: a float has 53 bits, and large numbers would become equal.
         return int(value) if not isinstance(value, float) else value
     except ValueError:
         try:
@@ -130,6 +139,7 @@ def holds(content: Content, values: tuple[Any, ...]) -> bool:
 def _as_message(value: Any) -> Envelope:
     """Return a message whose property ``value`` a selector can look at; null and what has members are null to it."""
     stored: Stored = value if isinstance(value, (str, int, float, bool)) else None
+    # A property has at most a Java long; JSON's numbers have no bound, and beyond 10**308 no float either.
     if isinstance(stored, int) and not -(2**63) <= stored < 2**63:
         stored = float(stored) if abs(stored) < 10**300 else None
     properties = {} if stored is None else {"value": stored}

@@ -31,6 +31,7 @@ class Facts:
         self._sender_properties = sender_properties
         self._body_bytes_max = body_bytes_max
         self._sender: Any = ABSENT
+        # None means not read yet: JSON's null is no object or array, so that no body is None.
         self._json: Any = None
         self._xml: Any = None
 
@@ -78,6 +79,7 @@ class Facts:
             return ABSENT
         try:
             return _decode(text)
+        # Deep nesting raises RecursionError, which would end the route; such a body is none for rules.
         except (ValueError, RecursionError):
             return ABSENT
 
@@ -85,6 +87,7 @@ class Facts:
         """Return the text of the body if it begins like what is wanted."""
         body = self.envelope.body
         if isinstance(body, bytes):
+            # Looked at before decoding: one large body must not stop the route for all others.
             if len(body) > self._body_bytes_max:
                 return None
             try:
@@ -95,6 +98,7 @@ class Facts:
         if not isinstance(body, str) or len(body) > self._body_bytes_max:
             return None
         first = body[:1]
+        # Most bodies begin with their bracket; only others are copied to strip blanks and a byte order mark.
         if first and first in _BLANKS:
             body = body.lstrip(_BLANKS)
             first = body[:1]
@@ -108,10 +112,12 @@ def _parse_xml(text: str) -> Element | None:
     from defusedxml.ElementTree import ParseError, fromstring
 
     try:
+        # A document type may define entities that expand to gigabytes.
         root: Element = fromstring(text, forbid_dtd=True)
     except (ParseError, DefusedXmlException, ValueError, UnicodeError):
         return None
     level, depth = [root], 1
+    # Level by level and not recursively, as a deep document would reach Python's limit.
     while level := [child for each in level for child in each]:
         depth += 1
         if depth > DEPTH_MAX:
@@ -127,4 +133,5 @@ def read_pointer(text: str) -> tuple[str, ...]:
     for step in steps:
         if any(not part.startswith(("0", "1")) for part in step.split("~")[1:]):
             raise ValueError(f"{text!r} is no JSON Pointer: write ~0 for ~, and ~1 for / in a name")
+    # In this order, or ~01 would become a slash (RFC 6901 §4).
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)

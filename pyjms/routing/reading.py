@@ -29,10 +29,12 @@ def load_rules(file: Path) -> RuleSet:
 
 def load_document(file: Path) -> tuple[Any, str | None]:
     """Return what stands in a file, and its text if that has lines that tell something. Raises `RulesError`, `OSError`."""
+    # Reading a pipe or a device may never end.
     if file.exists() and not file.is_file():
         raise RulesError((Problem(file.name, "it is no file, but a folder, a device or a pipe", None),))
     try:
         with file.open("rb") as opened:
+            # One byte more than allowed tells that there is more, without reading it.
             data = opened.read(_BYTES_MAX + 1)
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -46,6 +48,7 @@ def parse_document(text: str, name: str) -> tuple[Any, str | None]:
     """Return what `load_document` does, of the text of a file of that name. Raises `RulesError`."""
     is_json = name.lower().endswith(".json")
     try:
+        # JSON goes without its text: only TOML's headers of tables can be found line by line.
         return (json.loads(text), None) if is_json else (tomllib.loads(text), text)
     except RecursionError as error:
         raise RulesError((Problem(name, "it is nested too deeply; is it the right file?", None),)) from error
@@ -92,6 +95,7 @@ class _Reader:
     def __init__(self, text: str | None) -> None:
         lines = (text or "").splitlines()
         self._lines = lines
+        # tomllib tells no lines of what it has read; the headers are in the order of the rules, so they are counted.
         self._rule_lines = [number for number, line in enumerate(lines, 1) if _HEADER.match(line)]
         self.problems: list[Problem] = []
 
@@ -104,6 +108,7 @@ class _Reader:
         if near is not None and word:
             for number in range(near + 1, len(self._lines) + 1):
                 content = self._lines[number - 1].lstrip()
+                # The next table begins: a key of the same name there would be another rule's.
                 if content.startswith("[[rule") or (content.startswith("[") and "=" not in content):
                     break
                 if content.partition("=")[0].strip().strip('"') == word:
@@ -143,6 +148,7 @@ def read_rules(data: object, text: str | None = None) -> RuleSet:
     body_bytes_max = data.get("body_bytes_max", 1 << 20)
     if isinstance(body_bytes_max, bool) or not isinstance(body_bytes_max, int) or body_bytes_max < 0:
         reader.complain("body_bytes_max", f"{body_bytes_max!r} is no number of bytes; write for instance 1048576")
+        # Reading goes on with any value, so that all problems are told at once.
         body_bytes_max = 0
     if reader.problems:
         raise RulesError(tuple(reader.problems))
@@ -171,6 +177,7 @@ def _read_list(reader: _Reader, data: Mapping[str, Any], targets: dict[str, Targ
         place = f"rule {number + 1}" + (f" ({name})" if "name" in table else "")
         if not isinstance(name, str) or not name or name in names:
             reader.complain(place, "its name is empty or another rule's; each rule has a name of its own", line, "name")
+        # Counts and explanations go by the name, so that two rules must not share one.
         names.add(str(name))
         rules.append(_read_rule(reader, table, str(name), place, line, targets))
     return tuple(rules)
@@ -273,10 +280,12 @@ def _read_content(reader: _Reader, table: Mapping[str, Any], place: str, line: i
         as_number=as_number,
     )
     try:
+        # Made for nothing, to learn of a wrong path now and not at the first message.
         finder(content)
     except ValueError as error:
         reader.complain(place, str(error), line, "content")
         return None
+    # A selector that was refused has been complained of; the condition must not hold for everything then.
     return content if tests != ["where"] or where is not None else None
 
 
@@ -323,6 +332,7 @@ def _name_target(reader: _Reader, name: object, targets: dict[str, TargetSpec], 
         return
     kind, colon, rest = str(name).partition(":")
     if colon and rest and kind in {"queue", "topic"}:
+        # Entered like a named target, so that the rest of the code knows one kind only.
         targets[str(name)] = TargetSpec(address=Address(AddressKind[kind.upper()], rest))
         return
     known = ", ".join(each for each in targets if ":" not in each) or "none"

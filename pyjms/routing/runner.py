@@ -71,6 +71,7 @@ class Router:
         """Return the outgoing messages of a message. Raises `UndeliverableError`."""
         if self._file is not None:
             self.look()
+        # Both at once: a thread that looks at the statistics may replace them between two reads.
         ready, targets = self._in_force
         choices = ready.decide(envelope)
         if not choices:
@@ -80,6 +81,7 @@ class Router:
             rule = choice.rule
             made = _transformed(rule, envelope) if rule is not None and rule.transforms else envelope
             outgoing.append(OutgoingMessage(targets[choice.target], made, choice.target))
+        # After the transformers: a message that one of them refuses counts for no rule.
         self._count(choices)
         if not ready.is_wanted(choices):
             raise UndeliverableError("no rule wants it, save for those that only listen in", outgoing=outgoing)
@@ -103,12 +105,15 @@ class Router:
     def look(self) -> None:
         """Read the file anew if it has changed, but not all the time."""
         now_ms = self._clock.monotonic_ms()
+        # Both the route's thread and those that ask for statistics look; the second one need not wait for the first.
         if self._file is None or now_ms < self._looks_at_ms or not self._lock.acquire(blocking=False):
             return
         try:
             self._looks_at_ms = now_ms + _LOOKS_EVERY_MS
             stamp = _stamp(self._file)
             if stamp != self._seen and stamp is not None:
+                # Before reading: a file that is wrong is complained of once, and one that changes meanwhile is read
+                # again.
                 self._seen = stamp
                 self._reload(self._file)
         finally:
@@ -117,6 +122,7 @@ class Router:
     def _reload(self, file: Path) -> None:
         try:
             self.replace(load_rules(file))
+        # A mistake in a file must not stop a route that runs: the rules before it stay in force.
         except (RulesError, ProviderError, OSError) as error:
             self.refused = str(error)
             _log.warning("PYJMS-ROUTE the rules of %s are refused, those before stay in force: %s", file, error)
@@ -149,6 +155,7 @@ def _stamp(file: Path | None) -> tuple[int, int, int] | None:
         seen = file.stat()
     except OSError:
         return None  # between two versions, or gone: the rules stay
+    # With size and inode: a file that is replaced within the clock's resolution has the same time.
     return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
 
@@ -171,6 +178,7 @@ class RunningRouter(RunningRoute):
         self.thread.stop()
 
     def statistics(self) -> RouteStatistics:
+        # Also the way to notice a changed file while no message comes.
         details = self.router.details()
         seen = self.thread.statistics()
         refused = self.router.refused
@@ -205,6 +213,7 @@ def _read(request: RouteRequest) -> tuple[RouteSettings, Router]:
         raise RouteError(f"the rules of the route {request.name!r} cannot be used: {error}") from error
     except ProviderError as error:
         raise RouteError(error.reason) from error
+    # A message would go round within one queue, up to the limit of hops.
     if any(target == settings.source for target in router.targets()):
         raise RouteError(
             f"the route {request.name!r} has its source {settings.source} as a target, too; name another one"

@@ -42,6 +42,7 @@ def known_transformers() -> tuple[str, ...]:
 
 def find_transformer(name: str) -> TransformerFactory:
     """Return what makes transformers of a name. Raises `TransformerError` when nothing does."""
+    # Built-in names win, so that an installed package cannot change what existing rules mean.
     if name in BUILT_IN:
         return BUILT_IN[name]
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
@@ -69,6 +70,7 @@ def _set(settings: Mapping[str, Any]) -> Transformer:
     wanted = _only(settings, "properties")["properties"]
     if not isinstance(wanted, Mapping) or not wanted:
         raise TransformerError('"set" needs properties = { NAME = VALUE }')
+    # Checked and typed once, and not for each message.
     stored: dict[str, Stored] = {_property(name): _stored(value, name) for name, value in wanted.items()}
     return lambda envelope: replace(envelope, properties={**envelope.properties, **stored})
 
@@ -125,9 +127,11 @@ def _map_json(settings: Mapping[str, Any]) -> Transformer:
             raise TransformerError("the body is no text, and map-json needs JSON")
         try:
             document = json.loads(body)
+        # No ValueError, so that it would be told as a fault of the transformer.
         except RecursionError:
             raise TransformerError("the body is JSON that is nested too deeply") from None
         made = {name: value[0] for name, steps in paths.items() if (value := _at(document, steps))}
+        # Without escapes, by which a body in UTF-8 would grow.
         text = json.dumps(made, ensure_ascii=False)
         is_bytes = envelope.body_kind is BodyKind.BYTES
         return replace(envelope, body=text.encode() if is_bytes else text)
@@ -162,9 +166,11 @@ def _property(name: object) -> str:
 
 
 def _stored(value: object, name: str) -> Stored:
+    # bool before int, as it is an int in Python.
     if isinstance(value, (bool, str, float)):
         return value
     if isinstance(value, int) and -(2**63) <= value < 2**63:
+        # A plain int is a Java int in properties; larger numbers need a long.
         return value if -_INT_MAX <= value < _INT_MAX else Long(value)
     raise TransformerError(f"{name} = {value!r} is no value of a property: write a text, a number, true or false")
 
