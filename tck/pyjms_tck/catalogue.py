@@ -108,6 +108,7 @@ def read_catalogue(folder: Traversable) -> Catalogue:
             raise CatalogueError(f"{file.name}: name the file NN-name-of-the-chapter.toml, in lower case")
         number = int(match["number"])
         title = _TITLES.get(number) or match["name"].replace("-", " ").capitalize()
+        # A chapter may have several files.
         chapters.setdefault(number, Chapter(number=number, title=title))
         for requirement in _read(file, number):
             if requirement.id in found:

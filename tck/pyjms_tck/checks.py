@@ -53,14 +53,17 @@ class _Problem:
 
 def is_same(seen: object, wanted: object) -> bool:
     """Whether `seen` is the value `wanted` as JMS has it: 1 is not true, 0.0 is not -0.0, and NaN is NaN."""
+    # Before the numbers: in Python a bool is an int, and True is equal to 1.
     if wanted is None or isinstance(wanted, bool):
         return seen is wanted
     if isinstance(wanted, float):
+        # By their bits, as 0.0 is equal to -0.0; only a NaN is right whichever bits it has.
         return isinstance(seen, float) and (
             struct.pack(">d", seen) == struct.pack(">d", wanted) or (math.isnan(seen) and math.isnan(wanted))
         )
     if isinstance(wanted, int):
         return isinstance(seen, int) and not isinstance(seen, bool) and seen == wanted
+    # A provider may return bytes, or a bytearray of its own.
     if isinstance(wanted, _BYTES):
         return isinstance(seen, _BYTES) and bytes(seen) == bytes(wanted)
     return seen == wanted
@@ -108,8 +111,10 @@ class Checks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # What a test raised tells more than the checks before it.
         if error is not None:
             return
+        # A loop over an empty table would pass otherwise.
         assert self._made, "nothing was checked"
         if len(self.problems) == 1:
             raise self.problems[0].error()

@@ -207,6 +207,7 @@ def _judge(
     for file in (json_file, html_file, junit_file):
         if file is not None:
             try:
+                # Before the run: a report that cannot be written is told in the first second, not after minutes.
                 check_can_write(file)
             except OSError as error:
                 _refuse(f"{file} cannot be written: {error}")

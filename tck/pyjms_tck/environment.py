@@ -66,6 +66,7 @@ class Environment:
         self.url = url
         self.profile = profile
         profile.url = url
+        # Process and random part: several workers, and runs that follow each other, use one broker.
         self._run = f"{os.getpid():x}{uuid4().hex[:6]}"
         self._numbers = count(1)
         self._facts: Facts | None = None
@@ -74,6 +75,7 @@ class Environment:
         """Return a factory for the provider, with the profile's credentials and options, of the class that it has for `kind`."""
         made = cast("type[_Factory]", self.profile.factories.get(kind, kind))
         given = {"user_name": self.profile.user_name, "password": self.profile.password, **self.profile.options}
+        # The test's own options come last, so they win over those of the profile.
         return made(self.url, **{**given, **options})
 
     @property
@@ -86,6 +88,7 @@ class Environment:
     def facts(self) -> Facts:
         """What the provider says of itself; the first call connects. Raises JMSException."""
         if self._facts is None:
+            # Only at the first question: pytest makes the environment before it knows whether any test is collected.
             with self.factory(ConnectionFactory).create_connection() as connection:
                 about = connection.meta_data
                 self._facts = Facts(

@@ -202,7 +202,10 @@ def _made(
 
         def make() -> Any:
             name = create(environment.make_name(prefix))
+            # Noted before the destination is looked up: where that fails, it is deleted all the same.
             made.callback(delete, name)
+            # A connection of its own: a session on the test's one would be its
+            # first use, after which no client identifier can be set (§4.3.2).
             with factory.create_connection() as connection:
                 return find(connection.create_session(False, Session.AUTO_ACKNOWLEDGE), name)
 

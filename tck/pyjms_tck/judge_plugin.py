@@ -99,6 +99,8 @@ class JudgePlugin:
             if reason := self.unsupported(item, catalogue, capabilities):
                 item.stash[_LACKING] = reason
                 item.add_marker(pytest.mark.skip(reason=f"not supported: {reason}"))
+            # For runs by pytest alone; the command's controller has a limit of its
+            # own, which also ends what hangs in C code.
             elif config.pluginmanager.hasplugin("timeout"):
                 item.add_marker(pytest.mark.timeout(self._environment.profile.limit_s))
 
@@ -118,6 +120,7 @@ class JudgePlugin:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Put the result of the test, which the worst of its phases decides, into the report of its last phase."""
         report = yield
+        # Taken in each phase, so that a later phase does not show an earlier one's comparison.
         compared = self._comparisons.take()
         if call.excinfo is not None and _RESULT not in item.stash:
             if _LACKING in item.stash:
@@ -125,6 +128,7 @@ class JudgePlugin:
             else:
                 report.outcome = "failed"  # also where a test skips itself: what is not supported is declared before
                 item.stash[_RESULT] = _result(item, Outcome.FAILED, failure=describe(call.excinfo, report, compared))
+        # With the last phase: setting up, the test and cleaning up may each fail, and a test has one result.
         if report.when == "teardown":
             result = item.stash.get(_RESULT, None) or _result(item, Outcome.PASSED)
             report.user_properties.append((PROPERTY, result.to_data()))
@@ -182,6 +186,7 @@ class Comparisons:
 
 
 def _short(value: object) -> str:
+    # The value comes from the provider under test, and its `repr` may fail.
     try:
         text = repr(value)
     except Exception as error:

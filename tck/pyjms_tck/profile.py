@@ -109,6 +109,7 @@ def load_profile(path: Path | str | None) -> Profile:
         for kind in vars(_load(Path(path))).values()
         if isinstance(kind, type) and issubclass(kind, Profile) and kind is not Profile and not isabstract(kind)
     ]
+    # A file may import another profile and derive from it: the one from which no other derives is meant.
     last = [kind for kind in kinds if not any(kind is not other and issubclass(other, kind) for other in kinds)]
     if len(last) != 1:
         names = ", ".join(kind.__name__ for kind in last) or "none"
@@ -158,6 +159,7 @@ def _load(path: Path) -> ModuleType:
     if folder not in sys.path:
         sys.path.append(folder)  # last: a profile.py must not hide Python's own module of that name
     module = module_from_spec(spec)
+    # Before the file is run: its dataclasses look up their own module.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)

@@ -276,6 +276,7 @@ class Report:
                 raise ReportError(f"the report has format {data['format']!r}; this suite reads {FORMAT}: make it anew")
             return _report(data)
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            # `ReportError` is a ValueError itself, and has its own text already.
             if isinstance(error, ReportError):
                 raise
             raise ReportError(f"this is no report of pyjms-tck: {type(error).__name__}: {error}") from error
@@ -396,6 +397,7 @@ def judge(
     lacks: why the provider is not judged by a requirement, by its id, as `lacks_requirement` told before the run.
     """
     by_id: dict[str, list[TestResult]] = {}
+    # In the order of their names: workers end in any order, and two reports must be comparable line by line.
     for result in sorted(results, key=lambda result: result.test):
         for id in result.requirements:
             by_id.setdefault(id, []).append(result)
@@ -412,10 +414,12 @@ def _judge(requirement: Requirement, tests: tuple[TestResult, ...], lack: str | 
     outcome, reason = Outcome.PASSED, None
     if not requirement.testable:
         outcome, reason = Outcome.NOT_TESTABLE, requirement.reason
+    # Before the tests: a requirement that the provider does not claim is not failed by a test of several requirements.
     elif lack:
         outcome, reason = Outcome.NOT_SUPPORTED, lack
     elif Outcome.FAILED in outcomes:
         outcome = Outcome.FAILED
+    # A requirement that no test checks must not count as passed.
     elif not tests:
         outcome, reason = Outcome.NOT_TESTABLE, NO_TEST
     elif Outcome.PASSED not in outcomes:

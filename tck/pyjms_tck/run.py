@@ -42,6 +42,7 @@ async def judge_spi(task: Task, listener: Listener) -> Report:
 
 def contract_catalogue() -> Catalogue:
     """Return all contract tests, without a provider."""
+    # The contract tests are functions of pytest, so they are imported only where they are asked for.
     suite = import_module("pyjms_tck.spi.suite")
     return _contract(
         tuple(

@@ -59,6 +59,7 @@ def _bars_row(report: Report, number: int, counts: dict[Outcome, int], index: in
 def _parts(counts: dict[Outcome, int], top: float) -> Iterator[str]:
     total = sum(counts.values())
     widths = {outcome: max(_PART_LEAST, count / total * _BAR_WIDTH) for outcome, count in counts.items() if count}
+    # Parts of least width make the sum longer than the bar, so all parts give way.
     shrink = _BAR_WIDTH / sum(widths.values())
     left = float(_BAR_LEFT)
     for outcome, width in widths.items():

@@ -28,7 +28,9 @@ def write_whole(file: Path, text: str) -> None:
     if not _is_replaced(file):
         file.write_bytes(data)
         return
+    # A symbolic link stays one: its target is replaced.
     target = file.resolve()
+    # In the same folder: a rename to another file system is no single step.
     part = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         part.write_bytes(data)

@@ -85,6 +85,7 @@ def _change(shown: Judgement, before: Judgement | None, after: Judgement | None)
 def _is_worse(old: Outcome | None, new: Outcome | None) -> bool:
     if old is new:
         return False
+    # A test that failed and is no longer judged counts as worse: leaving it out must not make a report look better.
     return new is Outcome.FAILED or old is Outcome.PASSED or (old is Outcome.FAILED and new is not Outcome.PASSED)
 
 

@@ -120,6 +120,7 @@ class Orders:
         """`source` is read without a buffer, which a thread that reads for ever could not give back at the end."""
         self._source = source
         self._lines: SimpleQueue[bytes] = SimpleQueue()
+        # On a thread of its own: the end of the input must be noticed while a test hangs on the main one.
         Thread(target=self._listen, name="pyjms-tck-orders", daemon=True).start()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -130,4 +131,5 @@ class Orders:
             self._lines.put(line)
         self._lines.put(b"")
         Event().wait(_FAREWELL_S)
+        # Not `sys.exit`, which on this thread would end the thread alone.
         os._exit(1)

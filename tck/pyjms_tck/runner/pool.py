@@ -41,6 +41,8 @@ def describe_hang(dump: str) -> tuple[str | None, str]:
         match = _FRAME.search(line)
         if match and "pyjms_tck/" in match["file"].replace("\\", "/"):
             where = f"{match['file'].rpartition('pyjms_tck/')[2]}:{match['line']}"
+            # The innermost frame of a test is the best place to show; a helper of
+            # the suite is shown where there is none.
             if "/test_" in match["file"] or "_suite" in match["file"]:
                 break
     return where, "\n".join(lines).strip()
@@ -121,8 +123,12 @@ class _Worker:
 
     async def start(self) -> Collected:
         """Start the process. Raises `RunRefusedError`."""
+        # Variables such as PYTEST_ADDOPTS are the user's own pytest's; they would change what a worker runs.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+        # A file, not a pipe: nobody reads it meanwhile, and a full pipe would stop the worker.
         with self._log.open("wb") as log:
+            # -P: the folder that the user stands in must not offer modules. The limit
+            # of a line is 64 KiB otherwise, which the list of all tests exceeds.
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "pyjms_tck.runner.worker"),
                 stdin=asyncio.subprocess.PIPE,
@@ -160,6 +166,7 @@ class _Worker:
             process.stdin.write(line.encode())
             await process.stdin.drain()
             answer = await asyncio.wait_for(process.stdout.readline(), limit_s)
+        # Before OSError, of which it is a subclass.
         except TimeoutError as error:
             raise _StuckError(f"it {late}") from error
         except OSError as error:
@@ -180,6 +187,7 @@ class _Worker:
         if self._process is None:
             return
         assert self._process.stdin is not None
+        # A worker ends with its input, and closes its connections then; killed, it would leave them to the broker.
         self._process.stdin.close()
         try:
             await asyncio.wait_for(self._process.wait(), _FAREWELL_S)
@@ -229,6 +237,7 @@ class _Pool:
         self._given_up: str | None = None
 
     async def run(self) -> PoolOutcome:
+        # One worker alone at first: it tells what there is to run, and how many processes the profile allows.
         first = self._new_worker()
         try:
             collected = await first.start()
@@ -275,12 +284,14 @@ class _Pool:
                             return  # the provider serves one process at a time, or fewer than we would have liked
                         self._give_up(f"the provider cannot be reached any more: {error}")
                     continue  # another lane may have taken the last test meanwhile
+                # No lock: all lanes run on one event loop, and nothing is awaited between the look and this line.
                 test = self._waiting.popleft()
                 try:
                     self._add(await worker.run(test, self._limit_s))
                 except _StuckError as error:
                     await worker.kill()
                     self._add(_stuck(test, str(error), worker.traces()))
+                    # The next test gets a new process: this one was killed, with all that the test had left behind.
                     worker = None
                     self._ready -= 1
                     self._count_stuck()

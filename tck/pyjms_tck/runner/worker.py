@@ -81,6 +81,8 @@ class _Worker:
     def _arguments(self) -> list[str]:
         return [
             *("-c", str(PACKAGE / "runner" / "worker.ini"), "--rootdir", str(PACKAGE), "--import-mode=importlib"),
+            # The cache would write into the package's folder; pytest's faulthandler
+            # would disarm the timer of `pytest_runtestloop`.
             *("-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "pyjms_tck.plugin", "-q", "--tb=short"),
             *("--jms-url", self._job.url),
             *(["--jms-profile", self._job.profile] if self._job.profile else []),
@@ -115,6 +117,8 @@ class _Worker:
         for line in self._orders:
             data = json.loads(line)
             order = Order(test=data["test"], limit_s=data["limit_s"])
+            # This timer is a thread in C that needs no lock of the interpreter: it
+            # writes even if a test hangs in C code.
             faulthandler.dump_traceback_later(order.limit_s, file=self._dump)
             item = items[order.test]
             # Nothing is shared between tests: fixtures of all scopes end with each.
@@ -125,6 +129,7 @@ class _Worker:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Send the result of a test when its last phase has ended."""
         for name, value in report.user_properties:
+            # The teardown's report comes last, and has the worst of the three phases.
             if name == PROPERTY and report.when == "teardown":
                 assert isinstance(value, dict)
                 self._answer(TestResult.from_data(value))

@@ -131,6 +131,8 @@ def test_work_is_suspended_and_resumed(work: Work) -> None:
 def test_sessions_of_one_resource_manager_work_in_one_branch(work: Work) -> None:
     connection = work.environment.connect()
     other = work._replace(connection=connection, session=connection.open_session(transacted=True))
+    # Only sessions of one resource manager can join a branch: where each
+    # connection has its own, both sessions are on one.
     if connection.resource_manager != work.connection.resource_manager:
         other = work._replace(session=work.connection.open_session(transacted=True))
     work.session.xa_start(work.xid)
@@ -159,6 +161,8 @@ def test_a_branch_whose_work_failed_can_only_be_rolled_back(work: Work) -> None:
 def test_what_is_prepared_is_in_doubt_whatever_becomes_of_its_session(work: Work) -> None:
     work.whole()
     assert work.session.xa_prepare(work.xid)
+    # After the prepare the branch belongs to the resource manager: neither
+    # the messages that it took nor those that it sent may show.
     work.connection.close()
     assert work.seen(work.orders) == []
     assert work.seen(work.bills) == []
@@ -175,6 +179,7 @@ def test_work_that_has_ended_outlives_its_session_and_other_work_does_not(work: 
     active = work._replace(xid=new_xid(), orders=work.environment.queue(), bills=work.environment.queue())
     active.session.xa_start(active.xid)
     active.do()
+    # One session has worked in both branches: the ended one stays, the active one is rolled back.
     work.session.close()
     assert active.seen(active.orders) == [("order", True)]
     session = work.environment.session(transacted=True)
@@ -193,6 +198,7 @@ def test_a_branch_that_takes_too_long_is_rolled_back_if_timeouts_are_heeded(work
     work.session.xa_start(work.xid)
     work.do()
     receiver = work.environment.receiver(work.environment.session(), work.orders)
+    # The clock is the test's own, so the timeout takes no time.
     work.environment.clock.advance(10_000)
     assert receiver.take().redelivered
     assert failure_of(lambda: work.session.xa_end(work.xid)) is BranchFailure.TIMED_OUT

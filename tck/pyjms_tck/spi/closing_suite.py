@@ -116,6 +116,7 @@ in_every_state = pytest.mark.parametrize("state", STATES, ids=lambda state: stat
 @in_every_state
 def test_a_connection_closes_in_every_state_and_gives_back(scene: Scene, state: Callable[[Scene], None]) -> None:
     state(scene)
+    # Twice: a second close is no error.
     scene.connection.close()
     scene.connection.close()
     assert scene.left() == STATES[state]
@@ -202,6 +203,7 @@ def test_closing_while_another_thread_receives_loses_nothing(environment: Enviro
                 receiver.consumer.poll()
                 busy.set()
 
+    # Many rounds, as the close meets the poll at another moment each time.
     for number in range(25):
         connection, busy, closed = environment.connect(), Event(), Event()
         session = connection.open_session(transacted=False)
@@ -295,6 +297,7 @@ def test_a_client_that_closes_in_on_ready_does_not_wait_for_itself(environment: 
     receiver.hook = receiver.consumer.close
     receiver.consumer.set_interested(True)
     environment.send(environment.session(), queue, "news")
+    # The hook has returned by now: a close that waited for its own caller would end this wait by its limit.
     receiver.await_wake()
     connection.close()
     assert environment.receiver(environment.session(), queue).take_texts(1) == ["news"]

@@ -53,6 +53,7 @@ def test_capabilities_are_those_that_work(environment: Environment) -> None:
 
 def test_an_unknown_option_is_refused(environment: Environment) -> None:
     url = replace(environment.url, options=MappingProxyType({"no_such_option": "1"}))
+    # A misspelt option that is ignored would never be noticed.
     with pytest.raises(UrlError):
         environment.provider.connect(environment.request(url=url), environment)
 
@@ -65,6 +66,7 @@ def test_a_client_id_is_taken_once(environment: Environment) -> None:
     second = environment.connect(started=False)
     with pytest.raises(DuplicateClientIdError):
         second.set_client_id(clerk)
+    # The identifier is free again once its connection is closed (§4.3.2).
     first.close()
     second.set_client_id(clerk)
 

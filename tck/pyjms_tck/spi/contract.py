@@ -16,6 +16,7 @@ def provider_url(pytestconfig: pytest.Config) -> str:
     """The URL that the command line has. A broker in this process starts anew, with the clock of the test."""
     url = pytestconfig.stash[ENVIRONMENT].url
     parsed = ProviderUrl.parse(url)
+    # A remote broker cannot be stopped from here, and has a clock of its own in any case.
     with suppress(CapabilityError):
         find_provider(parsed.scheme).stop_broker(parsed)
     return url

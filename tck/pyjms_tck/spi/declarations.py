@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 def topics(environment: Environment, connection: ProviderConnection) -> bool:
     topic, session = environment.topic(), connection.open_session(transacted=False)
     subscribers = [environment.receiver(session, topic) for _ in range(2)]
+    # After both have subscribed: the topic keeps nothing for later ones.
     environment.send(environment.session(), topic, "news")
     return [subscriber.take().envelope.body for subscriber in subscribers] == ["news", "news"]
 
 
 def durable_subscriptions(environment: Environment, connection: ProviderConnection) -> bool:
     topic, session = environment.topic(), connection.open_session(transacted=False)
+    # A new identifier for each run: a subscription that an earlier run left must not answer for this one.
     connection.set_client_id(environment.name("prober"))
     environment.receiver(session, topic, durable_name="kept").consumer.close()
     environment.send(session, topic, "missed")
@@ -50,6 +52,7 @@ def transactions(environment: Environment, connection: ProviderConnection) -> bo
     environment.send(session, queue, "dropped")
     session.rollback()
     environment.send(session, queue, "committed")
+    # Behind the two others: if it comes first, neither the rolled back nor the uncommitted message is to be seen.
     environment.send(environment.session(), queue, "at once")
     seen = receiver.take_texts(1)
     session.commit()
@@ -63,6 +66,7 @@ def xa(environment: Environment, connection: ProviderConnection) -> bool:
     session.xa_start(xid)
     environment.send(session, queue, "prepared")
     session.xa_end(xid)
+    # Behind the prepared message: if it comes first, that one is not to be seen yet.
     environment.send(environment.session(), queue, "at once")
     seen = receiver.take_texts(1)
     prepared = session.xa_prepare(xid) and xid in session.xa_recover()
@@ -189,6 +193,7 @@ def stage(environment: Environment, connection: ProviderConnection) -> bool:
     unit = StageName(environment.name("sink"), 1, 0, "first")
     environment.send(session, queue, "staged")
     session.stage(unit, keep_s=60)
+    # Behind the staged message: if it comes first, that one is not to be seen yet.
     environment.send(environment.session(), queue, "at once")
     seen = receiver.take_texts(1)
     promotions = [connection.stages().promote(unit.sink, unit.epoch, [unit]) for _ in range(2)]
@@ -226,6 +231,7 @@ def misdeclared(environment: Environment) -> dict[Capability, str]:
     """Return each capability whose declaration is wrong, with what is wrong about it."""
     findings = {}
     for capability, probe in PROBES.items():
+        # A connection for each probe: what one of them left behind, or broke, does not reach the next.
         with closing(environment.connect()) as connection:
             declared = capability in connection.capabilities
             refusal = "it has another effect than the capability promises"

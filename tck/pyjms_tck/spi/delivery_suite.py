@@ -64,6 +64,7 @@ def test_a_message_arrives_as_it_was(environment: Environment, kind: BodyKind, b
     session.send(sent)
     received = environment.receiver(session, queue).take().envelope
     for name in Envelope.__dataclass_fields__:
+        # Field by field, so that a failure names the field; the body has its own comparison below.
         if name != "body":
             assert getattr(received, name) == getattr(sent, name), name
     assert kinds_of(received.properties) == kinds_of(VALUES)
@@ -117,6 +118,7 @@ def test_what_is_acknowledged_never_comes_again(environment: Environment) -> Non
     environment.send(session, queue, "done", "done too", "open")
     receiver = environment.receiver(session, queue)
     session.acknowledge([receiver.take(), receiver.take()])
+    # Closing gives back what is not settled: the first message that comes shows what was.
     connection.close()
     delivery = environment.receiver(environment.session(), queue).take()
     assert (delivery.envelope.body, delivery.redelivered, delivery.count) == ("open", False, 1)
@@ -130,6 +132,7 @@ def test_what_was_delivered_is_acknowledged_also_when_its_consumer_is_closed(env
     delivery = receiver.take()
     receiver.consumer.close()
     assert environment.receiver(environment.session(), queue).take_texts(1) == ["open"]  # it stays with its session
+    # Deliveries belong to the session, so the close of their consumer does not end them.
     session.acknowledge([delivery])
     environment.send(session, queue, "new")
     connection.close()
@@ -159,6 +162,7 @@ def test_recovering_concerns_what_is_named_only(environment: Environment) -> Non
     kept, returned = receiver.take(), receiver.take()
     session.recover([returned])
     assert receiver.take().envelope.body == "returned"
+    # The message that was not named stays with the session.
     assert receiver.consumer.poll() is None
     session.acknowledge([kept])
 
@@ -200,6 +204,7 @@ def test_names_of_queues_are_taken_as_they_are(environment: Environment) -> None
     session = environment.session()
     names = ["a/b", "../up", "..", ".", "A", "a", "Zoë", " ", "x?y=%2f#", "a.b", "a\\b", "con:", "-"]
     queues = [Address(AddressKind.QUEUE, name) for name in names]
+    # Sent to all queues before any is read: two names that a file system takes for one would share their messages.
     for queue in queues:
         environment.send(session, queue, f"for {queue.name}")
     for queue in queues:

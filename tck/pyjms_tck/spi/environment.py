@@ -122,6 +122,7 @@ class Environment:
     def drain(self, address: Address) -> list[tuple[Any, bool]]:
         """Return text and mark of each message that another client finds there; it takes all of them, without waiting for more."""
         session = self.session()
+        # At the lowest priority, so it comes last: when it is there, nothing else is, and no wait is needed.
         self.send(session, address, "end", priority=0)
         receiver = self.receiver(session, address)
         found: list[tuple[Any, bool]] = []
@@ -146,6 +147,7 @@ class Receiver:
     def _on_ready(self) -> None:
         self.wakes += 1
         if self.hook is not None:
+            # The hook runs first: whoever waits for the wake-up finds what the hook has done.
             self.hook()
         self._ready.set()
 
@@ -177,6 +179,7 @@ class Receiver:
                 self.await_wake()
             return delivery
         finally:
+            # A consumer that stays interested could be woken for a message that is meant for the next one.
             self.consumer.set_interested(False)
 
     def take_texts(self, number: int) -> list[Any]:
@@ -216,11 +219,13 @@ class Threads:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # After an error the threads are not waited for: they may hang for its sake, and the error is what to show.
         if kind is None:
             self.join()
 
     def start(self, work: Callable[[], object]) -> None:
         """Run `work` on a thread."""
+        # Daemons: a provider that keeps one for ever must not keep the process.
         thread = Thread(target=self._run, args=(work,), daemon=True)
         self._threads.append(thread)
         thread.start()

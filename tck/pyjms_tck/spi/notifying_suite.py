@@ -64,6 +64,7 @@ def test_a_consumer_starts_uninterested(environment: Environment) -> None:
     silent, eager = (environment.receiver(session, queue) for _ in range(2))
     eager.consumer.set_interested(True)
     environment.send(session, queue, "news")
+    # The eager consumer's wake-up shows that the queue has told whom it tells: no time has to pass for the silent one.
     eager.await_wake()
     assert silent.wakes == 0
 
@@ -72,6 +73,7 @@ def test_who_becomes_interested_is_told_of_what_is_there(environment: Environmen
     queue, session = environment.queue(), environment.session()
     receiver = environment.receiver(session, queue)
     environment.send(session, queue, "waiting")
+    # Each begin of interest must tell, not only the first.
     for _ in range(3):
         receiver.consumer.set_interested(True)
         receiver.await_wake()
@@ -97,6 +99,7 @@ def test_who_found_something_waits_no_longer(environment: Environment) -> None:
     environment.send(session, queue, "first")
     satisfied.await_wake()
     assert satisfied.consumer.poll_or_wait() is not None
+    # Counted after it has found something: from here on it is not interested.
     wakes = satisfied.wakes
     eager.consumer.set_interested(True)
     environment.send(session, queue, "second")
@@ -111,6 +114,7 @@ def test_the_wake_up_of_who_waits_no_longer_is_handed_on(environment: Environmen
     environment.send(session, queue, "one")
     first.await_wake()
     second.consumer.set_interested(True)
+    # "two" may have woken the first consumer, which then takes "one" and goes: the second must be woken in its place.
     environment.send(session, queue, "two")
     assert first.consumer.poll_or_wait() is not None
     assert second.take_when_told().envelope.body == "two"
@@ -198,6 +202,7 @@ def test_who_is_told_and_does_not_pull_hands_the_wake_up_on(environment: Environ
         receivers.append((receiver, session, connection))
     environment.send(environment.session(), queue, "for who wants it")
     assert told.wait(PATIENCE_S)
+    # The one that was woken stands first, and leaves without a look.
     receivers.sort(key=lambda entry: entry[0].wakes, reverse=True)
     (first, session, connection), (second, _, _) = receivers
     leaving = {

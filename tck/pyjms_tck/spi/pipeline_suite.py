@@ -75,6 +75,7 @@ def reading(environment: Environment) -> Iterator[Reading | None]:
     yield opened
     if opened is not None:
         with suppress(GroupError):
+            # By a new connection, as the test may have closed its own. A group would hold its messages for ever.
             environment.connect().reader_groups().release(opened.name)
 
 
@@ -138,6 +139,7 @@ def test_a_reservation_waits_for_a_message_and_not_for_ever(reading: Reading) ->
         threads.start(lambda: found.append(reading.reserve(opened, wait_ms=1000)))
         reading.send("a")
         reading.environment.clock.advance(2000)
+    # Both are right: the message and the end of the wait come nearly at once, and either may be seen first.
     assert found in ([1], [0])
     assert reading.reserve(opened) == 1
 
@@ -184,6 +186,7 @@ def test_who_opens_a_group_fences_who_had_it_open(reading: Reading) -> None:
         reading.reserve(first, 1)
     with pytest.raises(FencedError):
         reading.groups.acknowledge(first, 1)
+    # Reading is not fenced, as it changes nothing.
     assert reading.texts(first, 0, 1) == ["a"]
     reading.groups.acknowledge(second, 1)
 
@@ -279,6 +282,7 @@ def sink(environment: Environment) -> Iterator[Sink | None]:
     yield opened
     if opened is not None:
         stages = environment.connect().stages()
+        # What a failed test left staged would stay in the broker.
         stages.discard([unit.name for unit in stages.units(opened.name)])
 
 
@@ -286,6 +290,7 @@ def sink(environment: Environment) -> Iterator[Sink | None]:
 def test_a_staged_unit_is_seen_when_its_epoch_is_promoted_and_once(sink: Sink) -> None:
     assert sink.stage(sink.unit(1, 0), "a", "b", delivery_mode=2) == 2
     assert sink.stage(sink.unit(1, 1), "c") == 1
+    # A staged unit outlives the connection that staged it.
     sink.connection.close()
     assert sink.seen() == []
     stages = sink.environment.connect().stages()
@@ -294,6 +299,7 @@ def test_a_staged_unit_is_seen_when_its_epoch_is_promoted_and_once(sink: Sink) -
         (sink.unit(1, 1), 1),
     ]
     assert stages.marker(sink.name) is None
+    # Twice: a driver that does not know whether its promotion arrived repeats it.
     promotions = [stages.promote(sink.name, 1, [sink.unit(1, 0), sink.unit(1, 1)]) for _ in range(2)]
     assert promotions == [True, False]
     assert (stages.marker(sink.name), sink.seen(), list(stages.units(sink.name))) == (1, ["a", "b", "c"], [])

@@ -43,6 +43,7 @@ def optional_calls(environment: Environment, connection: ProviderConnection) -> 
     queue = environment.queue()
     session = connection.open_session(transacted=False)
     environment.send(session, queue, "message")
+    # A real delivery: a provider must refuse the call for the missing capability, not for its arguments.
     delivery = environment.receiver(session, queue).take()
     return {
         Capability.TRANSACTIONS: lambda: connection.open_session(transacted=True).commit(),

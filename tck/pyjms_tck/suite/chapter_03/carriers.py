@@ -81,6 +81,7 @@ class _Stream(Carrier):
         getattr(message, f"write{TYPES[type].word}")(value)
 
     def get(self, message: Any, number: int, type: str) -> Any:
+        # A stream is read in its order only: the values before the wanted one are read and dropped.
         message.reset()
         for _ in range(number):
             message.readObject()
@@ -137,6 +138,7 @@ def check_row(
 def _check_refusals(
     check: Checks, session: Session, roundtrip: RoundTrip, carrier: Carrier, type: str, targets: Sequence[str]
 ) -> None:
+    # Two values are enough: the type of a value decides about a refusal, not the value (§3.11.3).
     message = _written(carrier, session, type, TYPES[type].values[:2])
     for state, seen in _new_and_received(message, roundtrip):
         for number, value in enumerate(TYPES[type].values[:2]):
@@ -173,6 +175,7 @@ def _conversions(type: str, target: str) -> Iterator[tuple[Any, tuple[Any, ...]]
     elif target == "String" and type != "String":
         for vector in vectors["to_text"]:
             if vector["type"] == type:
+                # Java 19 shortened the texts of some floating numbers (JDK-4511638); a vector has both.
                 yield _number(type, vector["value"]), tuple(vector["texts"])
     else:
         for value in TYPES[type].values:

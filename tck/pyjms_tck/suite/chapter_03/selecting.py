@@ -58,6 +58,8 @@ class Selecting:
         self._vectors: list[Any] = []
         """A vector for each message, by the message's number."""
         for vector in vectors:
+            # Many vectors share a message: one for each would make the queue, and
+            # each look through it, several times as long.
             if _key(vector) not in self._sent:
                 self._vectors.append(vector)
                 self._send(len(self._vectors) - 1)
@@ -82,6 +84,8 @@ class Selecting:
         selector = _own(vector["selector"], message)
         try:
             if vector["expected"] == INVALID:
+                # A browser may parse its selector when it is enumerated; a consumer must refuse it at
+                # once (§3.8.1.1). On an empty queue, as one that is not refused would take messages.
                 self._session.create_consumer(self._empty, selector).close()
             chosen = self._browsed(selector) if self._browses else self._consumed(selector)
         except InvalidSelectorException:
@@ -119,6 +123,7 @@ def _key(vector: Any) -> str:
 
 def _own(selector: str, message: Message) -> str:
     """Return the selector with the id and the timestamp that the message really has."""
+    # Quotes are doubled, as in any string literal of a selector (§3.8.1.1).
     selector = selector.replace(_MESSAGE_ID, str(message.jms_message_id).replace("'", "''"))
     for time_ms in _NEAR_TIMESTAMPS:
         selector = selector.replace(str(time_ms), str(message.jms_timestamp + time_ms - _TIMESTAMP_MS))

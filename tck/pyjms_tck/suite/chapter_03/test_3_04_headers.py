@@ -23,6 +23,7 @@ def _is_kept(session: Session, roundtrip: RoundTrip, field: str, values: tuple[A
     """Check that what a setter stores is what the getter returns, on a new and on a received message."""
     with Checks() as check:
         for state, message in (("new", session.create_message()), ("received", roundtrip(session.createMessage()))):
+            # Several values: a setter that always stores the same, or only the first, is noticed.
             for value in values:
                 getattr(message, f"setJMS{field}")(value)
                 seen = getattr(message, f"getJMS{field}")()
@@ -48,6 +49,7 @@ def test_3_4_1_a_send_sets_the_destination(
 ) -> None:
     other = make_queue()
     message = session.create_message()
+    # Set to another queue before: send assigns this field, whatever it held (§3.4.1).
     message.jms_destination = other
     session.create_producer(queue).send(message)
     expect("JMSDestination of the sender's message after send", message.jms_destination, queue)
@@ -71,6 +73,7 @@ def test_3_4_2_a_send_sets_the_delivery_mode(session: Session, queue: Queue, rec
     producer = session.create_producer(queue)
     persistent, fleeting = int(DeliveryMode.PERSISTENT), int(DeliveryMode.NON_PERSISTENT)
     with Checks() as check:
+        # The message has the other mode each time, so a provider that takes it from there is noticed.
         for mode, preset in ((persistent, fleeting), (fleeting, persistent)):
             producer.delivery_mode = mode
             message = session.create_message()
@@ -104,10 +107,12 @@ def test_3_4_3_b_each_sent_message_gets_an_id_of_its_own(
 ) -> None:
     ids = []
     once = session.create_text_message("the same object, sent again and again")
+    # Two sessions: an id that counts within a session only would come twice.
     for sender in (session, make_session()):
         producer = sender.create_producer(queue)
         for message in (*(sender.create_message() for _ in range(50)), *([once] * 50)):
             producer.send(message)
+            # Read at once: the next send of the same object assigns another id.
             ids.append(str(message.jms_message_id))
     twice = {id for id in ids if ids.count(id) > 1}
     assert not twice, f"200 messages: expected 200 different ids, saw {len(set(ids))}; given twice: {sorted(twice)[:3]}"
@@ -141,6 +146,7 @@ def test_3_4_3_e_without_message_ids_there_is_none_or_a_normal_one(
         producer.send(message)
         ids += [message.jms_message_id, receive().jms_message_id]
     record(f"with message ids disabled, a message has {'none' if ids[0] is None else 'an id all the same'}")
+    # None alone is no id: an empty text is neither that nor one that begins with ID:.
     if ids != [None] * 4:
         assert all(str(id).startswith("ID:") for id in ids), f"expected ids or none, saw {ids}"
         assert ids[0] == ids[1] != ids[2] == ids[3], f"two messages: expected two ids, the sender's, saw {ids}"
@@ -180,6 +186,7 @@ def test_3_4_4_d_without_timestamps_it_is_zero_or_a_normal_one(
     message = session.create_message()
     before_ms = _CLOCK.time_ms()
     producer.send(message)
+    # Taken before the message is received: the time of the send is meant, not that of its arrival.
     after_ms = _CLOCK.time_ms()
     seen = receive().jms_timestamp
     record(f"with timestamps disabled, JMSTimestamp is {'the time of the send' if seen else '0'}")
@@ -205,6 +212,7 @@ def test_3_4_5_b_the_correlation_id_may_be_given_as_bytes(
         record("correlation ids as bytes are not supported")
         return
     record("correlation ids as bytes are supported")
+    # Changed after the call: the message must have a copy of the bytes.
     value[:] = b"changed"
     expect("getJMSCorrelationIDAsBytes after it was set", message.getJMSCorrelationIDAsBytes(), b"order-7")
     expect("the same, as received", roundtrip(message).jms_correlation_id_as_bytes, b"order-7")
@@ -218,6 +226,7 @@ def test_3_4_6_a_reply_to_is_the_clients_own(
     _arrives(session, roundtrip, "jms_reply_to", (replies, None))
     request = session.create_message()
     request.setJMSReplyTo(replies)
+    # Through the received object: a destination that only looks right when it is read would fail here.
     session.create_producer(None).send(roundtrip(request).getJMSReplyTo(), session.create_text_message("the reply"))
     reply = session.create_consumer(replies).receive(waits.something_ms)
     assert reply is not None, "a reply that was sent to the received JMSReplyTo: expected it there, saw nothing"
@@ -315,6 +324,7 @@ def test_3_4_9_a_expiration_is_the_time_of_the_send_plus_the_time_to_live(sessio
             before_ms = _CLOCK.time_ms()
             producer.send(message, *given)
             after_ms = _CLOCK.time_ms()
+            # A window, as only the provider knows at which moment between the two readings it took the time.
             seen, first, last = message.jms_expiration, before_ms + ttl_ms, after_ms + ttl_ms
             what = f"JMSExpiration is from {first} to {last} for a time-to-live of {ttl_ms} ms (it is {seen})"
             check.same(what, first <= seen <= last, True)
@@ -359,7 +369,9 @@ def test_3_4_9_e_the_expiration_can_be_set(session: Session, roundtrip: RoundTri
 def test_3_4_9_f_an_expired_message_is_dropped(session: Session, queue: Queue, waits: Waits) -> None:
     producer = session.create_producer(queue)
     producer.send(session.create_text_message("expired"), DeliveryMode.PERSISTENT, 4, 1)
+    # A second message behind it: the test waits for that, and need not wait in order to see that nothing comes.
     producer.send(session.create_text_message("lives long"), DeliveryMode.PERSISTENT, 4, _HOUR_MS)
+    # The pause is far longer than the time to live of 1 ms.
     waits.pause()
     expect("the first message received", _received(session.create_consumer(queue), waits).text, "lives long")
 
@@ -385,6 +397,7 @@ def test_3_4_10_d_expedited_messages_come_before_normal_ones(session: Session, q
         producer.send(session.create_message(), DeliveryMode.PERSISTENT, priority, 0)
     consumer = session.create_consumer(queue)
     seen = [_received(consumer, waits).jms_priority for _ in range(5)]
+    # Only 5 to 9 before 0 to 4: within the two groups §3.4.10 asks for no strict order.
     assert min(seen[:2]) >= 5 > max(seen[2:]), f"priorities as received: expected 9 and 6 before 1, 4 and 0, saw {seen}"
 
 
@@ -402,8 +415,11 @@ def test_3_6_a_acknowledge_covers_what_the_session_received(
     for text in ("1", "2", "3"):
         producer.send(session.create_text_message(text))
     client = make_session(mode=Session.CLIENT_ACKNOWLEDGE)
+    # The second of three: one broker acknowledges up to the named message,
+    # another that message alone; JMS wants all (§3.6).
     _texts(client.create_consumer(queue), 3, waits)[1].acknowledge()
     client.close()
+    # What was not acknowledged would be in front of this message: no wait is needed to see that nothing comes.
     producer.send(session.create_text_message("4"))
     seen = _texts(session.create_consumer(queue), 1, waits)[0]
     expect("the next message after three were received and the second acknowledged", seen.text, "4")
@@ -424,6 +440,7 @@ def test_3_6_a_acknowledge_has_no_effect_in_other_modes(
     session = make_session(transacted, mode)
     producer = session.create_producer(queue)
     producer.send(session.create_text_message("1"))
+    # A transacted session sends with its commit only.
     if transacted:
         session.commit()
     consumer = session.create_consumer(queue)
@@ -453,6 +470,7 @@ _XML = """<?xml version="1.0" encoding="UTF-8"?>
 
 @requirement("3.2-a")
 def test_3_2_a_a_text_message_carries_xml_unchanged(session: Session, roundtrip: Callable[[Any], Any]) -> None:
+    # The long one has more than 64 KiB, so it does not travel in one piece.
     for text in (_XML, _XML * 500):
         received = roundtrip(session.create_text_message(text))
         expect(f"an XML text of {len(text)} characters, as received", received.text, text)

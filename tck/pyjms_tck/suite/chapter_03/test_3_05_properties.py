@@ -40,6 +40,7 @@ def _full(session: Session) -> Message:
 
 def _names(message: Message) -> set[str]:
     """Return the names of the properties but for those that the provider sets."""
+    # A provider may set JMSX properties of its own on receive (§3.5.9).
     return {name for name in message.property_names if not name.startswith("JMS")}
 
 
@@ -99,6 +100,7 @@ def test_3_5_3_a_all_properties_travel_with_the_message(session: Session, roundt
 def test_3_5_3_b_received_properties_are_read_only(session: Session, roundtrip: RoundTrip) -> None:
     received = roundtrip(_full(session))
     with Checks() as check:
+        # One that is there and one that is not: both must be refused.
         for name in ("Int", "new"):
             for title, setter, value in _setters(received):
                 what = f"{title}({name!r}) of a received message"
@@ -124,6 +126,7 @@ def test_3_5_5_a_object_properties_have_eight_types(session: Session) -> None:
     with Checks() as check:
         for type in PROPERTY_TYPES:
             for value in type.values:
+                # As an object of the type's own class: a plain int does not say which of the four whole types is meant.
                 message.setObjectProperty("it", type.kind(value))
                 what = f"a property set as an object of type {type.name}, {value!r}"
                 check.gives(what, value, getattr(message, f"get{type.word}Property"), "it")
@@ -144,6 +147,7 @@ def test_3_5_5_b_an_object_property_keeps_its_type(session: Session, roundtrip: 
             for type in PROPERTY_TYPES:
                 value = seen.getObjectProperty(type.word)
                 check.same(f"getObjectProperty of a {type.name} property, {state}", value, type.values[0])
+                # The class as well: a Byte that comes back as an Int is equal to it.
                 check.same(f"its class, {state}", _class(value), type.kind.__name__)
             check.same(f"getObjectProperty of a null property, {state}", seen.get_object_property("Nothing"), None)
 
@@ -168,6 +172,7 @@ def test_3_5_8_a_a_property_that_does_not_exist_reads_as_null(session: Session, 
 @requirement("3.5.6-a")
 def test_3_5_6_a_all_property_names_are_enumerated(session: Session, roundtrip: RoundTrip) -> None:
     message = _full(session)
+    # Header fields with values: they must not appear among the properties.
     message.jms_type, message.jms_correlation_id = "car", "order-7"
     wanted = {*(type.word for type in PROPERTY_TYPES), "Nothing"}
     with Checks() as check:
@@ -189,6 +194,7 @@ def test_3_5_6_a_all_property_names_are_enumerated(session: Session, roundtrip: 
 def test_3_5_7_a_cleared_properties_can_be_set_anew(session: Session, roundtrip: RoundTrip) -> None:
     message = _full(session)
     with Checks() as check:
+        # The received one is made first: the message must be sent before its properties are cleared.
         for state, seen in (("received", roundtrip(message)), ("sent", message)):
             seen.clearProperties()
             check.same(f"property names after clearProperties, {state}", list(seen.property_names), [])
@@ -302,6 +308,7 @@ def test_3_5_9_e_the_delivery_count_counts(make_session: MakeSession, queue: Que
             check.same("its class", type(seen).__name__, "Int")
             check.same("whether it exists", message.property_exists("JMSXDeliveryCount"), True)
             check.same("how often it is enumerated", list(message.property_names).count("JMSXDeliveryCount"), 1)
+            # Not acknowledged, so it is delivered again, and counted.
             session.recover()
 
 
@@ -313,6 +320,8 @@ def test_3_5_9_f_a_client_that_sets_properties_of_the_provider(session: Session,
             outcome = attempt(session.create_message().set_object_property, name, value)
             if isinstance(outcome, Raised):
                 refused.append(f"{name} ({type(outcome.error).__name__})")
+                # Refused or not, both are right (§3.5.9); but the refusal must be an
+                # error that a program of JMS expects.
                 is_meant = isinstance(outcome.error, JMSException | IllegalArgumentException)
                 check.same(f"whether the error for {name} is one of JMS ({outcome})", is_meant, True)
             else:

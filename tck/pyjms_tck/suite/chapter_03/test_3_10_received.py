@@ -106,6 +106,7 @@ def test_3_10_c_the_original_is_delivered_again(make_session: MakeSession, queue
     session.create_producer(queue).send(message)
     consumer = session.create_consumer(queue)
     first: Any = consumer.receive(waits.something_ms)
+    # Everything about the delivered object is changed: a provider that keeps it as its own copy delivers the changes.
     first.clear_body()
     first.text = "the copy"
     first.clear_properties()
@@ -141,6 +142,7 @@ def test_3_11_1_a_clear_body_empties_the_body_alone(session: Session, roundtrip:
     with Checks() as check:
         for message in _filled(session):
             kind = type(message).__name__
+            # The received one is made first: the message must be sent before its body is cleared.
             for state, seen in (("received", roundtrip(message)), ("sent", message)):
                 id = seen.jms_message_id
                 seen.clearBody()
@@ -172,6 +174,7 @@ def test_3_11_2_b_a_received_object_is_read_only(session: Session, roundtrip: Ro
 def test_3_11_2_c_a_received_map_is_read_only(session: Session, roundtrip: RoundTrip) -> None:
     received = roundtrip(_map(session))
     with Checks() as check:
+        # An entry that is there and one that is not: both must be refused.
         for name in ("entry", "new"):
             for type in BODY_TYPES:
                 setter = getattr(received, f"set{type.word}")
@@ -210,6 +213,7 @@ def test_3_11_2_d_a_received_stream_is_read_only(session: Session, roundtrip: Ro
         received = roundtrip(message)
         _refuses_writes(check, "received", received)
         check.gives("reading it afterwards", 7, received.read_int)
+        # `reset` makes the sender's own message read-only in the same way (§3.11).
         message.reset()
         _refuses_writes(check, "reset", message)
 
@@ -222,6 +226,7 @@ def test_3_11_2_e_received_bytes_are_read_only(session: Session, roundtrip: Roun
         received = roundtrip(message)
         _refuses_writes(check, "received", received)
         check.same("its length afterwards", received.body_length, 4)
+        # `reset` makes the sender's own message read-only in the same way (§3.11).
         message.reset()
         _refuses_writes(check, "reset", message)
 
@@ -235,6 +240,7 @@ def test_3_11_2_f_a_cleared_body_can_be_written(session: Session, roundtrip: Rou
             received.clear_body()
             _is_empty(check, f"a received {kind} after clearBody", received)
             check.gives(f"writing a received {kind} after clearBody", None, _write, received)
+            # Sent on: a body that is kept in its received form would arrive as it was.
             again = roundtrip(received)
             if isinstance(again, TextMessage | ObjectMessage):
                 check.same(

@@ -57,9 +57,11 @@ def test_3_11_c_an_object_is_stored_and_arrives(session: Session, roundtrip: Rou
             check.same("getObject after setObject", message.getObject(), value)
             received = roundtrip(message)
             check.same("getObject, as received", received.getObject(), value)
+            # The class as well: True is equal to 1, and a tuple becomes a list on many wires.
             check.same("its class", type(received.object).__name__, type(value).__name__)
         changing = ["as it was"]
         message.setObject(changing)
+        # The object is stored as it was at the call (§3.11).
         changing.append("changed afterwards")
         check.same("getObject of what was changed after setObject", message.getObject(), ["as it was"])
 
@@ -142,6 +144,7 @@ def test_3_11_i_a_part_of_bytes_can_be_stored(session: Session, roundtrip: Round
 def test_3_11_j_all_names_are_enumerated(session: Session, roundtrip: RoundTrip) -> None:
     message = session.create_map_message()
     expect("the names of a new MapMessage", list(message.map_names), [])
+    # Names that would be no names of properties are names of entries: only null and the empty text are refused.
     names = ["one", "caf\u00e9", "with a blank", "JMSX", "null"]
     for name in names:
         message.set_string(name, None if name == "null" else name)
@@ -256,8 +259,10 @@ def test_3_11_p_bytes_are_read_piece_by_piece(session: Session, roundtrip: Round
         for what, count, content in (("first 4 of 8 bytes", 4, b"abcd"), ("last 4 of 8", 4, b"efgh")):
             check.gives(f"readBytes of the {what}", count, stream.readBytes, buffer)
             check.same(f"the {what}", bytes(buffer), content)
+        # A buffer that was filled does not tell that the bytes have ended: one more call returns -1.
         check.gives("readBytes at the end of 8 bytes that filled the buffer twice", -1, stream.readBytes, buffer)
         check.gives("readBytes of 4 bytes into a buffer of 4", 4, stream.readBytes, buffer)
+        # Until that call the stream is within the bytes, and no other read is allowed.
         check.fails("readInt before these 4 bytes were seen to end", MessageFormatException, stream.readInt)
         check.gives("readBytes at their end", -1, stream.readBytes, buffer)
         check.gives("readBytes of no bytes", 0, stream.readBytes, buffer)
@@ -336,6 +341,7 @@ def _numbers_arrive(session: Session, roundtrip: RoundTrip, formats: dict[str, s
         for value in type.values:
             getattr(message, f"write{type.word}")(value)
         received = roundtrip(message)
+        # The bytes as well as the values: a BytesMessage is read by clients in other languages.
         wanted = b"".join(struct.pack(format, value) for value in type.values)
         with Checks() as check:
             check.same(f"the bytes of {name} values {type.values}, as received", _content(received), wanted)
@@ -400,6 +406,7 @@ def test_3_11_aa_texts_are_written_in_modified_utf_8(session: Session, roundtrip
     received = roundtrip(message)
     expect(f"the bytes of {list(forms)}, as received", _content(received), b"".join(forms.values()))
     expect("the texts, as received", [received.readUTF() for _ in forms], list(forms))
+    # The length has two bytes, so 65,535 is the most.
     longest = session.create_bytes_message()
     longest.write_utf("x" * 65535)
     expect("the length of a text of 65535 bytes, as received", len(roundtrip(longest).read_utf()), 65535)
@@ -415,6 +422,7 @@ def test_3_11_ab_bytes_are_read_into_a_buffer(session: Session, roundtrip: Round
         check.gives("readBytes into a buffer of 4", 4, received.readBytes, buffer)
         check.same("the buffer", bytes(buffer), b"abcd")
         check.gives("readBytes of a length of 1", 1, received.readBytes, buffer, 1)
+        # The bytes behind the length that was asked for stay as they were.
         check.same("the buffer, whose first byte alone is new", bytes(buffer), b"ebcd")
         check.gives("readBytes of the 2 bytes that are left", 2, received.readBytes, buffer)
         check.same("the buffer", bytes(buffer), b"fgcd")
@@ -473,6 +481,7 @@ def test_3_11_af_a_readable_body_has_a_length(session: Session, roundtrip: Round
     message.write_bytes(b"x" * 1000)
     received = roundtrip(message)
     expect("getBodyLength of 1000 bytes, as received", received.getBodyLength(), 1000)
+    # The length is that of the body, not of what is left to read.
     received.read_int()
     expect("body_length when some were read", received.body_length, 1000)
     expect("body_length of no bytes, as received", roundtrip(session.create_bytes_message()).body_length, 0)
@@ -505,6 +514,7 @@ def test_3_11_ah_reading_beyond_the_end_fails(session: Session, roundtrip: Round
             check.fails(f"read{word} of an empty message", MessageEOFException, getattr(empty, f"read{word}"))
         for word in ("Short", "UnsignedShort", "Char", "Int", "Long", "Float", "Double", "UTF"):
             check.fails(f"read{word} of one byte", MessageEOFException, getattr(short, f"read{word}"))
+            # A read that failed half way may have moved on; each one begins at the one byte that is there.
             short.reset()
 
 

@@ -51,6 +51,7 @@ def _property(name: str) -> property:
 
 def _class(kind: type[Message]) -> Any:
     members: dict[str, Any] = {"__init__": _wrap}
+    # Made from the interface's abstract members, so that no method of pyjms's own messages is inherited.
     for name in getattr(kind, "__abstractmethods__", ()):
         declared = getattr(kind, name)
         members[name] = _property(name) if isinstance(declared, property) else _method(name)
@@ -161,6 +162,7 @@ def test_3_12_b_setters_copy_what_they_store(session: Session, roundtrip: RoundT
     stream.write_object(buffers[3])
     bytes_.write_bytes(buffers[4])
     bytes_.write_object(buffers[5])
+    # Changed after all setters, and before the messages are sent: a copy that is made by send comes too late.
     for value in (*lists, *buffers):
         _grown(value)
     map_seen, stream_seen = roundtrip(map), roundtrip(stream)

@@ -58,6 +58,7 @@ def check_members(check: Checks, name: str, object: Any) -> None:
     """Check that `object` has each member of the type `name`."""
     for member in members_of(name):
         java, python = member["java"], member["python"]
+        # Looked up without being called: some properties raise where there is nothing to give.
         missing = [each for each in (java, python) if inspect.getattr_static(object, each, None) is None]
         check.same(f"names that {name} lacks of {java} and {python}", missing, [])
         if not missing:
@@ -72,6 +73,7 @@ def _check_method(check: Checks, name: str, object: Any, member: Any) -> None:
     signature = inspect.signature(getattr(object, python))
     for parameters in member["overloads"]:
         given = ", ".join(parameters)
+        # Bound to the signature, not called: most methods would have an effect.
         named = dict.fromkeys(parameters)
         check.same(f"whether {name}.{python} takes ({given}) in this order", _fits(signature, *named), True)
         check.same(f"whether {name}.{python} takes ({given}) by name", _fits(signature, **named), True)
@@ -89,6 +91,7 @@ def _check_getter(check: Checks, name: str, object: Any, member: Any) -> None:
     java, python = member["java"], member["python"]
     check.same(f"whether {name}.{java} takes no arguments", _fits(inspect.signature(getattr(object, java))), True)
     check.same(f"whether {name}.{python} is a property", callable(inspect.getattr_static(object, python)), False)
+    # Both names are asked, as a property and a method may be two pieces of code.
     results = _outcome(object, java, called=True), _outcome(object, python, called=False)
     check.same(f"what {name}.{java}() and {name}.{python} give", results[0], results[1])
 
@@ -234,6 +237,7 @@ def test_11_6_a_messages(session: Session, queue: Queue, waits: Waits, name: str
     message = getattr(session, f"create{name}")()
     check_objects(**{name: message})
     session.create_producer(queue).send(message)
+    # A received message may be of another class than one that the session makes.
     received = session.create_consumer(queue).receive(waits.something_ms)
     assert received is not None, f"a {name} was sent and not received"
     check_objects(**{name: received})
@@ -311,6 +315,7 @@ def test_11_7_a_either_name_can_be_implemented(name: str, style: str) -> None:
             check.gives(f"{name}.{java}, written in {style}'s style", "done", getattr(object, java), *given)
             seen = getattr(object, python)
             check.same(f"{name}.{python}, written in {style}'s style", seen(*given) if callable(seen) else seen, "done")
+    # A class that implements neither name is refused at once, not at the first call.
     with pytest.raises(TypeError):
         type("Incomplete", (interface,), {})()
 
