@@ -119,6 +119,7 @@ def _expand(text: str, lookup: Lookup, path: tuple[str, ...], effort: Effort) ->
         end = text.find(_END, begin)
         name = text[begin + len(_BEGIN) : end]
         if end < 0 or not name or _BEGIN in name:
+            # The text is not quoted, as it may be a secret.
             raise BadVariableError(
                 "it has a ${ that is no variable; write ${name}, or $${ for the characters themselves"
             )

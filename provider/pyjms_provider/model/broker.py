@@ -48,6 +48,7 @@ def free_bytes(place: Path) -> int | None:
     # A folder that is not made yet will be on the disk of its nearest parent.
     there = next((each for each in (whole, *whole.parents) if each.exists()), whole)
     try:
+        # What is free for this user, without the part that some file systems reserve for root.
         return shutil.disk_usage(there).free
     except OSError:
         return None
@@ -109,6 +110,7 @@ class Broker(Startable):
 
     @statistic("How long it has been open.", unit="ms", kind=StatisticKind.COUNTER)
     def uptime_ms(self) -> int:
+        # By the monotonic clock: setting the time of day must not change how long the broker is open.
         return int(self.clock.monotonic_ms() - self._opened_ms)
 
     @statistic("The version of pyjms.")

@@ -160,6 +160,7 @@ class _Check:
     def _judge_queue(self, above: ConfiguredObject, record: ObjectRecord, path: str) -> None:
         """Look at a queue, which its virtual host makes."""
         own = record.attributes.get("context")
+        # A queue sees only contexts, as when its virtual host makes it; the environment is not open to it.
         known = {"this:name": record.name, **(own if isinstance(own, Mapping) else {})}
 
         def variable(name: str) -> str | None:

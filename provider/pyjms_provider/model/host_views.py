@@ -62,6 +62,7 @@ class ObservedObject(ManagedObject):
     def host(self) -> ManagedHost:
         """The virtual host that it is in."""
         above = self.parent
+        # Sessions and consumers stand below a connection, and so not directly below the host.
         while above is not None and above.category != "virtual_host":
             above = above.parent
         return cast("ManagedHost", above)  # what is observed stands below one
@@ -569,6 +570,7 @@ class DeadLetterQueue(ObservedObject):
         progress: Progress = NO_PROGRESS,
     ) -> Returned:
         """Return letters to the queues and subscriptions that they came from. Raises as `list_letters`."""
+        # Counted before the replay, which takes letters away while it reports progress.
         total = self.letters
         done = self.host.queue_manager.replay(
             self.name, chosen(selector, message_ids), dry_run=dry_run, go_on=lambda so_far: progress(so_far, total)

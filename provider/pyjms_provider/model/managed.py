@@ -304,6 +304,7 @@ class ManagedObject:
 
         ``this:name`` and ``this:id`` are the object's own name and id.
         """
+        # The record's text and not the effective attribute: variables must work while the object is being resolved.
         return self._variable(name, self.snapshot.record.attributes.get("context"))
 
     def _variable(self, name: str, own: Any) -> str | None:

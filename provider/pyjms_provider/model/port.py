@@ -352,9 +352,8 @@ class StompPort(Port):
 
     def authenticator(self) -> Authenticator:
         found = super().authenticator()
-        # Plain STOMP clients often send some login; anonymous providers alone would refuse it.
-        # Many clients send a login, such as guest, to whatever they connect to; anonymous providers alone would refuse
-        # it.
+        # Many clients send a login, such as guest, to whatever they connect to;
+        # anonymous providers alone would refuse it.
         return UncheckedLogins(found) if self.lets_in_everybody else found
 
     def _own_settings(self) -> dict[str, Any]:

@@ -444,6 +444,7 @@ class _Current(Authenticator):
     def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
         found = self._provider.current
         if found is None:
+            # The provider was stopped after `handles`; the client learns no more than after a wrong password.
             raise wrong_credentials()
         return found.authenticate(credentials, peer=peer)
 

@@ -276,6 +276,7 @@ def _view(story: Story, now: list[StoryPlace], visibility: VisibilityFilter) -> 
     events = [each for each in story.events if not each.where or visibility.covers(each.where)]
     places = [each for each in now if visibility.covers(each.where)]
     is_hidden = len(events) < len(story.events) or len(places) < len(now)
+    # Hidden steps may leave events without a place; those alone would tell that the message exists.
     if not places and not (any(each.where for each in events) if is_hidden else events):
         return None
     return StoryView(

@@ -51,6 +51,7 @@ class JsonNode(ManagingObject):
         found = self.attributes
         assert isinstance(found, JsonNodeAttributes)
         path = Path(found.path)
+        # The file's folder is made here, as the store itself makes only the file.
         path.parent.mkdir(parents=True, exist_ok=True)
         return JsonConfigurationStore(path), SecretBox.open(f"{path}.key")
 
@@ -86,6 +87,7 @@ class StoreNode(ManagingObject):
     def _store_at(self, url: str) -> ConfigurationStore:
         """Return the store that a URL names, which is not open yet. Raises `UrlError`, `UnsupportedStoreError`."""
         if self.type == "sql":
+            # Imported here: SQLAlchemy comes with an extra that other nodes do not need.
             from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
 
             return SqlConfigurationStore(url, self.clock)

@@ -484,6 +484,7 @@ class WorkflowStore(Stoppable):
         """Return definitions and counts, about a second old at most, and older where counting takes long. Raises `WrongStateError`, `WorkflowStoreError`."""
         book = self.book
         begun_ms = self.clock.monotonic_ms()
+        # Read once, as other threads replace them; two threads may count at the same time, which does no harm.
         known, failed = self._known_overview, self._failed
         if known is not None and begun_ms < known.until_ms:
             return known
@@ -550,6 +551,7 @@ class WorkflowStore(Stoppable):
             clock=self.clock,
         )
         self._book = find_opener(self.type).open(request)
+        # The counts of the old store must not be shown for the new one.
         self.forget_overview()
 
     # Statistics

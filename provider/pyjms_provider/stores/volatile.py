@@ -186,6 +186,7 @@ class Medium:
     def drop_queue(self, number: QueueNumber) -> None:
         """Forget a queue with its messages."""
         record = self.queues.pop(number, None)
+        # Duplicate ids belong to the destination: those of a topic stay when one of its subscriptions ends.
         if record is not None and record.subscription is None:
             self.duplicates = {key: mark for key, mark in self.duplicates.items() if mark.address != record.address}
         for message, holder in [each for each in self.entries if each[1] == number]:

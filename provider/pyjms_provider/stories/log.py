@@ -237,8 +237,8 @@ class LineWriter:
             elif value is True:
                 parts.append(label + "true")
             elif name == "properties":
-                # Properties may have values that JSON does not know; `default=str` keeps those from ending the thread's
-                # write.
+                # Properties may have values that JSON does not know; `default=str`
+                # keeps those from ending the thread's write.
                 parts.append(label + json.dumps(dict(value), default=str))
             elif name == "correlation_id":
                 parts.append(label + quoted(correlation_text(value)))

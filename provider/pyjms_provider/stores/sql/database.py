@@ -526,6 +526,7 @@ class Lease:
 
     def extend(self, since_s: float) -> None:
         """Have it last if it has not run out: a commit is under way, whose thread ends it as soon as the connection is lost. Any thread."""
+        # A lease that has run out means that the committing thread stood still as well, and knows nothing either.
         if self.is_valid:
             self.until_s = since_s + LEASE_S
 

@@ -564,6 +564,8 @@ class SqlJournal(Journal):
 
     def holds(self, queue: QueueNumber, reference: MessageReference) -> bool | None:
         statements = self._database.statements
+        # Once this is written, a commit of unknown outcome cannot complete any
+        # more: the lost connection is known to be gone.
         write = Batch()
         write.others = [(statements.set_clean, [(False,)])]
         # Forced, and with it every earlier commit: a server that dies later must
@@ -738,6 +740,7 @@ class LeasedJournal(SqlJournal):
     @property
     def is_held(self) -> bool:  # type: ignore[override]  # as an attribute it costs nothing where it never changes
         lease = self._lease
+        # This is `Lease.is_valid` inline: each delivery asks, and would pay for one more call.
         return lease.now_s() < lease.until_s and not lease.is_ended
 
 
@@ -848,6 +851,8 @@ class JoinedWriter(JoinedTransaction):
             deferred: list[Batch] = []
             try:
                 if self._database.has_one_writer:
+                    # Changes nothing, but takes SQLite's write lock: from now on nobody else
+                    # writes, so the log can be checked safely.
                     self._connection.exec_driver_sql(self._database.statements.raise_next_queue, (0, 0))
                     self._database.detect_failed_checkpoint()
                     self._database.repair_log()

@@ -372,6 +372,7 @@ def _copy(
         nonlocal count, refused
         if rows:
             with engine.begin() as connection:
+                # Only then is each row looked up: a row that is there as it was read was only read twice.
                 if connection.exec_driver_sql(add, rows).rowcount < len(rows):
                     refused += sum(connection.exec_driver_sql(find, row).first() is None for row in rows)
         count += len(rows)

@@ -96,6 +96,7 @@ def test_values_keep_their_types(configuration_home: ConfigurationHome, store: C
     values: dict[str, Any] = {"yes": True, "no": False, "one": 1, "big": 2**53, "part": 0.5, "text": "1", "empty": []}
     store.update([record("shop", "broker", **values)])
     (found,) = kept(configuration_home, store)
+    # By `repr`: to Python 1 == True and 1 == 1.0.
     assert {name: repr(found.attributes[name]) for name in values} == {
         name: repr(value) for name, value in values.items()
     }
@@ -104,6 +105,7 @@ def test_values_keep_their_types(configuration_home: ConfigurationHome, store: C
 def test_changes_and_removals_are_one_step(configuration_home: ConfigurationHome, store: ConfigurationStore) -> None:
     """A record takes the place of the one with its id, as a whole; what was removed is gone."""
     store.update([BROKER, PORT, USERS, ADMIN])
+    # Fewer attributes than before: what is missing must be gone, not left from the old record.
     changed = replace(PORT, attributes={"name": "stomp", "port": 5, "new": True}, is_stopped=True, updated_by="them")
     store.update([changed], [USERS.id, ADMIN.id])
     assert kept(configuration_home, store) == [BROKER, changed]
@@ -126,6 +128,7 @@ def test_what_was_found_may_be_changed(configuration_home: ConfigurationHome, st
     again = configuration_home.make()
     again.open(_HOLDER)
     again.update([USERS], [PORT.id])
+    # A removed id is used again, as ids of some objects are made from their names.
     again.update([PORT])
     assert {each.id: each for each in kept(configuration_home, again)} == {
         each.id: each for each in (BROKER, USERS, PORT)
@@ -139,6 +142,7 @@ def test_a_held_store_is_refused_with_the_holders_name(
     other = configuration_home.make()
     with pytest.raises(HeldStoreError, match=_HOLDER):
         other.open("other")
+    # The refused attempt must not have closed or locked the store for its holder.
     store.update([BROKER])
     store.close()
     assert list(other.open("other")) == [BROKER]

@@ -81,6 +81,7 @@ def test_messages_are_found_in_the_order_in_which_they_were_added(world: World) 
         if number % 5 == 0:
             world.add(world.message(world.queue, world.other))
     ids = world.reopen().ids
+    # Counted, so that a store that loses the shared messages does not pass with a sorted rest.
     assert len(ids) == 128
     assert [message for message, _ in ids] == sorted(message for message, _ in ids)
 
@@ -91,6 +92,7 @@ def test_bodies_are_read_by_id_and_those_that_are_not_there_are_left_out(world: 
     number = sent.reference.id
     assert world.journal.read([number]) == {number: sent.envelope}
     assert world.journal.read([]) == {}
+    # Before and after: a store may read what it has just written from a cache of its own.
     world.reopen()
     assert world.journal.read([ReferenceId(999), number]) == {number: sent.envelope}
 
@@ -125,6 +127,7 @@ def test_removing_again_or_from_another_queue_changes_nothing(world: World) -> N
     world.add(sent, other)
     for _ in range(2):
         world.remove((world.queue, sent.reference))
+    # A late removal of another queue must not take the message out of the queue where it is.
     world.remove((world.other, other.reference))
     assert world.reopen().ids == [(other.reference.id, world.queue)]
 
@@ -136,6 +139,7 @@ def test_a_message_of_several_queues_goes_with_the_last_of_them(world: World) ->
     found = world.reopen()
     assert found.ids == [(number, world.queue), (number, world.other)]
     first, second = (entry.reference for entry in found.entries)
+    # The core counts the holders of a message in its reference, so all entries must share one.
     assert first is second
     assert first.shared
     world.remove((world.queue, first))
@@ -216,6 +220,7 @@ def test_what_was_noted_is_there_after_the_close(world: World) -> None:
     sent = world.add(world.message())
     world.journal.note(Changes(counts=[(world.queue, sent.reference, 9)]))
     world.journal.close(clean=False)
+    # The core may note something while it ends; that must neither fail nor be written.
     world.journal.note(Changes(counts=[(world.queue, sent.reference, 10)]))
     assert world.reopen().counts() == {(sent.reference.id, world.queue): 9}
 
@@ -242,6 +247,7 @@ def test_the_higher_of_two_marks_stays(world: World) -> None:
     marks = [(world.queue, 4, ReferenceId(up_to)) for up_to in (8, 3)]
     for mark in marks:
         world.journal.write(Changes(marks=[mark]), force=False)
+    # Three ways for two marks to meet: in two writes, in one write, and in two notes.
     world.journal.write(Changes(marks=[(world.queue, 5, up_to) for _, _, up_to in marks]), force=False)
     for _, _, up_to in marks:
         world.journal.note(Changes(marks=[(world.queue, 6, up_to)]))
@@ -255,6 +261,7 @@ def test_a_mark_of_zero_is_forgotten(world: World) -> None:
     for priority in (4, 5):
         world.journal.write(Changes(marks=[(world.queue, priority, ReferenceId(8))]), force=False)
     world.journal.note(Changes(marks=[(world.queue, priority, ReferenceId(0)) for priority in (4, 5, 6)]))
+    # A lower mark than the forgotten one: it must count, as the old one is gone.
     world.journal.write(Changes(marks=[(world.queue, 5, ReferenceId(3))]), force=False)
     assert list(world.reopen().recovery.marks) == [(world.queue, 5, 3)]
 
@@ -264,6 +271,7 @@ def test_a_clean_close_is_found_and_forgets_marks(world: World) -> None:
     world.journal.write(Changes(marks=[(world.queue, 4, ReferenceId(5))]), force=False)
     found = world.reopen(clean=True).recovery
     assert (found.was_closed, list(found.marks)) == (True, [])
+    # The note of the clean end must go with the opening, or this death would look clean, too.
     assert not world.reopen(clean=False).recovery.was_closed
 
 
@@ -271,6 +279,7 @@ def test_new_ids_are_higher_than_those_in_use(world: World) -> None:
     """`last_id` is that of the newest message that is kept, prepared ones included."""
     world.add(world.message(), world.message())
     assert world.reopen().recovery.last_id == 2
+    # A message in doubt keeps its id, although it is in no queue yet.
     world.prepare(1, world.message())
     assert world.reopen().recovery.last_id == 3
 
@@ -278,6 +287,7 @@ def test_new_ids_are_higher_than_those_in_use(world: World) -> None:
 @pytest.mark.parametrize("duplicate_id", AWKWARD)
 def test_duplicate_ids_are_remembered(world: World, duplicate_id: str) -> None:
     """An id is remembered by its address and serial, until the last time that was said."""
+    # A topic and a queue of one name are two destinations.
     topic = Address(AddressKind.TOPIC, ORDERS.name)
     world.remember(duplicate_id, 2**61, serial=7)
     world.remember(duplicate_id, 2**62, serial=7)
@@ -328,6 +338,7 @@ def test_a_committed_branch_becomes_true(world: World, reopened: bool) -> None:
     single, shared = world.message(), world.message(world.queue, world.other)
     world.add(single, shared)
     new, new_shared = world.message(), world.message(world.queue, world.other)
+    # A message of one queue, and the last two entries of a shared one: each is removed in its own way.
     removals = [
         Removal(world.queue, single.reference),
         Removal(world.queue, shared.reference),
@@ -378,6 +389,7 @@ def test_the_end_of_an_unknown_branch_changes_nothing(world: World) -> None:
     """A coordinator may repeat its decision."""
     sent = world.add(world.message())
     world.decide(7, commit=True)
+    # Both outcomes: neither may touch messages that belong to no branch.
     world.decide(7, commit=False)
     assert world.reopen().ids == [(sent.reference.id, world.queue)]
 
@@ -408,6 +420,7 @@ def test_messages_are_paged_out_and_come_back(world: World) -> None:
     """A message that need not survive is read again, until it is dropped or the journal is closed."""
     kept, paged = world.add(world.message()), world.message(text="transient")
     number = paged.reference.id
+    # The same message may be paged out again after it was read.
     world.page_out(paged)
     assert world.journal.read([kept.reference.id, number]) == {kept.reference.id: kept.envelope, number: paged.envelope}
     world.page_out(paged)
@@ -418,6 +431,7 @@ def test_messages_are_paged_out_and_come_back(world: World) -> None:
 
 def test_what_was_paged_out_before_its_commit_is_added_without_its_envelope(world: World) -> None:
     """A transaction may be larger than memory, so the journal reads what was paged out while it writes. Dropping it afterwards harms nothing."""
+    # Large bodies and many messages, as a store reads them in portions by size and by number.
     large = "0123456789abcdef" * 2**16
     sent = [world.message(text=f"{number} {large}") for number in range(5)]
     sent += [world.message(world.queue, world.other, text="shared"), *(world.message() for _ in range(300))]
@@ -449,6 +463,7 @@ def test_a_branch_may_have_paged_out_what_it_sends(world: World, commit: bool) -
 def test_nothing_is_written_if_what_was_paged_out_is_lost(world: World, others: int) -> None:
     """A message that somebody holds must not be left out: nothing is written, and the journal goes on."""
     lost, there = world.message(), [world.message() for _ in range(others)]
+    # Only some of them, so that the error comes in the middle of the write.
     world.page_out(*there)
     changes = Changes(messages=[without_envelope(each) for each in (*there, lost)])
     with pytest.raises(ResourceError):
@@ -476,6 +491,7 @@ def test_dropped_messages_leave_room(world: World) -> None:
     world.page_out(*messages)
     world.journal.drop_paged([each.reference.id for each in messages[:-1]])
     last = messages[-1]
+    # Twice: the first read may be what deletes the dropped ones.
     for _ in range(2):
         assert world.bodies(last.reference.id) == {last.reference.id: last.envelope.body}
 
@@ -489,6 +505,7 @@ def test_many_threads_may_write_at_once(world: World) -> None:
     batches = [[world.message(world.queue, world.other) for _ in range(EACH)] for _ in range(THREADS)]
 
     def work(messages: list[WholeMessage]) -> None:
+        # All start together, so that group commits have several members.
         start.wait()
         for message in messages:
             world.journal.write(Changes(messages=[message]), force=True)
@@ -529,6 +546,7 @@ def test_a_journal_has_one_holder_whose_name_the_next_one_is_told(world: World) 
     """Opening a held journal is refused, names the holder, and leaves that one alone."""
     with pytest.raises(ResourceError, match="the suite"):
         world.home.open("the second")
+    # The refused attempt must not have taken the holder's lock, or its connection.
     sent = world.add(world.message())
     assert world.reopen().ids == [(sent.reference.id, world.queue)]
 
@@ -537,6 +555,7 @@ def test_a_closed_journal_refuses_and_may_be_closed_again(world: World) -> None:
     """`close` may be repeated; nothing can be written or read afterwards."""
     sent = world.message()
     world.journal.close(clean=True)
+    # The second close changes nothing, so the journal still counts as closed cleanly.
     world.journal.close(clean=False)
     for call in (
         lambda: world.add(sent),
@@ -556,6 +575,7 @@ def test_recovery_tells_how_far_it_is(world: World) -> None:
     told: list[int] = []
     world.journal = world.home.open()
     recovery = world.journal.recover(told.append)
+    # Entries are read only as they are asked for, so there is no progress before this line.
     assert len(list(recovery.entries)) == 100
     assert told[-1] == 100
     assert told == sorted(told)
@@ -619,6 +639,7 @@ def test_a_queue_may_take_the_place_of_another_one_of_its_name(world: World) -> 
     old = world.add(world.message())
     number = world.journal.number_of(record, anew=True)
     assert number not in {world.queue, world.other, world.journal.number_of(record, anew=True)}
+    # Asking for a number must not change what is stored.
     assert world.journal.holds(world.queue, old.reference) is True
     new = replace(record, number=number, policy="{}")
     world.journal.write(Changes(dropped=[world.queue], corrected=[new]), force=True)
@@ -661,6 +682,7 @@ def test_a_number_is_never_given_twice(world: World) -> None:
         assert number not in given
         given.add(number)
         world.journal.drop_queue(number)
+        # The highest number must be stored: no queue is left from which it could be found.
         world.reopen()
 
 
@@ -669,6 +691,7 @@ def test_a_dropped_queue_takes_its_messages_along(world: World) -> None:
     first, shared, other = world.message(), world.message(world.queue, world.other), world.message(world.other)
     world.add(first, shared, other)
     world.journal.write(Changes(marks=[(world.queue, 4, ReferenceId(3))]), force=False)
+    # The queue is dropped while a branch in doubt adds to it and removes from it.
     world.prepare(1, world.message(), removals=[Removal(world.queue, first.reference)])
     world.journal.drop_queue(world.queue)
     assert world.bodies(first.reference.id) == {}
@@ -730,6 +753,7 @@ def test_an_id_is_kept_and_forgotten_only_for_a_queue_that_is_there(world: World
     def mark(identity: str, queue: QueueNumber, until_ms: int = 2**62) -> DuplicateMark:
         return DuplicateMark(record.address, identity, until_ms, len(identity), queue)
 
+    # A write for the old queue that comes after its end, as of a transaction that was being committed.
     late = [mark("too late", world.queue)]
     world.journal.write(Changes(messages=[world.message(world.queue)], duplicates=late), force=True)
     definition = replace(record, number=number)
@@ -835,6 +859,7 @@ def test_what_a_group_acknowledges_is_gone_and_its_low_mark_rises(world: World) 
     reserved = [Reservation(GroupNumber(1), number, reference, 1) for number, reference in enumerate(sent, 1)]
     _write(world, groups=[_group(world)], reserved=reserved)
     removals = tuple(Removal(world.queue, reference) for reference in sent[:2])
+    # A write whose answer was lost is repeated.
     for _ in range(2):
         _write(world, removals=removals, acknowledged=[(GroupNumber(1), 2)])
     (found,) = world.reopen().recovery.groups
@@ -890,6 +915,7 @@ def test_a_staged_unit_is_found_again_and_its_messages_are_no_entries(world: Wor
 def test_units_are_promoted_and_discarded_together_with_the_marker(world: World) -> None:
     """One write ends them all; one that is not there is passed over."""
     good, lost, later = _stage(world, _unit(1), 2), _stage(world, _unit(1, 1), both=True), _stage(world, _unit(2))
+    # One to promote, one to discard, and one that is unknown, in one write.
     outcomes = [(_unit(1), True), (_unit(1, 1), False), (_unit(9), True)]
     for _ in range(2):
         _write(world, outcomes=outcomes, markers=[(_AWKWARD, 1), ("other", 2**62)])
@@ -922,6 +948,8 @@ def test_branches_and_staged_units_are_kept_apart(world: World) -> None:
     branch = world.message()
     world.prepare(1, branch)
     (staged,) = _stage(world, _unit(1))
+    # The branch and the unit may have the same number in a store, so the end
+    # of one must not reach the other's messages.
     world.decide(1, commit=False)
     assert [found.record.name for found in world.reopen().recovery.stages] == [_unit(1)]
     world.prepare(2, world.message())

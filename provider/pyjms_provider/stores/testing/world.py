@@ -104,6 +104,7 @@ else:
 
 def without_envelope(message: NewMessage) -> NewMessage:
     """Return a message as it is added once it was paged out."""
+    # A new object, as the test still needs the whole one to compare with.
     return NewMessage(message.reference, None, message.queues)
 
 
@@ -112,6 +113,7 @@ class World:
 
     def __init__(self, home: JournalHome) -> None:
         self.home = home
+        # Over all openings: the core never gives an id twice.
         self._ids = count(1)
         self._serials = count(1)
         self.journal: Journal = home.open()
@@ -125,6 +127,7 @@ class World:
 
     def reopen(self, *, clean: bool = False) -> Found:
         """Close the journal, open it again, and return what is found."""
+        # Without a mark of a clean end a closed journal looks like one whose process has died.
         self.journal.close(clean=clean)
         self.journal = self.home.open()
         self.found = self._recover()
