@@ -36,8 +36,7 @@ def let_go(descriptor: int) -> None:
     if descriptor < 0:
         return
     try:
-        # Its number is taken by another file and not freed:
-        # an object that still has the number would close a stranger's.
+        # Its number goes to another file and is not freed: an object that still has it would close a stranger's file.
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # as many are open as may be
         os.close(descriptor)

@@ -80,7 +80,7 @@ class ScheduledTasks:
                 is_next = self._visits[0][2] == key and self._visits[0][0] == at_ms
             if self._thread is None:  # or the system had none to give when the visit was planned
                 refused = self._start()
-        # Without the lock, and only if the thread would come too late otherwise: each message with a time asks.
+        # Without the lock, and only if the thread would come too late otherwise: each message with a time comes here.
         if is_next:
             self._signal.set()
         if refused is not None:
@@ -135,7 +135,7 @@ class ScheduledTasks:
         seen_ms = self._clock.time_ms()
         while True:
             before_ms, seen_ms = seen_ms, self._clock.time_ms()
-            # The wall clock was put back: those who come each few seconds would wait until it has caught up.
+            # The wall clock was put back: tasks that run every few seconds would wait until it has caught up.
             if seen_ms < before_ms - _LOOK_MS:
                 self._visit(seen_ms, is_everybody=True)
             with self._lock:

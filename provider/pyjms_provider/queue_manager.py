@@ -238,7 +238,7 @@ class QueueManager:
         queue = self._queue(name)
         deleted = 0
         run: list[QueueEntry] = []
-        # Matching messages are gathered first, as a write for each would take a forced commit each.
+        # Gathered in runs: each is one write, where a write for each message would be as many commits.
         for entry, _ in self._matching(queue, selector):
             if not go_on(deleted + len(run)):
                 break

@@ -170,6 +170,7 @@ class QueuePolicy:
         if unknown:
             raise PolicyError(f"a queue's policy has no {min(unknown)}; it has: {', '.join(sorted(_NAMES))}")
         for name, kind in (("type", QueueType), ("overflow", Overflow)):
+            # URLs, files and management have texts only.
             if isinstance(changes.get(name), str):
                 changes[name] = _member(name, kind, changes[name])
         if isinstance(changes.get("max_bytes"), str):
@@ -237,6 +238,7 @@ def _check_types(policy: QueuePolicy) -> None:
         if value is None and name in _OPTIONAL:
             continue
         allowed = (int, float) if name == "redelivery_multiplier" else int
+        # bool is an int to Python: `true` would count as 1.
         if isinstance(value, bool) or not isinstance(value, allowed):
             raise PolicyError(f"{name} is {value!r}; give a {'number' if allowed is not int else 'whole number'}")
 
@@ -314,6 +316,7 @@ class QueuePolicies:
     patterns: tuple[tuple[str, QueuePolicy], ...] = ()
 
     def __post_init__(self) -> None:
+        # Checked where policies are given, as no client could be told later: a publisher knows nothing of subscribers.
         of_topics = [("subscriptions", self.subscriptions)]
         of_topics += [(pattern, policy) for pattern, policy in self.patterns if pattern.startswith(_TOPIC)]
         for name, policy in of_topics:
@@ -322,6 +325,7 @@ class QueuePolicies:
                     f"{name}: overflow={policy.overflow.value} would let one slow subscriber stop all publishers; "
                     f"give ring or flow_to_disk"
                 )
+        # A pattern without wildcards is the name of one queue.
         for pattern, policy in self.patterns:
             policy.check_for(pattern)
 

@@ -384,7 +384,7 @@ class PagingMessageStore(MessageStore):
         return self._bytes > self._memory_bytes or bool(self._leaving)
 
     def relieve(self, *, of_all: bool = True) -> None:
-        # Without the lock: this is asked before each send, and a late answer costs one message.
+        # Without the lock: this is asked before each send, and a late answer lets one message more in.
         is_full = of_all and self._bytes > self._memory_bytes
         if not is_full and not self._leaving:
             return

@@ -135,7 +135,7 @@ class MessageMover:
     def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
         """Put a message into the queue of dead letters. Raises as `relocate`: it is in its own queue again then."""
         try:
-            # Any error here, also a fault of ours, must not lose the message: it is in no queue at this moment.
+            # The message is in no queue at this moment, so no error, foreseen or not, may lose it.
             letter = dead_letter(envelope, dead, target, self._clock.time_ms())
         except Exception:
             self._put_back(dead.entry)

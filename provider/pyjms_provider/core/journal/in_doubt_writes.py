@@ -121,19 +121,15 @@ class MoveInDoubt:
 
 
 class InDoubtWrites:
-    """What is in doubt in one host. Safe to use from any thread; the lock is innermost, and not held during I/O.
-
-    Who ends doubts has `_right`, as `GroupCommit.right` is one: else what is written once more is given back by one who has just
-    found that it was not written.
-    """
+    """What is in doubt in one host. Safe to use from any thread; the lock is innermost, and not held during I/O."""
 
     def __init__(self, journal: Journal, clock: Clock, schedule: Callable[[Scheduled, int], None] | None) -> None:
         """`schedule` asks for a call of `run_due`, as in `Queue`."""
         self._journal = journal
         self._clock = clock
         self._schedule = schedule
-        # The right to end doubts, held while the store is asked: a write that is repeated must not be answered by a
-        # thread that has just found that it was not made.
+        # A right that is held while the store is asked: otherwise a thread that has found the write missing could give
+        # back what another one writes once more.
         self._right = Lock()
         self._lock = Lock()
         self._waiting: list[InDoubtWrite] = []
@@ -154,16 +150,14 @@ class InDoubtWrites:
         """
         with self._right:
             with self._lock:
-                # A message that is yet to be read again is neither settled nor in its queue, so its removal is in
-                # doubt, too.
+                # A message that is yet to be read again is neither settled nor in its queue: it is in doubt, too.
                 is_unread = any(entry in self._unread for entry in entries)
                 removals = [
                     doubt for doubt in self._waiting if isinstance(doubt, RemovalInDoubt) and doubt.is_about(entries)
                 ]
             for doubt in removals:
                 try:
-                    # The same changes again: removing what is not there changes nothing, so the first write may have
-                    # been made.
+                    # The same changes again: if the first write was made, they change nothing.
                     self._journal.write(doubt.changes, force=force)
                 except ProviderError:
                     return False

@@ -179,8 +179,7 @@ class Changes:
         """
         of_removals = ((removal.queue, removal.reference, False) for removal in self.removals)
         of_messages = ((queue, each.reference, True) for each in self.messages for queue in each.queues)
-        # One for each queue: if the first queue has ended meanwhile, the journal says nothing of it, and the next is
-        # asked.
+        # One for each queue: of a queue that has ended the journal says nothing, and the next one is asked.
         known: set[QueueNumber] = set()
         # Removals first: a message that leaves was there for certain, and its queue was kept.
         for witness in chain(of_removals, of_messages):
@@ -482,8 +481,7 @@ class RecoveredRuns(Iterator[RecoveredEntry]):
         waiting: list[RecoveredRun] = []
         last = 0
         for run in self.runs:
-            # Runs that overlap in age are merged by id, so that a queue that is not ordered by priority gets its
-            # messages by age.
+            # Runs that overlap are merged by id: a queue that is not ordered by priority needs its messages by age.
             if waiting and not (isinstance(run, RecoveredRun) and run.ids[0] < last):
                 yield from merge(*waiting, key=_message)
                 waiting.clear()

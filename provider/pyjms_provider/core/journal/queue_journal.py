@@ -80,8 +80,7 @@ class QueueJournal:
     def cover(self, reference: MessageReference, count: int) -> None:
         """Write down a delivery, or a mark that covers it. Waits for the journal. Raises `ResourceError`."""
         if count > 1:
-            # Exact, as the count decides about dead letters; not forced, as a power loss costs one more delivery at
-            # most.
+            # Exact, as the count decides about dead letters; a loss of power may cost one more delivery.
             self._journal.write(Changes(counts=[(self.number, reference, count)]), force=False)
             return
         up_to = ReferenceId(reference.id + max(self._next_stride(), self._next_leap(reference)))

@@ -398,7 +398,7 @@ class StorageManager:
             # It may be in the store, and the sender is told of an error: its removal goes with the next write.
             if is_outcome_unknown(error):
                 self._withdraw(Changes(messages=[message]))
-        # Written, and refused by its queue, which ended or was filled meanwhile.
+        # Written, and refused by its queue, which has ended meanwhile.
         elif isinstance(error, ProviderError):
             kept.defer_removal(reference)
             self._store.take_back(reference)

@@ -200,8 +200,7 @@ class _ConsumerSelector:
             return True
         if cursor in self.known:
             return self.known[cursor]
-        # Of cursors with an index only those of the message's own value can match; the selector is not evaluated for
-        # others.
+        # Of cursors with an index only those of the message's own value can match: others are not evaluated.
         if cursor.index is not None and self._key_for(cursor.index) not in {cursor.key, UNKNOWN_KEY}:
             return False
         try:
@@ -813,8 +812,7 @@ class ConsumerSession:
     def close(self) -> None:
         """Detach all consumers and give back what they pulled, marked redelivered. May be repeated."""
         with self._lock:
-            # Set first: a consumer that is added, or a queue that is taken over, from now on is refused under this
-            # lock.
+            # Set under the lock: a consumer that is added from here on is refused.
             self.is_closed = True
             targets = list(self._targets)
             queues = list(self._queues)

@@ -156,10 +156,7 @@ class Queue(Channel):
         transaction: Transaction | None = None,
         claim: CapacityReservation | None = None,
     ) -> bool:
-        """Accept a message: always positively, because what nobody takes is stored (§5.2.4).
-
-        `claim`: for whom `reserve` holds the room that it takes; it is held no longer.
-        """
+        """Accept a message: always positively, as what nobody takes is stored (§5.2.4). `claim`: for whom `reserve` holds the room that it takes."""
         if reference.reliable and self._refuses_reliable:
             raise UnreliableChannelError(
                 f"{self._name} would lose the PERSISTENT message when the process ends; "
@@ -192,6 +189,7 @@ class Queue(Channel):
                 if (self.consumers.interested_count or self.consumers.non_acquiring_count) and not self.has_receivers:
                     woken = self.choose(entry)
             if not self._all_in_memory:
+                # Once the queue has it: from here on the message may leave memory, also before its transaction commits.
                 self.store.publish(reference)
                 if self.rules is not None and transaction is None:
                     self.pager.page_out(reference, is_coming=True)
@@ -200,6 +198,7 @@ class Queue(Channel):
         if due_ms is not None:
             self.schedule(due_ms)
         if transaction is not None:
+            # Without the queue's lock: the lock of a unit of work comes before those of queues.
             if not transaction.add_sent(entry):
                 self.rollback(entry)  # the unit has been rolled back meanwhile
         elif self.has_receivers:
@@ -284,6 +283,7 @@ class Queue(Channel):
         with self.lock:
             if self.is_closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
+            # Under the lock: a session that closes now is seen closed here, or finds the consumer and detaches it.
             if consumer.session.is_closed:
                 raise ClosedError("the session is closed")
             selector = consumer.selector
@@ -336,10 +336,7 @@ class Queue(Channel):
         return let_go
 
     def set_notify_work_desired(self, consumer: Consumer, desired: bool) -> None:
-        """Note whether `consumer` wants to be woken. Any thread; ignored for a consumer that has been removed.
-
-        When interest begins and there may be work, it is woken. When interest ends, the wake-up is handed on.
-        """
+        """Note whether `consumer` wants to be woken. Any thread; ignored for a consumer that has been removed."""
         with self.lock:
             consumer.notify_desired = desired
             woken = self._review(consumer)
@@ -357,9 +354,11 @@ class Queue(Channel):
         if consumer.place is _REMOVED:
             return ()
         manager = self.consumers
+        # A consumer whose interest ends will not pull, so the wake-up that it had is handed on.
         if not (consumer.notify_desired and consumer.session.is_delivering):
             return self._next_consumers() if manager.end_interest(consumer) else ()
         manager.begin_interest(consumer)
+        # Messages that came before the interest began have woken nobody for it.
         if consumer.place is _NOTIFIED or not self.ordering.may_have(consumer.cursor):
             return ()
         manager.notify(consumer)
@@ -407,6 +406,7 @@ class Queue(Channel):
                     if search is not None or (or_wait and consumer.notify_desired):
                         woken = self._note_delivered(consumer, found, delivery, or_wait)
                     break
+            # Without the lock: here the disk is read, and others get the lock between two stretches (decision 0104).
             if found is UNFINISHED and search is not None:
                 search.go_on()
         for other in woken:
@@ -414,10 +414,7 @@ class Queue(Channel):
         return delivery
 
     def _direct_deliver(self, reference: MessageReference) -> tuple[Consumer, Delivery] | None:
-        """Give a message that has just come to the consumer whose turn it is, if that waits for it where it comes in.
-
-        Nobody is woken then. None: something is in the way, and the message takes all steps. The lock is held.
-        """
+        """Give a message that has just come to the consumer whose turn it is, if that waits for it; None: the message takes all steps. The lock is held."""
         consumer = self.consumers.next_in_turn()
         if consumer is None or consumer.target.direct is None or consumer.cursor is not None or self.ordering:
             return None
@@ -425,12 +422,14 @@ class Queue(Channel):
             return None
         if reference.expiration_ms and is_expired(reference, self.clock.time_ms()):
             return None
+        # A message that needs a new delivery mark takes the long way, where a worker writes the mark (decision 0610).
         if reference.journaled and self.journal is not None and not self.journal.is_covered(reference, 1):
             return None
         try:
             envelope = self.store.retrieve(reference)
         except NotInMemoryError:
             return None
+        # Asked last: a consumer that says so has spent its credit on the message.
         if not consumer.target.direct.may_take():
             return None
         entry = self.state.add_delivered(self, reference, consumer.session, consumer)
@@ -948,6 +947,7 @@ class Queue(Channel):
 
     def wake_freed(self) -> None:
         """Wake consumers for messages that only now anybody may take: an ownership has ended, or a delayed message has left. The lock is not held."""
+        # Without the lock: the thread whose call has freed something comes here afterwards.
         if self.rules is None or not self.rules.has_freed:
             return
         with self.lock:

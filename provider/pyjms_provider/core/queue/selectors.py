@@ -65,6 +65,7 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 def plain_selector(text: str | None) -> Selector | None:
     """Return the selector of a plain client, None for none. Raises `InvalidSelectorError`."""
+    # A text that the journal has kept begins with the prefix; one that a client sends does not.
     return None if not text else _compile(text.removeprefix(PLAIN))
 
 
@@ -73,6 +74,7 @@ def _compile(text: str) -> Selector:
     selector = compile_selector(text)
     root = parse(text)
     converted = _condition(root)
+    # Nothing in it is compared with a number or a boolean, so it means the same to every client.
     if converted == root:
         return selector
     matches, fails = compile_condition(converted)
@@ -102,6 +104,7 @@ class _Converted(Mapping[str, "Stored"]):
             return _number(self._properties.get(plain))
         if kind == _AS_BOOLEAN:
             value = self._properties.get(plain)
+            # Another text stays as it is, and is neither TRUE nor FALSE.
             return _BOOLEANS.get(value, value) if isinstance(value, str) else value
         return self._properties.get(name, default)
 
@@ -118,6 +121,7 @@ class _Converted(Mapping[str, "Stored"]):
 def _number(value: Any) -> Any:
     if not isinstance(value, str):
         return value
+    # A whole number first: as a float it would lose digits beyond 2**53.
     for kind in (int, float):
         try:
             return kind(value)
@@ -137,6 +141,7 @@ def _condition(node: Node) -> Node:
             return _renamed(node, _AS_BOOLEAN)
         case Comparison() | Between():
             below = list(walk(node))
+            # The literals decide what the identifiers beside them are; two identifiers alone are compared as JMS says.
             if any(isinstance(each, (Number, Arithmetic, Sign)) for each in below):
                 return _value(node, _AS_NUMBER)
             if any(isinstance(each, Boolean) for each in below):
@@ -161,5 +166,6 @@ def _value(node: Node, kind: str) -> Node:
 
 
 def _renamed(node: Identifier, kind: str) -> Identifier:
+    # Headers have types of their own, for plain clients, too.
     is_header = node.name in ATTRIBUTES or node.name in FUNCTIONS
     return node if is_header else replace(node, name=kind + node.name)

@@ -72,6 +72,7 @@ def largest_message(queue: Queue) -> tuple[QueueEntry, int] | None:
     with queue.lock:
         ordering = queue.ordering
         entries = [*ordering.newest(_LOOKED_THROUGH), *ordering.first(_LOOKED_THROUGH)]
+    # With the place in the list: of equal sizes that one decides, as entries have no order.
     sizes = ((_size(queue, entry), number) for number, entry in enumerate(entries))
     size, number = max(sizes, default=(0, 0))
     return (entries[number], size) if size else None
@@ -142,6 +143,7 @@ def whereabouts(
 
 def _id_of(channel: Queue, entry: QueueEntry) -> tuple[str | None, bool]:
     try:
+        # Without the queue's lock: the message may leave memory, or the queue, at this moment.
         return channel.store.retrieve(entry.reference).message_id, True
     except (NotInMemoryError, KeyError):
         return None, False
