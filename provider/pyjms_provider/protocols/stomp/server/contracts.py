@@ -175,6 +175,7 @@ class ProtocolHandler(ABC):
 
     def perform(self, task: Task) -> None:
         """Do what a frame asks for, and answer: RECEIPT if it wants one, or ERROR."""
+        # All executors have come to DISCONNECT when the last one does: only that one answers.
         if self.is_over or (task.frame.command == _DISCONNECT and not self._leaves()):
             return
         try:
@@ -198,6 +199,7 @@ class ProtocolHandler(ABC):
 
     def _leaves(self) -> bool:
         """Say whether the last executor has come to DISCONNECT. Any thread."""
+        # Executors may come to DISCONNECT on several workers at once.
         with self._lock:
             self._leaving -= 1
             return not self._leaving

@@ -77,6 +77,7 @@ class StompServerEngine(ProtocolEngine):
     # What the transport calls
 
     def received(self, data: bytes | bytearray | memoryview) -> None:
+        # Only between two frames: the decoder holds nothing then that would have to come first.
         if self._fast_frames is not None and self._is_between_frames and self._state is _OPEN and type(data) is bytes:
             data = self._fast_frames.take(data)
             if not data:
@@ -97,6 +98,7 @@ class StompServerEngine(ProtocolEngine):
     def _read(self) -> None:
         decoder = self._decoder
         try:
+            # Looked at before each frame: CONNECT stops the reading until the login is done.
             while self._state in _TAKES_FRAMES:
                 event = decoder.next_event()
                 if event is None:
@@ -105,6 +107,7 @@ class StompServerEngine(ProtocolEngine):
                     self._take(event)
         except StompError as error:
             self.refuse(None, error)
+        # Noted here, so that `received` need not ask the decoder.
         self._is_between_frames = decoder.is_between_frames
         self._run()
 
@@ -115,6 +118,7 @@ class StompServerEngine(ProtocolEngine):
             handler.run()
 
     def _take(self, frame: Frame) -> None:
+        # Most frames: they leave the state as it is, so that its table is not asked.
         if self._state is _OPEN and frame.command in _ORDINARY and self.handler is not None:
             self.handler.take(frame)
             return
@@ -133,12 +137,14 @@ class StompServerEngine(ProtocolEngine):
         scheduled = handler is not None and handler.scheduler.scheduled
         if not (self._out or scheduled or self._idle_monitor.beat_is_due) and self._trouble is None:
             return b""
+        # Told by another thread: ended here, on the connection's own.
         if self._trouble is not None:
             self.refuse(None, self._trouble)
         elif not scheduled and len(self._out) == 1:  # an answer, mostly
             self._idle_monitor.said(self._clock.monotonic_ms())
             return self._out.popleft()
         parts: list[bytes] = []
+        # Answers come before messages, as calls wait for them.
         taken = self._pull_out(size, parts) if self._out else 0
         if handler is not None and handler.scheduler and taken < size and self._state is not _OVER:
             try:
@@ -147,6 +153,7 @@ class StompServerEngine(ProtocolEngine):
                 self.refuse(None, error)
             if self._out:
                 self._pull_out(size - taken, parts)  # what was to be said after the messages
+        # Anything that is written says as much as a heart-beat.
         if not parts and self._idle_monitor.takes_beat():
             parts.append(_HEART_BEAT)
         if not parts:
@@ -167,6 +174,7 @@ class StompServerEngine(ProtocolEngine):
         handler = self.handler
         if self._state not in _TAKES_FRAMES:
             return False
+        # Tasks that wait hold their frames in memory: beyond a limit they are left in the socket.
         return handler is None or handler.backlog.waiting_bytes <= self._settings.waiting_bytes_max
 
     @property
@@ -198,17 +206,21 @@ class StompServerEngine(ProtocolEngine):
 
     def stop(self, reason: str) -> None:
         if not self.is_over:
+            # A pyjms client takes this class for the loss of its connection, and connects again.
             self.refuse(None, ConnectionLostError(reason))
 
     def closed(self, error: BaseException | None) -> None:
         self._end(ServerEvent.END)
+        # What was not written is not held until the last job ends.
         self._out.clear()
         # The handler and this know each other, so that both stay until Python looks for such circles: not with the frame that has not ended.
         self._decoder = FrameDecoder(BEFORE_LOGIN)
         self._let_go()  # a login that still runs ends what it makes
 
     def _let_go(self) -> None:
+        # Taken at once: the end of the connection and that of its login may both come here.
         connection, self._connection = self._connection, None
+        # On a worker: closing gives messages back, which may wait for the disk.
         if connection is not None:
             self.transport.work(connection.close, partial(self._has_closed, connection))
 
@@ -232,6 +244,7 @@ class StompServerEngine(ProtocolEngine):
             return
         self.version = login.version
         self._decoder.version = login.version
+        # On a worker: a password takes long to be checked on purpose, and a directory may be asked.
         self.transport.work(partial(self._enter, frame, login), partial(self._entered, frame, login))
 
     def _enter(self, frame: Frame, login: Login) -> ProtocolHandler:
@@ -252,6 +265,7 @@ class StompServerEngine(ProtocolEngine):
         if host is None:
             missing = f"there is no virtual host {login.host!r} here" if login.host else _NAMED_NONE
             raise ResourceError(f"{missing}, or it does not run; {_NAME_ONE}")
+        # Before the check of the password: a user who is shut out from here on is found by `check`.
         mark = service.revocations.mark
         principal = service.authenticator.authenticate(shown, peer=peer.address)
         connection = host.connect(self, principal=principal, address=peer.address)
@@ -264,6 +278,7 @@ class StompServerEngine(ProtocolEngine):
         except Exception:
             connection.close()
             raise
+        # Only now: after an error above it is closed here, and `closed` must not do that as well.
         self._connection = connection
         return service.make_handler(self, connection, guard, login)
 
@@ -291,6 +306,7 @@ class StompServerEngine(ProtocolEngine):
         except ProviderError as gone:  # the virtual host has ended its connections meanwhile
             self.refuse(frame, self._trouble or gone)
             return
+        # Lengths are limited far lower before the login (decision 0150).
         own = limits_of(is_packed=login.is_packed)
         self._decoder.limits = own if login.speaks_profile else self._settings.limits
         self._decoder.lazy = login.speaks_profile
@@ -301,6 +317,7 @@ class StompServerEngine(ProtocolEngine):
         self._idle_monitor.begin(login.out_ms, login.in_ms, takes_lines=login.version is not Version.V1_0)
         self._move(ServerEvent.ACCEPT)
         self.emit(connected)
+        # A client may have sent more behind CONNECT without waiting for the answer.
         self._read()
         self.transport.wake()
 
@@ -316,6 +333,7 @@ class StompServerEngine(ProtocolEngine):
     def emit(self, frame: Frame) -> None:
         """Have a frame written when the wire can take it. Raises `EncodingError`."""
         data = encode(frame, self.version)
+        # Any thread: `append` and `popleft` of a deque need no lock.
         self._out.append(data + self._line_end)
 
     @property
@@ -373,6 +391,7 @@ class StompServerEngine(ProtocolEngine):
             if self._state is ServerState.OVER:
                 return False
             self._state = next_server_state(self._state, event)
+        # Without the lock, as the handler ends waits of other threads.
         if self.handler is not None:
             self.handler.end()
         return True

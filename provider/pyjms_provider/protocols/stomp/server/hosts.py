@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyjms.spi.errors import ProviderError
     from pyjms_provider.core.queue.consumer import DirectConsumer
 
+# Bounded, as a client chooses the names.
 _TARGETS_MAX: Final = 256
 _LONGEST_NAME: Final = 255
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -122,16 +123,16 @@ class Guard:
         self._check(Operation.OBSERVE, Target(kind=TargetKind.VIRTUAL_HOST, name=self.host.name))
 
     def send(self, envelope: Envelope) -> None:
-        """Ask for a message to be sent, and for its destination to be made by it.
-
-        One that says it is a dead letter from elsewhere may be returned there by an operator, so its sender must be allowed to send there, too.
-        """
+        """Ask for a message to be sent, and for its destination to be made by it."""
         address = envelope.destination
         origin = self.host.origin_of(envelope)
+        # A dead letter may be returned by an operator to where it claims
+        # to be from, so its sender needs the right to send there.
         if origin is not None and origin != address:
             self._use(Operation.WRITE, origin)
         epoch = self.host.access.epoch  # before the question, so that an answer by older rules is known as such
         allowed = self._allowed[0]
+        # By identity of the address and of the epoch of the rules: any change of the rules makes a new epoch.
         if allowed is not None and allowed[0] is address and allowed[1] is epoch and self.host.has(address):
             return
         self._use(Operation.WRITE, address)
@@ -170,8 +171,10 @@ class Guard:
         target = self._targets.get(address) or self._target_of(address)
         if address.temporary:
             owner = self.host.owner_of(address)
+            # The target may be remembered from before the destination was made, when it had no owner.
             if target.owner != owner:
                 target = self._targets[address] = replace(target, owner=owner)
+        # Sending or subscribing makes a queue or topic that is not there, which is a right of its own.
         elif not self.host.has(address):
             _check_name(address)
             self._check(Operation.CREATE, target)

@@ -61,6 +61,7 @@ def negotiate(frame: Frame, settings: StompSettings) -> Login:
     version = choose_version(headers.get("accept-version"))
     own = (settings.heart_beat_ms, settings.heart_beat_ms)
     beats = agree_on_heart_beats(own, read_heart_beat(headers.get("heart-beat")))
+    # The lines of properties in the profile are escaped as in STOMP 1.2.
     speaks_profile = version is Version.V1_2 and headers.get("pyjms-profile") == PROFILE_VERSION
     return Login(
         version=version,
@@ -81,6 +82,7 @@ def credentials_of(frame: Frame, peer: Peer) -> Credentials | None:
         return TokenCredentials(token=password)
     if user_name is not None or password is not None:
         return PasswordCredentials(user_name=user_name or "", password=password or "")
+    # Last: a client with a certificate may still log in as a user by password.
     if peer.certificate is not None:
         return CertificateCredentials(certificate=peer.certificate)
     return None
@@ -113,6 +115,7 @@ class IdleMonitor:
         if takes_lines and not out_ms:
             self._stuck_ms = self._settings.probe_ms * _SEND_AFTER if self._settings.heart_beat_ms else 0.0
         self._out_ms = out_ms * _SEND_AFTER
+        # Times a tolerance: clients send late, and networks are slow.
         self._in_ms = in_ms * self._settings.heart_beat_tolerance
 
     @property
@@ -147,6 +150,7 @@ class IdleMonitor:
             times.append(self._said_ms + self._out_ms)
         if self._in_ms:
             times.append(heard_ms + self._in_ms)
+        # Rounded up: a tick that came a part of a millisecond early would find nothing to do.
         return int(min(times)) + 1 if times else None
 
     def look(self, now_ms: float, heard_ms: float) -> str | None:

@@ -73,6 +73,8 @@ class NativeHandler(ProtocolHandler):
         self._settings = engine.service.settings
         self._clock = engine.service.clock
         self._waits = guard.host.writes
+        # Commands of the connection, and those of data pipelines,
+        # have an order of their own beside those of the sessions.
         self._executor = self._new_executor()
         self._pipeline_executor = (
             self._new_executor()
@@ -141,6 +143,7 @@ class NativeHandler(ProtocolHandler):
         return {"session": str(connection.connection_id), **packed, **greeting.headers()}
 
     def _transaction_timeout_s(self) -> int:
+        # Only sessions of the SPI tell this time.
         session = self.connection.open_session(transacted=False)
         try:
             return session.xa_get_timeout()
@@ -148,6 +151,7 @@ class NativeHandler(ProtocolHandler):
             session.close()
 
     def take(self, frame: Frame) -> None:
+        # Its RECEIPT follows everything that came before, in whichever order that is being done.
         if frame.command == _DISCONNECT:
             executors = [
                 self._executor,
@@ -156,6 +160,7 @@ class NativeHandler(ProtocolHandler):
             ]
             self.leave(frame, executors, self._disconnect, may_wait=self._waits)
             return
+        # First, as most frames are one of these two, and do without a task.
         if frame.command == _SENDS and self.is_packed:
             session = self._sessions.get(frame.headers.get("session", ""))
             if session is not None:
@@ -175,10 +180,12 @@ class NativeHandler(ProtocolHandler):
         """Acknowledge, if that is the next to be done and need not wait; return whether it was."""
         headers = frame.headers
         session, text = self._sessions.get(headers.get("session", "")), headers.get("ids")
+        # Only where nothing of the session waits or runs: settling is done in the order of its frames.
         if session is None or text is None or not session.executor.is_idle or self.is_over:
             return False
         try:
             ids = read_delivery_ids(text)
+            # A write would hold up all connections of the loop: it goes the way of tasks.
             if self._waits and session.waits_for(ids):
                 return False
             session.acknowledge(ids)
@@ -192,6 +199,7 @@ class NativeHandler(ProtocolHandler):
     def _executor_of(self, frame: Frame) -> SerialExecutor:
         headers = frame.headers
         session = self._sessions.get(headers.get("session", ""))
+        # UNSUBSCRIBE may name the consumer alone; it is done in the order of that consumer's session.
         if session is None and frame.command == "UNSUBSCRIBE":
             consumer = self._consumers.get(headers.get("id", ""))
             session = None if consumer is None else consumer.session
@@ -207,12 +215,14 @@ class NativeHandler(ProtocolHandler):
             may_wait = session.session.may_wait(envelope)
             is_brief = may_wait and self.guard.host.waits_briefly(envelope)
             task = Task(frame, partial(self._send, session, envelope, frame), may_wait, is_brief)
+            # A task that does not wait now may have to when its turn comes: the queue may be full by then.
             if not is_brief and (may_wait or not session.executor.is_idle):
                 task.is_patient = self.guard.host.may_lack_room(envelope.destination)
             return task
         if frame.command == _SENDS and self.is_packed:
             self._session_of(frame)  # which says that there is none
         command = commands.read_command(frame)
+        # Done at once: in its turn it would wait behind the very task that it is to end.
         if isinstance(command, commands.Interrupt):
             if command.session not in self._sessions and "receipt" not in frame.headers:
                 return None  # it was closed, perhaps twice, while this was on its way
@@ -220,6 +230,7 @@ class NativeHandler(ProtocolHandler):
             if "receipt" in frame.headers:
                 self.answer(frame.headers["receipt"], {})
             return None
+        # Done at once, as credit has no order with the commands of its session, which may be waiting for the disk.
         if isinstance(command, commands.Credit):
             consumer = self._consumers.get(command.subscription)
             if consumer is None:
@@ -229,6 +240,7 @@ class NativeHandler(ProtocolHandler):
             consumer.add_credit(command, frame.headers.get("receipt"))
             return None
         if isinstance(command, commands.Subscribe):
+            # Entered now and made in its turn: CREDIT, which is not queued, must find it.
             consumer = self._new_consumer(command)
             return Task(frame, partial(self._subscribe, command, consumer), self._waits or command.selector is not None)
         do, waits = self._commands[type(command)]
@@ -253,6 +265,7 @@ class NativeHandler(ProtocolHandler):
         """Acknowledge what nobody waits for: all that comes together is written together."""
         if session.joins(command.ids):
             return None
+        # A list, which grows until the task runs: `joins` adds the ids of later frames.
         numbers = list(command.ids)
         task = Task(frame, lambda: session.acknowledge(tuple(numbers), is_told=False), True, is_brief)
         session.late = task, numbers
@@ -280,6 +293,7 @@ class NativeHandler(ProtocolHandler):
             # Nobody waits for this answer, but COMMIT tells.
             session.failure = error if isinstance(error, ProviderError) else ProviderError(error.reason)
         self.engine.emit(error_frame(error, receipt))
+        # This may run on a worker's thread: the loop has to write the answer.
         self.engine.transport.wake()
 
     def answer(self, receipt: str, said: Mapping[str, str]) -> None:
@@ -301,6 +315,7 @@ class NativeHandler(ProtocolHandler):
         self._pipeline_executor.clear()
         for session in tuple(self._sessions.values()):
             session.executor.clear()
+            # A task that waits for room holds a worker's thread, and nobody hears its answer any more.
             session.session.end_waits()
 
     # The connection
@@ -321,6 +336,8 @@ class NativeHandler(ProtocolHandler):
     def _stop(self, _: commands.Stop) -> None:
         self.connection.stop()
         for consumer in tuple(self._consumers.values()):
+            # What a worker has fetched, and is not written yet, goes
+            # back: nothing is delivered after the answer to STOP.
             if isinstance(consumer, ServedConsumer):
                 consumer.stopped()
 
@@ -328,6 +345,7 @@ class NativeHandler(ProtocolHandler):
         if len(self._temporaries) >= self._settings.temporaries_max:
             raise ResourceError(f"a connection may have {self._settings.temporaries_max} temporary destinations here")
         address = self.connection.create_temporary(command.kind)
+        # Made first, since the check needs the address that the broker gives it.
         try:
             self.guard.create(address)
         except ProviderError:
@@ -369,6 +387,7 @@ class NativeHandler(ProtocolHandler):
         if session is None:
             return
         for name in [name for name, consumer in list(self._consumers.items()) if consumer.session is session]:
+            # Before the session, so that nothing is pushed of what the session gives back.
             self._consumers.pop(name).close()
         session.session.close()
 
@@ -489,6 +508,7 @@ class NativeHandler(ProtocolHandler):
         heir = self._session(command.session)
         holders = self._holders_of(command.ids)
         adopted: dict[int, Delivery] = {}
+        # Taken out first: a holder that settles at this moment, on another thread, then finds nothing, or wins.
         for number, holder in holders.items():
             if (delivery := holder.unsettled.pop(number, None)) is not None:  # else its holder has settled it just now
                 adopted[number] = delivery
@@ -500,6 +520,8 @@ class NativeHandler(ProtocolHandler):
                     holders[number].unsettled[number] = delivery
                 raise
         if len(adopted) < sum(map(len, command.ids)):
+            # Some were settled by their holder just now: the others
+            # go back to their queues, as all are adopted or none.
             heir.session.recover(list(adopted.values()))
             raise ClosedError("a delivery that was to be adopted is not open any more")
         heir.unsettled.update(adopted)
@@ -512,6 +534,7 @@ class NativeHandler(ProtocolHandler):
             return {} if holder is None else {ids[0][0]: holder}
         holders: dict[int, ServedSession] = {}
         for session in sessions:
+            # A copy of the keys, as the sessions' threads change these tables.
             holders.update(dict.fromkeys(list(session.unsettled), session))
         return {number: holders[number] for number in named(ids, holders)}
 
@@ -532,6 +555,7 @@ class NativeHandler(ProtocolHandler):
 
     def _end_branch(self, command: commands.EndBranch) -> None:
         session = self._session(command.session)
+        # A send without a receipt has failed in the branch: no call has heard of it, so the branch must not commit.
         failure, session.failure = session.failure, None
         fails = failure is not None or command.mode is commands.EndMode.FAIL
         if session.branch == command.xid:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.native_sessions import ServedSession
 
 _END: Final = b"\0"
+# Then another consumer has its turn (decision 0150).
 _TURN: Final = 32  # messages of one frame
 
 
@@ -65,6 +66,7 @@ class CreditConsumer(ABC):
         if credit.revoke:
             with self._lock:
                 left, self._credit = self._credit + credit.credit, 0
+            # Without the lock: `set_interested` takes the queue's, within which direct delivery tries this one.
             left += self._end_interest()
             if receipt is not None:
                 self._handler.answer(receipt, Drained(left).headers())
@@ -73,6 +75,7 @@ class CreditConsumer(ABC):
             drains = credit.drain and not self._is_closed
             if not self._is_closed:
                 self._credit += credit.credit
+            # Answered by `pull`, behind the messages that it finds.
             if drains and receipt is not None:
                 self._drains.append(receipt)
         if receipt is not None and not drains:
@@ -93,6 +96,7 @@ class CreditConsumer(ABC):
             self._is_closed = True
             self._credit = 0
             drains, self._drains = self._drains, []
+        # The client waits for the answer to each drain, also to that of a consumer that ends.
         for receipt in drains:
             self._handler.answer(receipt, Drained(0).headers())
 
@@ -119,24 +123,28 @@ class ServedConsumer(CreditConsumer):
 
     def begin(self, consumer: ProviderConsumer) -> None:
         """Have the broker's consumer."""
+        # UNSUBSCRIBE, or the end of the session, may have come while the broker's consumer was made.
         with self._lock:
             self._consumer = consumer
             is_closed = self._is_closed
         if is_closed:
             consumer.close()
             return
+        # Direct delivery writes packed frames only (decision 0610).
         if self._is_packed:
             self._handler.guard.host.hand_over(consumer, self)
         self.on_ready()
 
     def pull(self) -> Iterable[bytes] | None:
         consumer, fetching = self._consumer, self._fetching
+        # Nothing may overtake the message that a worker is reading for this consumer.
         if consumer is None or fetching.is_busy:
             return None
         drains: list[str] = []
         left = 0
         with self._lock:
             deliveries, parts = self._poll(consumer, fetching)
+            # A drain takes all credit back, and is done when nothing more is found or the credit is used up.
             if self._drains and not fetching.is_busy and (self._has_found_all or not self._credit):
                 drains, self._drains = self._drains, []
                 left, self._credit = self._credit, 0
@@ -159,6 +167,7 @@ class ServedConsumer(CreditConsumer):
         size = 0
         delivery = fetching.take()
         self._has_found_all = self.may_have_more = False
+        # A worker has just searched to the end: the loop need not search again, and tells the drains.
         if fetching.has_found_none and fetching.takes_none():
             self._has_found_all = True
             return found, parts
@@ -171,6 +180,8 @@ class ServedConsumer(CreditConsumer):
                     self._has_found_all = True
                     break
                 self._credit -= 1
+                # The message lies on the disk, or has to be searched for:
+                # a worker does that, and the order is kept meanwhile.
                 if type(polled) is not Delivery:
                     fetching.begin(polled, consumer)
                     break
@@ -189,8 +200,10 @@ class ServedConsumer(CreditConsumer):
 
         It is if there is credit, and nothing of this consumer or its connection waits. Its credit is spent by that.
         """
+        # Asked under the queue's lock, perhaps on another thread: only what is sent on this loop's own thread is taken.
         if self._direct_deliveries.thread != get_ident() or self.is_queued or self._drains or self._fetching.is_busy:
             return False
+        # Never waits for the lock: the thread that holds it may be waiting for the queue's.
         if (
             not FAST_PATHS
             or not self._credit
@@ -208,6 +221,7 @@ class ServedConsumer(CreditConsumer):
 
     def take(self, delivery: Delivery) -> None:
         """Have the message that `may_take` was asked for. It is written when the send is over."""
+        # Written after the send: an error of this client's socket must not become the sender's (decision 0610).
         self._direct_deliveries.taken.append((self, delivery))
 
     def write(self, delivery: Delivery) -> None:
@@ -228,6 +242,7 @@ class ServedConsumer(CreditConsumer):
             # it has a frame to itself, as there is a limit to frames
             return *self._messages(deliveries[:-1], parts[:-2]), *self._messages(deliveries[-1:], parts[-2:])
         size = sum(map(len, parts))
+        # What is unsettled is held until it is acknowledged, so large contents are left to the store.
         if size > LARGE:
             deliveries = [without_content(delivery) for delivery in deliveries]
         numbers, unsettled = self._handler.delivery_numbers, self.session.unsettled
@@ -276,6 +291,7 @@ class ServedConsumer(CreditConsumer):
 
     def _end_interest(self) -> int:
         was_wanted = self._fetching.drop()  # the client knows with the answer that nothing more comes
+        # Now, and not in the next `pull`: the answer says that nothing more comes.
         if self._consumer is not None:
             self._consumer.set_interested(False)
         return int(was_wanted)

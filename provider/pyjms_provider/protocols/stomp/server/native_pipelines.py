@@ -41,7 +41,7 @@ PIPELINE_COMMANDS: Final = frozenset(
     for kind in commands.COMMANDS
     if kind in commands.PIPELINE_VERBS and kind is not commands.StageTransaction
 )
-"""Commands of commands that belong to no session."""
+"""Commands that belong to no session."""
 
 _Handler = Callable[[Any], Mapping[str, str] | None]
 
@@ -112,12 +112,14 @@ class ServedPipelines:
 
     def _release(self, command: commands.ReleaseGroup) -> Mapping[str, str]:
         self._known.pop(command.group, None)  # it is looked for again: who ends it may know nothing of its generation
+        # For the check alone: who may not read a group may not end it, either.
         self._group(command.group, None)
         return Counted(self._connection.reader_groups().release(command.group)).headers()
 
     def _list_groups(self, _: commands.ListGroups) -> Mapping[str, str]:
         visible: list[ReaderGroup] = []
         for group in self._connection.reader_groups().groups():
+            # A group that the user may not read is not in the list, as if it were not there.
             with suppress(AccessDeniedError):
                 self._guard.read(group.address)
                 visible.append(group)
@@ -129,6 +131,8 @@ class ServedPipelines:
     def _group(self, name: str, generation: str | None) -> ReaderGroup:
         """Return a group that may be read, as it was once. Raises `AccessDeniedError`; `GroupError`: it is not there."""
         group = self._known.get(name)
+        # Remembered, since all groups would have to be listed for
+        # each command; a released group has another generation.
         if group is None or group.generation != generation:
             found = [each for each in self._connection.reader_groups().groups() if each.name == name]
             if not found:

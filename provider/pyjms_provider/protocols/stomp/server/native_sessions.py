@@ -86,6 +86,7 @@ class ServedSession:
         if len(ids) == 1 and len(ids[0]) == 1:
             delivery = self.unsettled.get(ids[0][0])
             return delivery is not None and delivery.envelope.delivery_mode == _PERSISTENT
+        # A header of some bytes may name millions: they are not looked up on the loop.
         if sum(map(len, ids)) > _SMALL:
             return True
         return any(delivery.envelope.delivery_mode == _PERSISTENT for delivery in self._named(ids).values())
@@ -108,6 +109,7 @@ class ServedSession:
         if len(ids) == 1 and len(ids[0]) == 1:
             delivery = self.unsettled.pop(ids[0][0], None)
             return {} if delivery is None else {ids[0][0]: delivery}
+        # `pop` with a default, as another session may adopt the delivery at this moment.
         found = ((number, self.unsettled.pop(number, None)) for number in self._known(ids))
         return {number: delivery for number, delivery in found if delivery is not None}  # as in `_named`
 
@@ -123,6 +125,7 @@ class ServedSession:
             except TooLateError:
                 raise  # they come again: there is nothing more to be said of these deliveries
             except ProviderError:
+                # A client that hears of the failure may ask again, or give the messages back.
                 if is_told:
                     self.unsettled.update(taken)
                 raise
@@ -134,6 +137,7 @@ class ServedSession:
 
     def commit(self) -> None:
         """Commit, or roll back what failed before. Raises as the SPI does."""
+        # First, as a send without a receipt may have failed: then the commit must roll back, and say why.
         self._end_unit()
         try:
             self.session.commit()
@@ -171,6 +175,7 @@ class ServedSession:
     def settled(self) -> None:
         """Hear that the transaction has been committed, or the branch ended: it keeps what was acknowledged in it."""
         self.unit_size = 0
+        # Only now: after a rollback the client may still recover or acknowledge them.
         for number in self._acknowledged:
             self.unsettled.pop(number, None)
         self._acknowledged.clear()
@@ -202,9 +207,11 @@ class PackedSends:
         """Send the messages of a frame, or have them sent. The connection's thread."""
         executor, is_idle = session.executor, session.executor.is_idle
         try:
+            # All are read before the first is sent: if one cannot be decoded, none is sent (decision 0150).
             messages = read_sends(frame.body)  # type: ignore[arg-type]  # decoders make `bytes`
             for place, message in enumerate(messages):
                 if not SET_BY_PROVIDERS.isdisjoint(message.properties):
+                    # Made anew: the bytes that came in are what is stored and delivered, and name these properties.
                     messages[place] = decode(encode(without_provider_properties(message)))
             is_alone = len(messages) == 1
             if not is_alone and "receipt" in frame.headers:
@@ -221,11 +228,13 @@ class PackedSends:
                     return
             else:
                 messages = messages[self._send(frame, session, messages, at_once=True) :]
+        # The rest goes in the session's turn, behind what was sent here: the order is kept.
         if messages and not self._handler.is_over:
             executor.add(self._task_of(frame, session, messages))
 
     def _try_to_send(self, frame: Frame, session: ServedSession, message: PackedEnvelope) -> bool:
         """Send a message, if that need not wait, or no longer than for a quick disk; return whether it was sent or refused."""
+        # In a transaction nothing is written before the commit.
         is_written = self._writes and message.delivery_mode == _PERSISTENT and not session.transacted
         if not is_written and not session.session.may_wait(message):
             self._send_now(frame, session, message)
@@ -240,6 +249,7 @@ class PackedSends:
         if handler.is_over:
             return
         direct_deliveries = self._direct_deliveries
+        # Consumers of this loop may take the message while it is sent; `close` writes it to them (decision 0610).
         direct_deliveries.open()
         try:
             self._send_one(session, message)
@@ -252,6 +262,7 @@ class PackedSends:
             direct_deliveries.close()
 
     def _send_one(self, session: ServedSession, message: PackedEnvelope) -> None:
+        # Rights are checked when the message is sent, and not when its frame came: they may have changed.
         self._guard.send(message)
         session.session.send(message)
         session.grow_unit(1, len(message.data))
@@ -270,6 +281,7 @@ class PackedSends:
         task.is_patient = not task.is_brief and host.may_lack_room(message.destination)
         if task.is_brief and not session.transacted:
             part = Sending(session.session, message, self._guard)
+            # Confirmed sends of several connections share one forced write (decision 0602).
             task.batch = BatchJob(host.send_together, part, partial(self._sent_together, frame, message))
         return task
 
@@ -288,6 +300,8 @@ class PackedSends:
         # In a unit nothing is written yet: whether to wait is a matter of the destination, and of memory, which little does not fill.
         is_little = session.transacted and len(frame.body) <= _LITTLE
         for message in messages:
+            # Compared by identity, as the codec caches addresses; the
+            # right to send to this one was checked for the last message.
             goes_on = message.destination is allowed and self._guard.host.origin_of(message) is None
             if handler.is_over or (at_once and not (goes_on and is_little) and may_wait(message)):
                 break
@@ -299,6 +313,7 @@ class PackedSends:
             except ProviderError as error:
                 refused += 1
                 handler.refuse(frame, error)
+            # What was decoded is dropped: the message waits as the bytes that came.
             message.forget()
             done += 1
         session.grow_unit(done - refused, len(frame.body))
@@ -324,6 +339,8 @@ def _fail_with(error: Exception) -> None:
 
 
 _NAME: Final = rb"([A-Za-z0-9.\-]{1,100}+)\n"
+# Exactly as a pyjms client writes them. Possessive quantifiers (`}+`)
+# give nothing back, so that a hostile frame costs linear time.
 _known = re.compile(
     rb"ACK\nsession:" + _NAME + rb"ids:([1-9][0-9]{0,17}+)(?:-\2)?\n\n\0|"
     rb"SENDS\nsession:" + _NAME + rb"(?:receipt:" + _NAME + rb")?content-length:([1-9][0-9]{0,8}+)\n\n"
@@ -353,6 +370,7 @@ class NativeFastFrames:
             acknowledging, number, sending, receipt, length = found.groups()
             name = (acknowledging or sending).decode()
             session = sessions.get(name)
+            # The decoder's way says that there is no such session.
             if session is None:
                 break
             begin = found.end()
@@ -363,6 +381,7 @@ class NativeFastFrames:
                 continue
             size = int(length)
             stop = begin + size
+            # The frame is not whole yet, or is wrong or too large: the decoder waits for the rest, or says so.
             if stop >= end or data[stop] or size > PACKED_LIMITS.body_max:
                 break
             headers = {"session": name} if receipt is None else {"session": name, "receipt": receipt.decode()}
@@ -375,6 +394,7 @@ class NativeFastFrames:
         delivery = session.unsettled.get(number)
         if delivery is None or session.is_in_unit or not session.executor.is_idle:
             return False
+        # It would have to be written: that is not for the loop.
         if self._writes and delivery.envelope.delivery_mode == _PERSISTENT:
             return False
         del session.unsettled[number]

@@ -62,6 +62,7 @@ class Browsing:
     def look(self, most: int) -> None:
         """Look for `most` messages more, unless that is being done; at least for one, as the end may come next."""
         if not self._is_busy:
+            # One worker at a time: the iterator of a browser is not made for two threads.
             self._is_busy = True
             self._engine.transport.work(partial(self._find, max(1, min(most, LOOK_MESSAGES))), self._done)
 
@@ -73,6 +74,7 @@ class Browsing:
         """Return frames, and whether those are all. On another thread; raises `ProviderError`."""
         found: list[Sequence[bytes]] = []
         size = 0
+        # Bounded in messages and in bytes, since all of them are in memory until they are written.
         while len(found) < most and size < FRAME_BYTES and not self._is_over:
             delivery = next(self._messages, None)
             if delivery is None:
@@ -84,6 +86,7 @@ class Browsing:
 
     def _done(self, result: tuple[list[Sequence[bytes]], bool] | None, error: BaseException | None) -> None:
         self._is_busy = False
+        # The browser was closed while the worker was looking.
         if self._is_over or self._engine.is_over:
             return
         if result is not None:
@@ -131,7 +134,9 @@ class Fetching:
 
     def begin(self, found: Delivery | Literal[Elsewhere.ELSEWHERE], consumer: ProviderConsumer) -> None:
         """Have the message of a delivery read, or one looked for."""
+        # Until the worker is done, as messages must not overtake the one that it reads.
         self.is_busy = True
+        # Lowered before the search begins: a wake-up during it may be for a message that it has passed already.
         self._is_unwanted = self.is_woken = False
         job = partial(_read, found) if isinstance(found, Delivery) else partial(_look, consumer)
         self._engine.transport.work(job, self._done)
@@ -169,11 +174,13 @@ class Fetching:
             self.is_busy = goes_back  # as what comes next must not overtake it
         if self._engine.is_over:
             return  # all is given back with the session
+        # On a worker, as giving back may wait for the disk.
         if delivery is not None and goes_back:
             self._engine.transport.work(partial(self._give_back, delivery), self._given_back)
         elif error is None:
             self.has_found_none = delivery is None and not is_unwanted
             (self._none if self.has_found_none else self._ready)()
+        # A damaged message is skipped, and its credit serves the next one (decision 0600).
         elif isinstance(error, GoneError):
             (self._ready if is_unwanted else self._gone)()
         elif isinstance(error, ProviderError):
@@ -182,6 +189,7 @@ class Fetching:
             self._engine.fail(error)
 
     def _given_back(self, _: None, error: BaseException | None) -> None:
+        # Only now may other messages be pulled: the one that went back is older than they.
         self.is_busy = False
         if error is not None:
             self._engine.fail(error)
@@ -196,12 +204,14 @@ class Fetching:
 
 def _read(delivery: Delivery) -> Delivery:
     """Raises `ProviderError`."""
+    # Asking a delivery for its envelope is what reads it from the disk.
     assert delivery.envelope is not None
     return delivery
 
 
 def _look(consumer: ProviderConsumer) -> Delivery | None:
     """Return the next message that can be read, or None: there is none, or the consumer has ended. Raises `ProviderError`."""
+    # With the interest declared by the same call, so that a message that comes later wakes the consumer.
     while (delivery := consumer.poll_or_wait()) is not None:
         try:
             return _read(delivery)

@@ -1,9 +1,9 @@
-"""Who does what next on one connection: tasks in their order, and consumers with work, which take scheduler.
+"""What is done next on one connection: tasks in their order, and consumers with work, which take turns.
 
 Tasks are done one after the other, on the connection's thread or, where they may wait, on another.
 
 A consumer is told of work by the broker, on any thread (QCM-13); from there on the way is: its session, the connection,
-the transport's schedule, and back: the connection goes over the sessions that schedule to work, each over its consumers,
+the transport's schedule, and back: the connection goes over the sessions that have work, each over its consumers,
 and each consumer tries to pull (QCM-14 to 22; Broker-J, fairness within a connection).
 """
 
@@ -74,7 +74,7 @@ class SerialExecutor:
         fail: Callable[[BaseException], None],
         backlog: Backlog,
     ) -> None:
-        """`perform` does an task and answers what it refuses itself. What it raises is a fault of ours: the transport's affair,
+        """`perform` does a task and answers what it refuses itself. What it raises is a fault of ours: the transport's affair,
         or that of `fail` where it was done on another thread. `backlog` is what all executors of the connection share.
         """
         self._transport = transport
@@ -98,6 +98,7 @@ class SerialExecutor:
 
     def add(self, task: Task) -> None:
         """Do `task` now if it is its turn and it cannot wait; else with `run`."""
+        # At once only if nothing waits or runs: else the task would overtake the earlier ones.
         if not task.may_wait and self.is_idle:
             self._perform(task)
         else:
@@ -111,21 +112,22 @@ class SerialExecutor:
         self._backlog.waiting_bytes += size
 
     def run(self) -> None:
-        """Go on with what waits, unless a job does so already. A job takes all tasks that have come, up to a limit.
-
-        What could not wait when it came may do so by now: its queue has filled up, say. So a job does that, too.
-        """
+        """Go on with what waits, unless a job does so already. A job takes all tasks that have come, up to a limit."""
         tasks = self._tasks
         if not self._is_busy:
             self.has_waiting = len(tasks) > _RUN_MAX
         if tasks and not self._is_busy:
             run = [tasks.popleft() for _ in range(min(_RUN_MAX, len(tasks)))]
             self._is_busy = True
+            # A task that could not wait when it came may have to by
+            # now, as its queue has filled up: so a job does it, too.
             waiting = [task for task in run if task.may_wait]
             is_brief = len(waiting) <= _BRIEF_MAX and all(task.is_brief for task in waiting)
             done = partial(self._done, sum([task.size for task in run]))
+            # A job with several tasks is not done together with others: its tasks have an order.
             batch = run[0].batch if is_brief and len(run) == 1 else None
             is_patient = any(task.is_patient for task in run)
+            # Patient if one of its tasks is: the job as a whole may wait that long for other clients.
             self._transport.work(partial(self._do_all, run), done, brief=is_brief, batch=batch, patient=is_patient)
 
     def clear(self) -> None:
@@ -137,11 +139,13 @@ class SerialExecutor:
             self._perform(task)
 
     def _done(self, size: int, _: None, error: BaseException | None) -> None:
+        # On the loop, as `add` and `run`: so no field needs a lock.
         self._is_busy = False
         self._backlog.waiting_bytes -= size
         if error is not None:
             self._fail(error)
         self.run()
+        # Answers are to be written, and reading may go on, as less waits now.
         self._transport.wake()
 
 
@@ -165,7 +169,7 @@ class DeliverySource(Protocol):
 
 
 class DeliveryScheduler:
-    """The consumers of one connection that may have work, in the order of their scheduler."""
+    """The consumers of one connection that may have work, in the order of their turns."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -178,6 +182,7 @@ class DeliveryScheduler:
     def schedule(self, who: DeliverySource) -> None:
         """Give `who` a turn. Any thread; never waits."""
         if not who.is_queued:
+            # Without a lock: if two threads race, the consumer has a turn too many, which finds nothing.
             who.is_queued = True
             self.scheduled.append(who)
             self._wake()
@@ -198,6 +203,7 @@ class DeliveryScheduler:
                     taken += len(part)
                 if taken >= size:
                     break
+            # To the end of the line, behind the connection's other consumers.
             if pulled is not None and who.may_have_more:
                 self.schedule(who)
         return taken
@@ -228,6 +234,7 @@ class DirectDeliveries:
 
     def close(self) -> None:
         """Let nothing more be taken, and write what was. Never raises."""
+        # First: what a consumer writes must not have further messages taken meanwhile.
         self.thread = 0
         if self.taken:
             taken, self.taken = self.taken, []

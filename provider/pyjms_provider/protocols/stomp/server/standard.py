@@ -115,6 +115,8 @@ class StandardSubscription:
                 return None
             delivery = fetching.take()
             if delivery is None and len(self.unsettled) >= self._window:
+                # The flag first, then the look: an ACK on another thread
+                # that comes between the two has seen it, or is seen.
                 self._is_full = True
                 consumer.set_interested(False)  # somebody else may be woken for what comes now (QCM-25)
                 if len(self.unsettled) >= self._window:
@@ -128,6 +130,7 @@ class StandardSubscription:
                     fetching.begin(polled, consumer)
                     return None
                 delivery = polled
+            # Under the lock: an ACK, or the end of the subscription, finds the message as soon as it can be written.
             number = self._handler.hold(self, delivery)
         return self._handler.write_message(self, delivery, number)
 
@@ -174,6 +177,7 @@ class StandardSubscription:
         """Take what an ACK of `ack_id` covers out of what is unsettled; nothing: it is not there."""
         unsettled = self.unsettled
         if self.mode is not AckMode.CLIENT:
+            # One step of the interpreter: no lock is needed for a single message.
             delivery = unsettled.pop(ack_id, None)
             if delivery is None:
                 return []
@@ -199,6 +203,7 @@ class StandardSubscription:
             if self.mode is not AckMode.CLIENT:
                 unsettled.update(older)
                 return
+            # An ACK covers all messages up to its own, so they must stay sorted by number.
             last = max(map(int, older))
             while unsettled and int(next(iter(unsettled))) < last:  # what another transaction has put back
                 number, delivery = unsettled.popitem(last=False)
@@ -215,6 +220,7 @@ class StandardSubscription:
     def close(self) -> dict[str, Delivery]:
         """Detach; return what is unsettled, by the id that ACK names. May be repeated."""
         with self._lock:
+            # Under the lock of `pull`: after it nothing more becomes unsettled.
             consumer, self._consumer = self._consumer, None
             self._is_closed = True
         self._fetching.drop()
@@ -283,6 +289,7 @@ def read_standard_message(frame: Frame) -> Envelope:
             raise SequenceError(f"expires is a time in milliseconds since 1970, or 0 for never, not {text[:40]!r}")
     envelope = from_frame(frame, PYJMS, keeps_headers=True)
     properties = envelope.properties
+    # Most messages have no such name, and keep their properties without a copy.
     if any(name[:3] == "JMS" for name in properties):
         envelope.properties = _permitted(properties)  # type: ignore[misc]  # nobody else has it yet
     return envelope
@@ -307,6 +314,7 @@ def _group_sequence(text: str) -> int:
 def without_provider_properties(envelope: Envelope) -> Envelope:
     """Return a client's message without the properties that providers set, such as JMSXUserID."""
     properties = envelope.properties
+    # A look at the lines: properties are not taken apart for this.
     if type(properties) is WireProperties and not properties.mentions("JMSX"):
         return envelope
     if SET_BY_PROVIDERS.isdisjoint(properties):
@@ -341,6 +349,7 @@ class Temporaries:
         real = self._real.get(named)
         if real is not None:
             return real
+        # A name that the broker has given is another connection's, or was: it never becomes the client's own.
         if self._guard.host.has(named) or _is_brokers_name(named.name):
             return named
         if len(self._real) >= self._most:
@@ -389,6 +398,7 @@ class Transaction:
     def acknowledge(self, taken: list[Taken]) -> None:
         """Acknowledge when it commits."""
         deliveries = [delivery for _, _, delivery in taken]
+        # The transaction has a session of its own, which can settle only what it holds.
         self.session.adopt(deliveries)
         self.session.acknowledge(deliveries)
         self._taken += taken
@@ -418,6 +428,7 @@ class StandardHandler(ProtocolHandler):
         self._version = login.version
         self._waits = guard.host.writes
         self._session = connection.open_session(transacted=False)
+        # STOMP has no START: messages flow from SUBSCRIBE on.
         connection.start()
         self._executor = SerialExecutor(engine.transport, self.perform, engine.fail, self.backlog)
         self._temporaries = Temporaries(connection, guard, self._settings.temporaries_max)
@@ -495,6 +506,7 @@ class StandardHandler(ProtocolHandler):
         is_brief = may_wait and self.guard.host.waits_briefly(envelope)
         send = partial(self._send_to, envelope, transaction, for_room=may_wait and not is_brief)
         task = Task(frame, send, may_wait, is_brief)
+        # A task that does not wait now may have to when its turn comes: the queue may be full by then.
         if not is_brief and (may_wait or not self._executor.is_idle):
             task.is_patient = self.guard.host.may_lack_room(envelope.destination)
         return task
@@ -521,6 +533,7 @@ class StandardHandler(ProtocolHandler):
         if envelope.reply_to is not None and envelope.reply_to.temporary:
             envelope = replace(envelope, reply_to=self._temporaries.resolve(envelope.reply_to))
         self.guard.send(envelope)
+        # Looked up in its turn: BEGIN may have been waiting when the frame was read.
         session = self._session if transaction is None else self._transaction(transaction).session
         if for_room and self._reads(envelope.destination):
             self._send_or_refuse(envelope, session)
@@ -528,6 +541,7 @@ class StandardHandler(ProtocolHandler):
         try:
             session.send(envelope)
         except DestinationError:
+            # A temporary destination may go between the look above and the send.
             if not envelope.destination.temporary or self.guard.host.has(envelope.destination):
                 raise
             self._drop(envelope)  # it has gone at this moment
@@ -573,6 +587,7 @@ class StandardHandler(ProtocolHandler):
         shown = headers.get("destination", "")
         address = PYJMS.destinations.read(headers)
         if address.temporary:
+            # SUBSCRIBE makes a temporary destination, as at ActiveMQ.
             address = self._temporaries.resolve(address)
         selector = plain_selector(headers.get("selector"))
         if headers.get("browser") == "true":
@@ -603,6 +618,7 @@ class StandardHandler(ProtocolHandler):
             priority=_number(headers, "activemq.priority", 0),
         )
         consumer = self._session.subscribe(request, subscription.on_ready)
+        # Before messages flow, so that an ACK finds it.
         self._subscriptions[name] = subscription
         subscription.begin(consumer)
 
@@ -635,6 +651,7 @@ class StandardHandler(ProtocolHandler):
         durable_name = _first(headers, _DURABLE_NAMES)
         name = self._name_of(headers)
         subscription = self._subscriptions.pop(name, None)
+        # A browser that has ended by itself is no longer in the table, and its UNSUBSCRIBE is no error.
         if subscription is None and durable_name is None and name not in self._have_seen_all:
             raise SequenceError("there is no such subscription: its id is that of SUBSCRIBE")
         self._have_seen_all.discard(name)
@@ -654,6 +671,7 @@ class StandardHandler(ProtocolHandler):
 
     def pull(self, size: int, parts: list[bytes]) -> int:
         taken = super().pull(size, parts)
+        # After the messages are on their way: with `ack:auto` writing is what settles them.
         written = self._written
         if written:
             self._written = []
@@ -745,6 +763,7 @@ class StandardHandler(ProtocolHandler):
         if number is None or subscription is None:
             raise SequenceError(f"{frame.command} names no message that waits for it: {ack_id[:80]!r}")
         taken = subscription.take_up_to(number)
+        # With `ack:client` one ACK covers several messages.
         for each, _ in taken:
             self._holders.pop(each, None)
         return [(subscription, each, delivery) for each, delivery in taken]
@@ -781,6 +800,7 @@ class StandardHandler(ProtocolHandler):
             raise SequenceError(f"transaction {name[:80]!r} has begun already")
         if len(self._transactions) >= self._settings.sessions_max:
             raise ResourceError(f"a connection may have {self._settings.sessions_max} open transactions here")
+        # One session for each transaction: STOMP lets a client have several open at once.
         session: ProviderSession = self.connection.open_session(transacted=True)
         self._transactions[name] = Transaction(session, self._session)
 
@@ -789,9 +809,11 @@ class StandardHandler(ProtocolHandler):
         try:
             transaction.session.commit()
         except RolledBackError:
+            # The client still holds what it acknowledged in it, and may acknowledge that again.
             self._restore(transaction)
             raise
         finally:
+            # Last: `_restore` takes the deliveries back from this session while it is open.
             transaction.session.close()
 
     def _abort(self, frame: Frame) -> None:
@@ -804,6 +826,7 @@ class StandardHandler(ProtocolHandler):
 
     def _end_transaction(self, frame: Frame) -> Transaction:
         transaction = self._transaction(self._named(frame))
+        # Over whatever comes of it: the client cannot COMMIT it twice.
         del self._transactions[self._named(frame)]
         return transaction
 
