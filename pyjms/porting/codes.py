@@ -76,6 +76,7 @@ _HARMLESS = re.compile(
 
 def is_pure(code: str) -> bool:
     """Return whether it makes no difference when, and how often, an expression is evaluated: it calls and assigns nothing."""
+    # Texts go first, as they may contain parentheses; an f-string stays, since it may contain calls.
     plain = _HARMLESS.sub("", _TEXTS.sub("", code) if not code.startswith('f"') else code)
     return "(" not in plain and ":=" not in plain
 
@@ -96,6 +97,7 @@ def _shape(code: str) -> str | None:
 def as_operand(code: str) -> str:
     """Return `code` so that a dot, an index or a power may follow."""
     tree = ast.parse(f"({code})", mode="eval").body
+    # `1.real` would be read as a decimal point.
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int) and not isinstance(tree.value, bool):
         return f"({code})"
     return code if isinstance(tree, _ATOMS) and _shape(code) else f"({code})"
@@ -117,6 +119,7 @@ def conditional(one: str, asked: str, other: str) -> str:
 
 def binary(left: str, operator: str, right: str) -> str:
     """Return ``left operator right``, in parentheses where they are needed."""
+    # Trees are compared instead of a table of precedences: Python's own parser decides which parentheses matter.
     wanted = _shape(f"({left}) {operator} ({right})")
     for one, other in ((left, right), (f"({left})", right), (left, f"({right})")):
         if _shape(f"{one} {operator} {other}") == wanted:
@@ -135,11 +138,13 @@ def cut(code: str, kind: Type, low: int, high: int) -> Expr:
     least, most = LIMITS[kind.name]
     if least <= low and high <= most:
         return Expr(code, kind, (low, high))
+    # Java's integers wrap around (JLS §15.18.2), Python's grow: only what may leave its range is cut.
     return Expr(f"java.{_CUTS[kind.name]}({code})", kind)
 
 
 def quoted(text: str) -> str:
     """Return a text as a literal."""
+    # A text of JSON is one of Python, too; control and invisible characters are escaped so that they stay visible.
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 

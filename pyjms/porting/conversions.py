@@ -34,11 +34,13 @@ def unboxed(expr: Expr) -> Expr:
     primitive = BOXES.get(expr.type.name) if not expr.type.dims else None
     if primitive is None:
         return expr
+    # Unboxing null is a NullPointerException in Java (JLS §5.1.8); Python would go on with None.
     return Expr(expr.code if expr.known else f"java.known({expr.code})", Type(primitive))
 
 
 def promoted(left: Type, right: Type) -> Type:
     """Return the type that arithmetic with two numbers has."""
+    # Binary numeric promotion (JLS §5.6): the widest of the two, and int at least.
     for name in ("double", "float", "long"):
         if name in {left.name, right.name}:
             return Type(name)
@@ -50,6 +52,7 @@ def as_number(expr: Expr, kind: Type) -> Expr:
     low_high = expr.range
     code = expr.code
     if expr.type.name == "char" and kind.name != "char":
+        # A char is a text of one letter in Python; as a number it is its code.
         code, low_high = f"ord({code})", expr.limits
     if kind.name == "double" and expr.type.is_integral:
         return Expr(_as_double(code), kind)
@@ -61,6 +64,7 @@ def as_number(expr: Expr, kind: Type) -> Expr:
 
 
 def _as_double(code: str) -> str:
+    # Up to fifteen digits a double holds exactly; longer literals must be rounded as Java rounds them, by `float`.
     return f"{int(code)}.0" if code.lstrip("-").isdecimal() and len(code) < 16 else f"float({code})"
 
 
@@ -88,8 +92,10 @@ def convert(unit: Unit, expr: Expr, target: Type, node: Node) -> Expr:
         raise Unportable(node, "a call without a result is used as a value")
     if source.is_primitive:
         return _box(expr, target, node)
+    # A box that becomes an Object keeps its type: JMS writes a Long and an Integer as different property types.
     if source.name in BOXES and BOXES[source.name] in _TYPED and not source.dims and target.name not in BOXES:
         return Expr(f"java.boxed({_TYPED[BOXES[source.name]]}, {expr.code})", target, known=expr.known)
+    # A subtype with type arguments says more about its elements than the target does.
     narrowed = source if source.args else target
     return Expr(
         expr.code,
@@ -110,6 +116,7 @@ def _to_number(expr: Expr, target: Type, node: Node) -> Expr:
         low, high = expr.limits
         least, most = LIMITS[target.name]
         if target.name == "char":
+            # Only a constant becomes a char without a cast (JLS §5.2).
             if expr.type.name != "char" and low == high and least <= low <= most:
                 return Expr(quoted(chr(low)), target, (low, high))
         elif least <= low and high <= most:
@@ -128,6 +135,7 @@ def _box(expr: Expr, target: Type, node: Node) -> Expr:
         return Expr(f"{typed}({value.code})" if typed else value.code, target, known=True)
     if target.dims or (not is_subclass(_BOXED[expr.type.name], target.name) and target.name not in _TAKE_BOXES):
         raise Unportable(node, f"{expr.type} where {target} is wanted")
+    # Python has one `int`; the classes of `pyjms.types` keep which of Java's types a value has.
     typed = _TYPED.get(expr.type.name)
     return Expr(f"{typed}({expr.code})" if typed else expr.code, target, known=True)
 
@@ -141,6 +149,7 @@ def text_of_value(unit: Unit, expr: Expr, node: Node) -> str:
         return f"str({expr.code})"
     if kind.name in {"double", "float"}:
         return f"java.text_of_{kind.name}({expr.code})"
+    # Already a text; any other reference may be null, which Java writes as "null" (JLS §15.18.1).
     if kind.name == "char" or (kind == STRING and expr.known):
         return expr.code
     if kind.name == "java.lang.Float":
@@ -181,7 +190,9 @@ def concatenated(unit: Unit, parts: Sequence[tuple[Expr, Node]]) -> Expr:
         for code in filter(None, inner):
             if _is_literal(code):
                 pieces.append(code[1:-1].replace("{", "{{").replace("}", "}}"))
+            # The parenthesis at the end may belong to another call, as in `str(a) + str(b)`.
             elif code.startswith("str(") and code.endswith(")") and _closes_at_end(code):
+                # `str` is what an f-string calls by itself.
                 pieces.append("{" + code[4:-1] + "}")
             else:
                 pieces.append("{" + code + "}")
@@ -197,6 +208,7 @@ def concatenated(unit: Unit, parts: Sequence[tuple[Expr, Node]]) -> Expr:
 
 def _within_quotes(code: str) -> str | None:
     """Return code that may stand in an f-string, or None."""
+    # Before Python 3.12 (PEP 701) an f-string cannot hold a backslash or its own quotes.
     if {"\\", "{", "}", "\n", "'"} & set(code):
         return None
     return code.replace('"', "'")
@@ -226,6 +238,8 @@ def cast(unit: Unit, expr: Expr, target: Type, node: Node) -> Expr:
     if expr.type.dims == target.dims and unit.is_subtype(expr.type.name, target.name):
         return convert(unit, expr, target, node)
     if target.dims:
+        # Arrays of bytes may be `bytes` from JMS or a `bytearray` of the program; no other array can be told at run
+        # time.
         if target == Type("byte", (), 1) and expr.type == OBJECT:
             return Expr(f"java.cast_bytes({expr.code})", target, known=expr.known)
         raise Unportable(node, f"a cast to {target}")
@@ -255,6 +269,7 @@ def _cast_number(expr: Expr, target: Type, node: Node) -> Expr:
         return as_number(expr, target) if source.is_integral else Expr(f"java.as_single({expr.code})", target)
     if not source.is_integral:
         whole = f"java.to_long({expr.code})" if target.name == "long" else f"java.to_int({expr.code})"
+        # A floating-point number becomes an int first, even where byte or short is wanted (JLS §5.1.3).
         expr = Expr(whole, Type("long" if target.name == "long" else "int"))
     if target.name == "char":
         return Expr(f"java.as_char({expr.code})", target)

@@ -63,6 +63,7 @@ def binary_expression(unit: Unit, node: Node, translate: Translate) -> Expr:
     operator = text_of(needed(node, "operator"))
     left_node, right_node = needed(node, "left"), needed(node, "right")
     if operator == "+":
+        # The whole chain at once: pairs would make one f-string within the other.
         parts = _sum(unit, node, translate)
         if any(expr.type == STRING for expr, _ in parts):
             return _text(unit, parts)
@@ -82,6 +83,7 @@ def _sum(unit: Unit, node: Node, translate: Translate) -> list[tuple[Expr, Node]
 def _text(unit: Unit, parts: list[tuple[Expr, Node]]) -> Expr:
     """Return a chain in which a text occurs: what comes before it is added as numbers."""
     first = next(place for place, (expr, _) in enumerate(parts) if expr.type == STRING)
+    # Operands before the first text are added as numbers: `1 + 2 + "a"` is "3a" (JLS §15.18.1).
     start = max(first - 1, 0)
     if start:
         summed = parts[0][0]
@@ -117,6 +119,7 @@ def apply(unit: Unit, operator: str, left: Expr, right: Expr, node: Node) -> Exp
 
 def _compared(left: Expr, operator: str, right: Expr) -> Expr:
     if left.type.name == right.type.name == "char":
+        # Letters compare as texts: both are code units of 16 bits.
         return Expr(binary(left.code, operator, right.code), BOOLEAN)
     kind = promoted(left.type, right.type)
     return Expr(binary(as_number(left, kind).code, operator, as_number(right, kind).code), BOOLEAN)
@@ -136,6 +139,8 @@ def compare_equal(unit: Unit, operator: str, left: Expr, right: Expr, node: Node
             return _compared(left, operator, right)
         raise Unportable(node, f"{left.type} {operator} {right.type}")
     for each in (left, right):
+        # Java compares identities here, which depend on its caches of boxes and literals; neither `==` nor `is` gives
+        # the same.
         if each.type == STRING or each.type.name in BOXES or each.type.name in _MAY_BE_VALUES:
             raise Unportable(
                 node,
@@ -175,8 +180,10 @@ def _is_plain(left: Expr, right: Expr) -> bool:
 
 
 def _divide(left: Expr, right: Expr, kind: Type) -> Expr:
+    # With no negative operand, rounding down and rounding towards zero are the same.
     if _is_plain(left, right):
         return Expr(binary(left.code, "//", right.code), kind, (0, left.limits[1]))
+    # The least int divided by -1 leaves the range, so the quotient is cut as well.
     most = max(abs(each) for each in left.limits)
     return cut(
         f"java.int_divide({left.code}, {right.code})", kind, -most, most if right.limits[0] <= -1 else left.limits[1]
@@ -195,6 +202,7 @@ def _remainder(left: Expr, right: Expr, kind: Type) -> Expr:
 def _bits(operator: str) -> Callable[[Expr, Expr, Type], Expr]:
     def combine(left: Expr, right: Expr, kind: Type) -> Expr:
         low_high = None
+        # With an operand that is not negative the result lies between 0 and it, whatever the other one is.
         if operator == "&" and (masks := [each.limits[1] for each in (left, right) if each.limits[0] >= 0]):
             low_high = 0, min(masks)
         return Expr(binary(left.code, operator, right.code), kind, low_high)
@@ -220,6 +228,7 @@ def _shifted(left: Expr, operator: str, right: Expr, node: Node) -> Expr:
     right = as_number(right, promoted(right.type, INT))
     bits = 64 if kind.name == "long" else 32
     low, high = right.limits
+    # Java takes the lowest five or six bits of the distance (JLS §15.19); Python refuses a negative one.
     by = right.code if low >= 0 and high < bits else binary(right.code, "&", str(bits - 1))
     if operator == "<<":
         if low == high and 0 <= low < bits:
@@ -230,6 +239,7 @@ def _shifted(left: Expr, operator: str, right: Expr, node: Node) -> Expr:
             left.limits if low != high or low < 0 or low >= bits else (left.limits[0] >> low, left.limits[1] >> low)
         )
         return Expr(binary(left.code, ">>", by), kind, (min(shifted[0], 0), shifted[1]) if low != high else shifted)
+    # `>>>` shifts zeros in: a negative number is taken as its bits without a sign.
     masked = binary(left.code, "&", "0xFFFFFFFF" if bits == 32 else "0xFFFFFFFFFFFFFFFF")
     return cut(
         binary(masked, ">>", by), kind, 0, (1 << bits - low) - 1 if low == high and 0 < low < bits else 1 << bits
@@ -241,10 +251,12 @@ def _floating(left: Expr, operator: str, right: Expr, kind: Type, node: Node) ->
         raise Unportable(node, f"{left.type} {operator} {right.type}")
     if operator == "%":
         code = f"java.remainder({left.code}, {right.code})"
+    # Java divides by 0.0 to infinity or NaN (JLS §15.17.2), Python raises.
     elif operator == "/" and not _is_literal_divisor(right.code):
         code = f"java.divide({left.code}, {right.code})"
     else:
         code = binary(left.code, operator, right.code)
+    # Python computes in 64 bits: each result of float is rounded to 32.
     return Expr(f"java.as_single({code})" if kind.name == "float" else code, kind, known=True)
 
 
@@ -294,6 +306,7 @@ def _unary(unit: Unit, node: Node) -> Expr:
     operand, operator = needed(node, "operand"), text_of(needed(node, "operator"))
     if operator == "-" and operand.type == "decimal_integer_literal":
         value = LITERALS["decimal_integer_literal"](unit, operand)
+        # As one literal: 2147483648 alone is no int, and would be cut before the minus.
         return Expr(f"-{value.code}", value.type, (-value.limits[0], -value.limits[1]))
     return unary_operation(unit, operator, expression(unit, operand), node)
 
@@ -312,6 +325,7 @@ def _conditional(unit: Unit, node: Node, target: Type | None) -> Expr:
     asked = condition(unit, needed(node, "condition"))
     if target is not None and not target.is_primitive:
         one, other = (expression(unit, needed(node, each)) for each in ("consequence", "alternative"))
+        # Two numbers are promoted to one type first (JLS §15.25.2), even where an Object is wanted.
         if not (unboxed(one).type.is_number and unboxed(other).type.is_number):
             one, other = convert(unit, one, target, node), convert(unit, other, target, node)
             return _chosen(asked, one, other, target)
@@ -337,6 +351,7 @@ def _common(unit: Unit, one: Expr, other: Expr, node: Node) -> Type:
         kind = other.type if one.type == NULL else one.type
         if not kind.is_primitive:
             return kind
+        # `x ? 1 : null` has the type of the box (JLS §15.25).
         return Type(next(box for box, name in BOXES.items() if name == kind.name))
     first, second = unboxed(one).type, unboxed(other).type
     if first.is_number and second.is_number:
@@ -375,10 +390,12 @@ def _instanceof(unit: Unit, node: Node) -> Expr:
     kind = unit.find_type(right)
     name = child(node, "name")
     if name is not None:
+        # Declared in the block around: Java knows the variable wherever the condition holds.
         kept = unit.declare(text_of(name), kind, known=True)
         code = f"({kept.python} := {value.code})"
     else:
         code = value.code
+    # `isinstance` would say yes for int where Long is asked for, and for a char where String is.
     if (kind.name in BOXES or (kind == STRING and value.type != STRING)) and not kind.dims:
         return Expr(f'java.is_box("{kind.name}", {code})', BOOLEAN)
     if kind == Type("byte", (), 1):
@@ -404,9 +421,11 @@ def _array_access(unit: Unit, node: Node) -> Expr:
 
 def element_code(array: Expr, index: Expr) -> str:
     """Return the code of an element; a negative index, which counts from the end in Python, is an error."""
+    # The loop counts from 0 to the length of this very array.
     if index.within == array.code:
         return f"{as_operand(array.code)}[{index.code}]"
     code = f"ord({index.code})" if index.type.name == "char" else index.code
+    # A negative index counts from the end in Python; in Java it is an error.
     return f"java.at({array.code}, {code})"
 
 
@@ -489,6 +508,7 @@ class Place:
 
     def read(self, node: Node | None = None) -> Expr:
         """Return the present value, where assigning it evaluates nothing twice."""
+        # A compound assignment names its place twice in Python; Java evaluates it once (JLS §15.26.2).
         if self.element and node is not None and not all(_is_simple(each) or is_pure(each) for each in self.element):
             raise Unportable(node, "a compound assignment to an element", "write it as two statements")
         if self.field and node is not None and not _is_simple(self.field[0]):
@@ -509,6 +529,7 @@ class Place:
     def store(self, value: Expr, node: Node) -> Expr:
         """Return an assignment as an expression."""
         if self.variable is not None:
+            # The walrus takes a plain name only, so fields and bytes have no such form.
             return Expr(f"({self.code} := {value.code})", self.type, value.range, value.known)
         if self.element is not None and self.type != Type("byte"):
             array, index = self.element
@@ -531,6 +552,7 @@ class Place:
         if prefix:
             least, most = LIMITS[self.type.name]
             return Expr(made, self.type, (low + by, high + by) if least <= low + by and high + by <= most else None)
+        # `x++` has the value before: it is computed back from the new one, as no temporary name is at hand.
         return cut(f"{made} {back} 1", self.type, low, high)
 
 
@@ -547,9 +569,11 @@ def read_variable(unit: Unit, name: str) -> Variable | None:
     found = scope.find(name) if scope else None
     if found is not None and found.scope is not scope and found.in_loop:
         inner: MethodScope | None = scope
+        # The outermost function that crosses into the variable's method keeps it; those inside see that copy.
         while inner is not None and inner.above is not found.scope:
             inner = inner.above
         if inner is not None:
+            # A variable that comes again in each round is captured by value; Python's closure would see the last one.
             inner.kept[found.python] = found.python
     return found
 
@@ -558,6 +582,7 @@ def alias_of(info: ClassInfo) -> str:
     """Return what the object around is called in a class that stands in a method."""
     depth, current = 0, info
     while current.outer is not None:
+        # Only classes in methods need an alias; members go by `.outer`.
         depth += current.in_method
         current = current.outer
     return "outer" if depth == 1 else f"outer_{depth}"
@@ -623,6 +648,7 @@ def place_of(unit: Unit, node: Node) -> Place:
             field = unit.find_field(info, name)
             if field is not None:
                 return _field_place(unit, field, None, info, node)
+        # Names imported by `import static` are shadowed by fields (JLS §6.4.1), so they come last.
         for owner in unit.static_owners(name):
             imported = unit.class_info(owner)
             field = unit.find_field(imported, name) if imported is not None else None
@@ -676,6 +702,7 @@ def class_named(unit: Unit, node: Node) -> str | None:
         begin = class_named(unit, first) if first.type == "identifier" else None
         if begin is None:
             return None
+        # By Java's naming convention this is a package and a class in it.
         if begin.islower() and text_of(needed(node, "field"))[:1].isupper() and not unit.knows(begin):
             return unit.find_class(text_of(node), node)  # with its package
     else:
@@ -772,6 +799,7 @@ def is_assigned(name: str, within: Node) -> bool:
 
 def range_of_variable(name: str, within: Node, initial: tuple[int, int] | None) -> tuple[int, int] | None:
     """Return the range of a local variable, from that of what it is declared with; None: any value."""
+    # A variable without a known first value may have any.
     if initial is None:
         return None
     changes = _changes(name, within)
@@ -781,6 +809,7 @@ def range_of_variable(name: str, within: Node, initial: tuple[int, int] | None) 
 
 
 def _counted(changes: set[str], initial: tuple[int, int]) -> tuple[int, int] | None:
+    # An assignment may bring any value; counting takes a thousand million steps to leave an int.
     if "=" in changes or not -_COUNT < initial[0] <= initial[1] < _COUNT:
         return None
     return initial[0] if "--" not in changes else -2 * _COUNT + 2, initial[1] if "++" not in changes else 2 * _COUNT - 2
@@ -790,6 +819,7 @@ def range_of_field(field: FieldInfo) -> tuple[int, int] | None:
     """Return the range of a private or constant field that is declared with a number, or counts from 0."""
     if field.type is None or field.type.name not in {"int", "long"} or field.type.dims:
         return None
+    # Another class may assign any other field.
     if not (field.is_private or field.is_final):
         return None
     value = child(field.declarator, "value")

@@ -46,18 +46,21 @@ def method_lines(unit: Unit, info: ClassInfo, node: Node, written: set[str]) -> 
     method = next(each for each in info.methods if each.node == node)
     if method.by_types:
         return _one_method(unit, info, method, method.python)
+    # Overloads are written together where the first of them stands.
     if method.name in written:
         return []
     own = [each for each in info.named(method.name) if not each.by_types]
     everywhere = [each for above in unit.lineage(info) for each in above.named(method.name) if not each.by_types]
     for each in everywhere:
         unit.fill_signature(each)
+    # Python has one method of a name: an inherited overload of other types would be hidden, and called wrongly.
     if any(_is_other_overload(each, mine) for mine in own for each in everywhere):
         error = Unportable(
             node, f"overloads of {method.name} that the number of arguments does not tell apart", "rename them"
         )
         lines = left_out(unit, node, error)
         return [f"def {method.python}(self, *args):", *indented(lines), ""]
+    # The usual case: one method of that name in the whole line of classes needs no dispatch.
     if len({len(each.params) for each in everywhere}) == 1 and len(own) == 1:
         return _one_method(unit, info, method, method.python)
     written.add(method.name)
@@ -83,6 +86,7 @@ def _overloads(unit: Unit, info: ClassInfo, name: str, own: list[MethodInfo]) ->
             continue
         lines.extend(_one_method(unit, info, each, f"_{name}_{count}"))
         table.append((count, f"return {info.path}._{name}_{count}({'' if static else 'self, '}*args)"))
+    # A count of arguments that this class does not know belongs to a class above.
     otherwise = f"return super().{own[0].python}(*args)" if info.superclass and not static else "raise TypeError(args)"
     head = ["@staticmethod", f"def {own[0].python}(*args):"] if static else [f"def {own[0].python}(self, *args):"]
     return [*lines, *head, *indented(dispatch(table, otherwise)), ""]
@@ -101,7 +105,10 @@ def _one_method(unit: Unit, info: ClassInfo, method: MethodInfo, name: str) -> l
         if has_modifier(node, "synchronized"):
             held = unit.class_code(info.full_name, node) if method.is_static else "self"
             body = [f"with java.synchronized({held}):", *indented(body)]
+        # A default value keeps a variable as it is now: Java captures values, Python looks them up when the function
+        # runs.
         kept = [f"{each}={each}" for each in scope.kept]
+    # Java starts the first class with a `main`; nested ones are started by name only.
     if method.name == "main" and method.is_static and len(params) == 1 and info.outer is None:
         unit.main_classes.append(info)
     listed = ", ".join([*([] if method.is_static else ["self"]), *params, *(["*", *kept] if kept else [])])
@@ -145,6 +152,7 @@ def _for_python(method: MethodInfo) -> list[str]:
     """Return what has Python call a method that Java knows by its name."""
     count = len(method.params)
     if (method.name, count) == ("equals", 1):
+        # Collections of Python compare by `__eq__`, Java's by `equals`.
         return ["def __eq__(self, other):", "    return self.equals(other)", ""]
     if (method.name, count) == ("hashCode", 0):
         return ["def __hash__(self):", "    return self.hashCode()", ""]
@@ -187,6 +195,7 @@ def injected_fields(unit: Unit, info: ClassInfo, node: Node) -> list[str]:
             unit.check(
                 found, "names of JNDI", "keep jndi.properties, with another URL in it: docs/how-to/porting.md, JNDI"
             )
+            # Looked up at the first use: the broker need not be there when the module is imported.
             lines.append(f"{field.python} = java.looked_up(lambda: InitialContext().lookup({quoted(name)}))")
             continue
         what = f"the annotation {text_of(found)[:60]}"
@@ -226,10 +235,12 @@ def _resource_name(unit: Unit, info: ClassInfo, annotation: Node, field: FieldIn
     if annotation_name(annotation) != "Resource":
         return None
     with unit.within(MethodScope(annotation, info, is_static=True)):
+        # `lookup` names the resource itself, `mappedName` does so for one product, and `name` is that of the reference.
         for key in ("lookup", "mappedName", "name"):
             given = argument_of(annotation, key)
             if given is not None:
                 return constant_text(unit, given)
+    # Without a name the container uses that of the field.
     return field.name
 
 
@@ -245,6 +256,7 @@ def enum_constant(unit: Unit, info: ClassInfo, node: Node) -> None:
             made = (
                 f"java.not_ported_field({quoted(f'{unit.file.name}:{error.node.start_point.row + 1}: {error.what}')})"
             )
+        # After the class statement, as a constant is an object of the class in which it stands.
         unit.enum_lines.extend([*unit.before, f"{info.path}.{field.python} = {made}"])
 
 
@@ -302,6 +314,7 @@ def _static_field(unit: Unit, info: ClassInfo, field: FieldInfo, node: Node) -> 
     with unit.within(MethodScope(node, info, is_static=True)):
         try:
             code = value_for(unit, value, found.type).code if value is not None else default_of(found.type)
+            # A literal needs no other class and may stand in the class; all else runs when all classes are there.
             if value is None or value.type in _NO_STATICS or is_constant(code):
                 return [f"{field.python} = {code}"]
             if value is not None and _runs_code(unit, value):
@@ -320,6 +333,7 @@ def static_block(unit: Unit, info: ClassInfo, node: Node) -> None:
     if info.in_method:
         raise Unportable(node, "a static initializer of a class in a method")
     unit.check(node, "a static initializer", _EARLY)
+    # A part that was left out raises: within an initializer that happens at the import, and stops the whole module.
     lost = len(unit.untranslated)
     with unit.within(MethodScope(node, info, is_static=True)):
         lines = body_of(unit, children(node)[0])
@@ -437,9 +451,13 @@ def _constructor(
         if obstacle is not None:
             above = left_out(unit, obstacle.node.children[0], obstacle)[-1:]
         is_this = first is not None and text_of(children(first)[0]) == "this"
+        # With `this(…)` the other constructor initialises the fields; doing it here, too, would undo its work (JLS
+        # §12.5).
         fields = [] if is_this else field_lines(unit, info)
         body = block_lines(unit, rest) if rest else []
+        # The order of JLS §12.5: the constructor above, the fields in their order, then the body.
         lines = [*above, *_without_defaults(fields, body), *body]
+        # Known after the bodies: a method may use the object around.
         needs_outer = info.full_name in unit.needs_outer or not info.is_static
         kept = [f"{each}={each}" for each in scope.kept]
     if info.kind == "enum":
@@ -450,6 +468,7 @@ def _constructor(
     if method is None and not needs_outer and not kept:
         if not lines:
             return []
+        # Python calls the constructor above by itself when the class has none.
         if lines in (["super().__init__()"], ["super().__init__(constant)"]):
             return []
         if lines[:1] == ["super().__init__()"] and info.node.type == "object_creation_expression":
@@ -501,6 +520,7 @@ def _without_defaults(fields: list[str], body: list[str]) -> list[str]:
     assigned = set()
     for line in body:
         match = _ASSIGNED.fullmatch(line)
+        # Up to the first line that does anything else: it might read a field that would have its default in Java.
         if match is None or "self" in match["value"].replace("(self)", "()"):
             break
         assigned.add(match["name"])
@@ -537,6 +557,7 @@ def resolve_supers(unit: Unit, info: ClassInfo) -> None:
         if info.kind == "enum" and info.node.type == "enum_declaration":
             info.superclass = Type("java.lang.Enum")
     finally:
+        # In a `finally`: an unknown supertype raises, and the caller goes on with the next class.
         unit.class_stack.pop()
     for each in info.nested.values():
         resolve_supers(unit, each)
@@ -603,9 +624,12 @@ def _bases(unit: Unit, info: ClassInfo) -> tuple[str, Unportable | None]:
         if above is None or above.name in _WITHOUT_BASE:
             continue
         own = unit.class_info(above.name)
+        # Both stand in one class body, which is not finished while its nested classes are made: only the bare name
+        # exists.
         if own is not None and own.outer is not None and own.outer is info.outer and not info.in_method:
             codes.append(own.name)
         elif own is not None and own is info.outer and not info.in_method:
+            # Python makes the nested class while the one around does not exist yet.
             return "", Unportable(info.node, f"{info.name} extends the class around it", "move it out of that class")
         else:
             try:
@@ -641,6 +665,7 @@ def _leading(lines: list[str]) -> list[str]:
 def _add_apart(lines: list[str], more: list[str]) -> None:
     """Add a method or a class, with an empty line before it, and before its comments."""
     place = len(lines)
+    # Comments in front of a member belong to it.
     while place and lines[place - 1].startswith("#"):
         place -= 1
     if more and place and lines[place - 1]:
@@ -677,6 +702,7 @@ class _Body:
                 static_block(unit, info, node)
             elif node.type not in {"block", ";"}:
                 _add_apart(lines, self._nested(node))
+        # Fields with values need an `__init__`, even if the Java class has no constructor.
         if "" not in self._written and (made := self._constructors()):
             leading = _leading(lines)
             rest = lines[len(leading) :]
@@ -708,10 +734,12 @@ class _Body:
         inner = info.nested.get(text_of(named)) if named else None
         if inner is None or inner.name in self._written:
             return []
+        # Marked before its siblings are written, which may refer to it in a circle.
         self._written.add(inner.name)
         lines: list[str] = []
         for above in (inner.superclass, *inner.interfaces):
             sibling = unit.class_info(above.name) if above else None
+            # A class of Python must come after those it extends; Java has no such order.
             if sibling is not None and sibling.outer is info:
                 lines.extend(self._nested(sibling.node))
         return [*lines, *class_lines(unit, inner)]

@@ -153,6 +153,7 @@ def _parser() -> Parser:
 
 def parse(source: str) -> Tree:
     """Return the tree of a source, which has errors in it where the source has."""
+    # Columns of the nodes count bytes of UTF-8, as tree-sitter reads bytes.
     return _parser().parse(source.encode())
 
 
@@ -162,6 +163,8 @@ def walk(node: Node) -> Iterator[Node]:
     while waiting:
         node = waiting.pop()
         yield node
+        # A stack and no recursion: generated Java nests deeper than Python's limit. Reversed, so that nodes come in
+        # their order.
         waiting.extend(reversed(node.children))
 
 
@@ -208,6 +211,7 @@ def syntax_errors(tree: Tree) -> list[Finding]:
     found = []
     if tree.root_node.has_error:
         for node in walk(tree.root_node):
+            # tree-sitter recovers from errors: it marks what it skipped, and what it invented to go on.
             if node.type == "ERROR" or node.is_missing:
                 row, column = node.start_point
                 what = f"{node.type} is missing" if node.is_missing else f"this is no Java: {text_of(node)[:60]!r}"

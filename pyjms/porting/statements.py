@@ -66,6 +66,7 @@ def _declaration(unit: Unit, node: Node) -> list[str]:
     lines: list[str] = []
     for declarator in children(node):
         if declarator.type == "variable_declarator":
+            # Functions that one declarator needs stand right before it, as they may use the declarator before.
             before, unit.before = unit.before, []
             made = declare_local(unit, declarator, needed(node, "type"))
             lines.extend([*unit.before, *made])
@@ -85,6 +86,7 @@ def declare_local(unit: Unit, declarator: Node, type_node: Node) -> list[str]:
         unit.declare(name, kind)
         return []
     made = expression(unit, value) if inferred else value_for(unit, value, kind)
+    # A variable that is never assigned again has the type, the range and the not-null of its first value.
     constant = not is_assigned(name, unit.scope.node)
     kind = made.type if inferred or (constant and _is_nearer(unit, made.type, kind)) else kind
     limits = range_of_variable(name, unit.scope.node, made.range) if kind.is_integral else None
@@ -108,6 +110,7 @@ def _class(unit: Unit, node: Node) -> list[str]:
     declared = node if node.type == "class_declaration" else children(node)[0]
     info = class_of(declared, unit.file, unit.scope.info, in_method=True)
     unit.local_classes[info.name] = info
+    # Only here: a class in a method may extend another one of the same method, which has just become known.
     resolve_supers(unit, info)
     local_class(unit, info)
     return []
@@ -127,6 +130,7 @@ def expression_lines(unit: Unit, node: Node) -> list[str]:
         return _updated(unit, node)
     if node.type == "switch_expression":
         return STATEMENTS["switch_expression"](unit, node)
+    # Only this call is a statement: calls within its arguments need their results.
     above, unit.statement_call = unit.statement_call, node.id
     try:
         return [expression(unit, node).code]
@@ -143,6 +147,7 @@ def _assigned(unit: Unit, node: Node) -> list[str]:
         raise Unportable(node, "a chain of assignments to several types", "write them one by one")
     place = places[-1]
     value = assigned_value(unit, node, place)
+    # Java evaluates the place first (JLS §15.26.1), Python the value first.
     if not is_pure(value.code) and not all(is_pure(each.target()) for each in places):
         raise Unportable(node, "an assignment whose place and value are both computed", "give the value a name first")
     if any(_is_changed_by(each.target(), value.code) for each in places):
@@ -152,6 +157,7 @@ def _assigned(unit: Unit, node: Node) -> list[str]:
         if len(places) > 1:
             raise Unportable(node, "a chain of assignments to elements of elements", "write them one by one")
         return [place.assigned(value.code)]
+    # `+=` is written only where nothing was cut: an int that may overflow needs the whole expression.
     if operator in {"+=", "-="} and len(places) == 1 and _is_same_operation(place, value, operator):
         return [f"{place.target()} {operator} {value.code[len(place.code) + 3 :]}"]
     return [" = ".join([*(each.target() for each in places), place.stored(value.code)])]
@@ -166,6 +172,7 @@ def _is_same_operation(place: Place, value: Expr, operator: str) -> bool:
     """Whether a compound assignment is the same in Python: a sum that was not cut, of the place and one more operand."""
     if not value.code.startswith(f"{place.code} {operator[0]} ") or place.type == Type("byte"):
         return False
+    # Of `a - b - c` the rest is no single operand: `a -= b - c` would add c.
     rest = value.code[len(place.code) + 3 :]
     return as_operand(rest) == rest or rest.isdecimal()
 
@@ -175,6 +182,7 @@ def _updated(unit: Unit, node: Node) -> list[str]:
     place = place_of(unit, operand)
     operator = "+" if "++" in {each.type for each in node.children} else "-"
     if place.type.name == "char" and not place.type.dims:
+        # A char wraps at 16 bits, and is a text of one letter in Python.
         return [f"{place.target()} = java.as_char(ord({place.code}) {operator} 1)"]
     if not place.type.is_number:
         current = unboxed(place.read(node))
@@ -200,13 +208,16 @@ def _if(unit: Unit, node: Node) -> list[str]:
         with unit.block():
             code = condition(unit, asked).code
             if word == "elif" and len(unit.before) > before:
+                # A `def` cannot stand between `if` and `elif`.
                 raise Unportable(current, "a function that is made in a condition")
             known = len(unit.scope.casts_known)
+            # A cast in the body to the class that was asked for needs no check at run time.
             unit.scope.casts_known.extend(
                 _classes_asked(unit, without_parentheses(asked), needed(current, "consequence"))
             )
             body = body_of(unit, needed(current, "consequence"))
             del unit.scope.casts_known[known:]
+            # Copied before the block ends and forgets it.
             pattern = dict(unit.scope.blocks[-1])
         unit.scope.blocks[-1].update(pattern)  # a variable of a pattern is known after an `if` that ends in a jump
         lines += [f"{word} {code}:", *indented(body)]
@@ -283,6 +294,7 @@ def _try(unit: Unit, node: Node) -> list[str]:
         if resources is not None:
             opened, closings = _resources(unit, resources)
             inner = body_of(unit, needed(node, "body"))
+            # From the inside out: what a resource needs is made within the one before it.
             for line, setup in zip(reversed(opened), reversed(closings), strict=True):
                 inner = [*setup, line, *indented(inner)]
             body = inner
@@ -313,6 +325,7 @@ def _resources(unit: Unit, node: Node) -> tuple[list[str], list[list[str]]]:
         variable = unit.declare(text_of(named), made.type, known=made.known)
         before.append(unit.before)
         unit.before = outside
+        # Objects of JMS are context managers themselves; others only have `close`.
         is_jms = made.type.name.startswith("javax.jms.")
         code = made.code if is_jms else f"contextlib.closing({made.code})"
         lines.append(f"with {code} as {variable.python}:")
@@ -326,10 +339,12 @@ def _catch(unit: Unit, node: Node) -> list[str]:
     types = [unit.find_type(each) for each in kinds]
     codes = [caught_code(unit, kind, each) for kind, each in zip(types, kinds, strict=True)]
     with unit.block():
+        # Of several classes only what all throwables have is certain.
         kind = types[0] if len(types) == 1 else Type("java.lang.Throwable")
         name = text_of(needed(parameter, "name"))
         variable = unit.declare(name, kind, known=True)
         body = body_of(unit, needed(node, "body"))
+    # Some classes are a tuple of Python's own: all stand side by side in the one tuple of the handler.
     code = codes[0] if len(codes) == 1 else f"({', '.join(each.strip('()') for each in codes)})"
     return [f"except {code} as {variable.python}:", *indented(body)]
 
@@ -348,6 +363,7 @@ _OWN = frozenset({"lambda_expression", "class_body", "class_declaration"})
 def _body(unit: Unit, node: Node, updates: Sequence[str] = ()) -> list[str]:
     """Return the lines of a loop's body; `updates` is what a ``for`` does before it goes on."""
     assert unit.scope is not None
+    # A variable that is declared in a loop is a new one in each round in Java, but the same in Python.
     unit.scope.loops += 1
     unit.updates.append(updates)
     try:
@@ -361,6 +377,7 @@ def _loop_condition(unit: Unit, node: Node) -> str:
     """Return a condition that is asked again and again."""
     before = len(unit.before)
     code = condition(unit, node).code
+    # The function would have to be made again in each round, before the condition.
     if len(unit.before) > before:
         raise Unportable(node, "a function that is made in the condition of a loop")
     return code
@@ -378,6 +395,7 @@ def _do(unit: Unit, node: Node) -> list[str]:
         return ["while True:", *indented(_body(unit, node))]
     before: list[str] = []
     if any(_jumps(needed(node, "body"), "continue_statement")):
+        # `continue` in a do-while goes to its condition (JLS §14.16); in Python's `while True` it would skip it.
         before = [f"if not ({_loop_condition(unit, asked)}):", "    break"]
         _check_continues(node, True)
     body = _body(unit, node, before)
@@ -399,6 +417,7 @@ def _jumps(node: Node, kind: str) -> list[Node]:
 @is_statement("for_statement")
 def _for(unit: Unit, node: Node) -> list[str]:
     with unit.block():
+        # First, as a `range` is faster and reads better than the `while` below.
         made = _counted(unit, node)
         if made is not None:
             return made
@@ -445,6 +464,7 @@ def _counted(unit: Unit, node: Node) -> list[str] | None:
         or text_of(needed(asked, "left")) != name
         or update[0].type != "update_expression"
         or text_of(update[0]) not in {f"{name}++", f"++{name}"}
+        # `range` ignores what the body assigns to its variable.
         or is_assigned(name, body)
         or not _stays(unit, needed(asked, "right"), node)
     ):
@@ -453,9 +473,11 @@ def _counted(unit: Unit, node: Node) -> list[str] | None:
     if first.type != INT or last.type != INT:
         return None
     stop = last.code if text_of(needed(asked, "operator")) == "<" else _next(last)
+    # The greatest value decides whether sums with the variable may overflow.
     most = last.limits[1] - (text_of(needed(asked, "operator")) == "<")
     variable = unit.declare(name, INT, range=(first.limits[0], max(most, first.limits[0])))
     if first.limits[0] >= 0 and stop.startswith("len(") and text_of(needed(asked, "right")).endswith(".length"):
+        # Counting from 0 to the array's length, the index needs no check.
         variable.within = stop[4:-1]
     arguments = stop if first.code == "0" else f"{first.code}, {stop}"
     return [f"for {variable.python} in range({arguments}):", *indented(_body(unit, node))]
@@ -477,6 +499,7 @@ def _stays(unit: Unit, node: Node, loop: Node) -> bool:
         while True:
             found = unit.find_field(info, name)
             if found is not None:
+                # Another method, or another thread, may assign any other field while the loop runs.
                 return found.is_final
             if info.outer is None:
                 return False
@@ -509,6 +532,7 @@ def _for_each(unit: Unit, node: Node) -> list[str]:
         unit.scope.loops -= 1
         raw = Expr(variable.python, element)
         if element == Type("byte"):
+            # A bytearray gives 0 to 255, Java's bytes have a sign.
             raw = Expr(f"java.as_byte({variable.python})", element)
         value = cast(unit, raw, kind, node) if element == OBJECT != kind else convert(unit, raw, kind, node)
         first = [] if value.code == variable.python else [f"{variable.python} = {value.code}"]
@@ -525,6 +549,7 @@ def _check_unchanged(unit: Unit, node: Node) -> None:
             and text_of(holder) == over
             and text_of(needed(each, "name")) in {"add", "remove", "clear", "addAll"}
         ):
+            # Java throws ConcurrentModificationException; Python's list would silently skip elements.
             raise Unportable(node, "a loop over a collection that it changes", "go through a copy of it")
 
 
@@ -539,6 +564,7 @@ def _break(unit: Unit, node: Node) -> list[str]:
 def _continue(unit: Unit, node: Node) -> list[str]:
     if children(node):
         raise Unportable(node, "continue with a label", "put the inner loop into a function")
+    # The update part of a `for` runs after `continue`, too (JLS §14.14.1.3); as a `while` it must be written here.
     return [*(unit.updates[-1] if unit.updates else ()), "continue"]
 
 
@@ -590,6 +616,7 @@ def _selected(unit: Unit, node: Node) -> Expr:
     """Return what is asked for; None is an error, as in Java."""
     value = unboxed(expression(unit, needed(node, "condition")))
     if value.type == STRING and not value.known:
+        # A switch over null is a NullPointerException (JLS §14.11.3); compared with labels, None would match none.
         return Expr(f"java.known({value.code})", STRING, known=True)
     info = unit.class_info(value.type.name)
     if info is not None and info.kind == "enum":
@@ -619,6 +646,7 @@ def _switch(unit: Unit, node: Node) -> list[str]:
     lines: list[str] = []
     name = selected.code
     if not name.isidentifier():
+        # The selector is evaluated once, and compared with each label.
         name = unit.number("_selected")
         lines.append(f"{name} = {selected.code}")
     cases = _cases(node)
@@ -628,6 +656,7 @@ def _switch(unit: Unit, node: Node) -> list[str]:
     otherwise: list[str] | None = None
     for place, (case, body) in enumerate(zip(cases, bodies, strict=True)):
         if not case.arrow and not case.body and place + 1 < len(cases):  # its labels are those of the next one, too
+            # `default` may stand anywhere, and `else` only at the end: labels beside it cannot be written as an `elif`.
             if case.is_default or any(each.is_default for each in cases[place + 1 : place + 2]):
                 raise Unportable(node, "default beside other labels", "write it with if")
             labels.extend(case.labels)
@@ -652,6 +681,7 @@ def _case_body(unit: Unit, cases: list[_Case], place: int) -> list[str]:
     if case.arrow:
         return body_of(unit, case.body[0])
     nodes: list[Node] = []
+    # Without a break a case goes on with the next one: its statements are repeated here.
     for each in cases[place:]:
         statements = each.body
         if len(statements) == 1 and statements[0].type == "block":
@@ -672,8 +702,10 @@ def _case_body(unit: Unit, cases: list[_Case], place: int) -> list[str]:
     if not any(_has_jump(each, "break_statement") for each in nodes):
         return lines
     if any(_has_jump(each, "continue_statement") for each in nodes):
+        # Within the loop that stands for the case, `continue` would repeat the case.
         raise Unportable(case.body[0], "break and continue within a case", "write the switch with if")
     return [
+        # Python has no `break` out of an `if`, so a loop of one round is put around the case.
         "while True:  # until break",
         *indented([*lines, *([] if lines[-1].startswith(("return", "raise")) else ["break"])]),
     ]
@@ -683,6 +715,7 @@ def _has_jump(node: Node, kind: str) -> bool:
     """Whether a part of a case has a jump that leaves the case, or the loop around."""
     if node.type == kind and not children(node):
         return True
+    # `break` within an inner switch ends that one; `continue` goes through to the loop.
     inner = _INNER - {"switch_expression"} if kind == "continue_statement" else _INNER
     return node.type not in inner and any(_has_jump(each, kind) for each in children(node))
 

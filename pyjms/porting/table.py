@@ -71,6 +71,7 @@ def expression(unit: Unit, node: Node) -> Expr:
         raise Unportable(node, f"a {node.type.replace('_', ' ')}")
     try:
         return translate(unit, node)
+    # A chain of hundreds of operands nests as deeply in the tree; the statement is left out and the file goes on.
     except RecursionError:
         raise Unportable(node, "an expression of that many levels", "give parts of it names") from None
 
@@ -81,6 +82,7 @@ def value_for(unit: Unit, node: Node, target: Type) -> Expr:
     if node.type in TARGETED:
         return TARGETED[node.type](unit, node, target)
     if node.type == "method_invocation" and target.args:
+        # By the node's id: the call is translated later, in a function that knows nothing of the target.
         unit.wanted[node.id] = target
     return convert(unit, expression(unit, node), target, node)
 
@@ -105,6 +107,7 @@ def comment_lines(node: Node) -> list[str]:
     if text.startswith("//"):
         return [f"# {text.lstrip('/').strip()}".rstrip()]
     inner = re.sub(r"^/\*+|\*+/$", "", text)
+    # Lines keep their place relative to the comment's first line, as the Python stands at another column.
     margin = node.start_point.column
     lines = [
         re.sub(r"^\s*\* ?", "", line[margin:] if not line[:margin].strip() else line).rstrip()
@@ -130,6 +133,7 @@ def left_out(unit: Unit, node: Node, error: Unportable) -> list[str]:
     """Return what stands in the place of a part that was not translated: it raises, and shows the Java."""
     unit.fail(error, node)
     if node.type == "local_variable_declaration":
+        # Otherwise each later use of the variable would be reported as well, and hide the one cause.
         _declare_all(unit, node)
     line = error.node.start_point.row + 1
     return [*_java(node), f"raise java.NotPorted({quoted(f'{unit.file.name}:{line}: {error.what}')})"]
@@ -158,9 +162,11 @@ def statement(unit: Unit, node: Node) -> list[str]:
     """Return the lines of a statement; what cannot be translated raises when it is reached."""
     if node.type in COMMENTS:
         return comment_lines(node)
+    # Each statement collects its own: functions of an inner statement must not move in front of an outer one.
     before, unit.before = unit.before, []
     unit.levels += 1
     try:
+        # Python refuses code with more than 100 levels of indentation, so the whole module would not compile.
         translate = _too_deep if unit.levels > _MOST_LEVELS else STATEMENTS.get(node.type, _unknown)
         lines = translate(unit, node)
     except Unportable as error:
@@ -180,6 +186,7 @@ def block_lines(unit: Unit, nodes: Sequence[Node]) -> list[str]:
         if row is not None and node.start_point.row > row + 1 and lines:
             lines.append("")
         made = statement(unit, node)
+        # Formatters of Python want an empty line in front of a nested function or class.
         if made and made[0].startswith(("class ", "def ")) and lines and lines[-1]:
             lines.append("")
         if (
@@ -187,12 +194,14 @@ def block_lines(unit: Unit, nodes: Sequence[Node]) -> list[str]:
             and row == node.start_point.row
             and lines
             and lines[-1]
+            # Two comments of one line would become one text.
             and not lines[-1].startswith("#")
         ):
             lines[-1] += f"  {made[0]}"
         else:
             lines.extend(made)
         row = node.end_point.row
+    # A block of comments alone is no block in Python.
     if not any(line.strip() and not line.lstrip().startswith("#") for line in lines):
         lines.append("pass")
     return lines

@@ -57,6 +57,7 @@ class LibraryType:
 def _split(text: str) -> list[str]:
     parts, depth, start = [], 0, 0
     for place, letter in enumerate(text):
+        # Commas within type arguments separate no parameters.
         depth += (letter == "<") - (letter == ">")
         if letter == "," and not depth:
             parts.append(text[start:place])
@@ -92,6 +93,7 @@ def _read(table: str, package: str = "") -> Iterator[LibraryType]:
 LIBRARY_TYPES: Final[Mapping[str, LibraryType]] = {
     each.name: each for each in (*_read("jms.txt", "javax.jms."), *_read("java.txt"))
 }
+# Names that two packages have: `Queue` is JMS's in these programs, and loggers are told by their full names.
 _NO_SIMPLE: Final = ("java.util.Queue", "org.", "java.util.logging.")
 _SIMPLE: Final = {name.rpartition(".")[2]: name for name in LIBRARY_TYPES if not name.startswith(_NO_SIMPLE)} | {
     "IllegalStateException": "java.lang.IllegalStateException"
@@ -124,7 +126,9 @@ def arguments_of(owner: LibraryType, receiver: Type | None) -> dict[str, Type]:
 def unify(pattern: Type, actual: Type, bound: dict[str, Type]) -> None:
     """Find what the variables of a type stand for, which begin with ``$``, where `actual` was given."""
     if pattern.name.startswith("$"):
+        # These tell nothing about a variable, and would bind it before a better argument comes.
         if actual.name not in {"null", "void", "?"} and not actual.name.startswith("$") and actual.dims >= pattern.dims:
+            # The first argument decides, as Java's inference would need a common supertype of all.
             bound.setdefault(pattern.name, Type(actual.name, actual.args, actual.dims - pattern.dims))
         return
     for one, other in zip(pattern.args, actual.args, strict=False):
@@ -150,6 +154,7 @@ def function_method(name: str) -> Member | None:
     """Return the one method of an interface of the library that a function may stand for."""
     known = LIBRARY_TYPES.get(name)
     is_function = name.startswith("java.util.function.") or name in _FUNCTIONS
+    # The tables list the abstract method of such an interface first, default methods behind it.
     return known.members[0] if known is not None and is_function else None
 
 

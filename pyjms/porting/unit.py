@@ -201,6 +201,7 @@ def class_of(node: Node, file: SourceFile, outer: ClassInfo | None, *, in_method
     named = child(node, "name")
     info = ClassInfo(text_of(named) if named else "Anonymous", node, file, outer, in_method=in_method)
     info.body = child(node, "body") or next((each for each in node.children if each.type == "class_body"), None)
+    # Nested interfaces, enums and records are static without the word (JLS §8.5.1, §8.9, §8.10).
     info.is_static = outer is None or in_method or has_modifier(node, "static") or info.kind != "class"
     if outer is not None and outer.kind == "interface":
         info.is_static = True
@@ -273,6 +274,7 @@ class Program:
 
     def add(self, info: ClassInfo) -> None:
         """Take a class, and those in it."""
+        # The first one stays: a second class of that name is reported by `_tell_of_program`.
         self.classes.setdefault(info.full_name, info)
         for each in info.nested.values():
             self.add(each)
@@ -316,6 +318,7 @@ class MethodScope:
 
     def find(self, name: str) -> Variable | None:
         """Return the variable of a name, those of methods around included."""
+        # The innermost block first; methods around come last, as a lambda may use their variables.
         for block in reversed(self.blocks):
             if name in block:
                 return block[name]
@@ -396,6 +399,7 @@ class Unit:
     def _known(self, name: str) -> str:
         name = name.replace("org.apache.activemq.command.ActiveMQDestination", "javax.jms.Destination")
         simple = name.rpartition(".")[2]
+        # By the simple name, as each version of a provider has its factories in another package.
         if simple in PROVIDERS and name not in self.program.classes and name not in self.local_classes:
             return "pyjms.AnyXAConnectionFactory" if "XA" in simple else "pyjms.AnyConnectionFactory"
         return name.replace("jakarta.jms.", "javax.jms.")
@@ -403,6 +407,7 @@ class Unit:
     def _simple_class(self, name: str, node: Node | None) -> str | None:
         if name in self.local_classes:
             return name
+        # Type parameters are erased in Java as well (JLS §4.6), and stand for Object here.
         if node is not None and _is_type_parameter(name, node):
             return "java.lang.Object"
         for info in reversed(self.class_stack):
@@ -413,6 +418,7 @@ class Unit:
                 if (inner := self.nested_class(current, name)) is not None:
                     return inner.full_name
                 current = current.outer
+        # The order of JLS §6.4.1: a class around, an import by name, the own package, imports on demand.
         if name in self.file.single:
             return self._known(self.file.single[name])
         own = f"{self.file.package}.{name}" if self.file.package else name
@@ -441,6 +447,7 @@ class Unit:
     def class_info(self, name: str) -> ClassInfo | None:
         """Return a class of the program."""
         found = self.local_classes.get(name) or self.program.classes.get(name)
+        # Two files may have a class of one name: in each of them its own is meant.
         if found is not None and found.file is not self.file and found.outer is None:
             return next((each for each in self.file.classes if each.full_name == name), found)
         return found
@@ -468,6 +475,7 @@ class Unit:
         for each in self.lineage(info):
             if name in each.fields:
                 found = each.fields[name]
+                # A constant of an enum has no type node; its type is the enum itself.
                 if found.declarator.type == "enum_constant":
                     found.type = Type(each.full_name)
                 if found.type is None:
@@ -481,6 +489,8 @@ class Unit:
         value = child(field.declarator, "value")
         if field.is_final and value is not None and value.type == "object_creation_expression":
             made = self._type_within(owner, needed(value, "type"), 0)
+            # A final field of type Map that is made as a LinkedHashMap keeps its order, and no finding about order is
+            # needed.
             if made.name.startswith("java.util.") and self.is_subtype(made.name, declared.name):
                 return Type(made.name, declared.args)
         return declared
@@ -489,6 +499,7 @@ class Unit:
         """Return the methods of a name that take so many arguments; of those that override one another, the lowest."""
         for each in self.lineage(info):
             found = [m for m in each.methods if m.name == name and self.takes(m, count)]
+            # Constructors are those of the class itself; methods are looked for further up.
             if found or not name:
                 return found
         return []
@@ -500,6 +511,7 @@ class Unit:
 
     def fill_signature(self, method: MethodInfo) -> None:
         """Find the types of a method's parameters and of its result."""
+        # Filled once: types are resolved in the file of the method, which takes a search through imports.
         if method.returns is not None:
             return
         result = child(method.node, "type")
@@ -517,6 +529,7 @@ class Unit:
     def _type_within(self, owner: ClassInfo, node: Node, dims: int) -> Type:
         unit = self
         if owner.file is not self.file:
+            # A name means what the imports of its own file say; findings of this throw-away unit are dropped.
             unit = Unit(self.program, owner.file)
         unit.class_stack.append(owner)
         try:
@@ -540,6 +553,7 @@ class Unit:
         if info is not None:
             if info.in_method:
                 return info.path
+            # Only the outermost class is imported: the others are its attributes.
             if info.file is not self.file:
                 top = info
                 while top.outer is not None:
@@ -558,6 +572,7 @@ class Unit:
         assert self.scope is not None
         scope = self.scope
         python = local_name(name)
+        # Java ends a variable with its block, Python with its function: a second one of that name shares it.
         again = python in scope.declared
         scope.declared.add(python)
         made = Variable(
@@ -600,6 +615,7 @@ class Unit:
 
     def _tell(self, node: Node, kind: str, what: str, advice: str) -> None:
         row, column = node.start_point
+        # A part may be translated twice, as when overloads are tried one after the other.
         if (row, what) not in self.told:
             self.told.add((row, what))
             self.findings.append(Finding(row + 1, column + 1, kind, what, advice))  # type: ignore[arg-type]
