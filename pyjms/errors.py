@@ -86,6 +86,7 @@ def application_text(error: Throwable) -> str | None:
     None also within that method, which may ask for the text of its own error: ``str(self)`` is the reason given, there.
     """
     kind = type(error)
+    # Only a class of an application changes the text: the methods of this package return the reason given.
     owner = next(base for base in kind.__mro__ if "getMessage" in vars(base))
     if not is_of_application(owner) and not ("message" in kind.java_members and "message" in vars(error)):
         return None
@@ -93,6 +94,7 @@ def application_text(error: Throwable) -> str | None:
     code = getattr(getter, "__code__", None)
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  nothing else tells who asks
     while frame is not None:
+        # The application's own getMessage() may ask for str(self), which would call it again without end.
         if code is not None and frame.f_code is code and any(value is error for value in frame.f_locals.values()):
             return None
         frame = frame.f_back

@@ -83,6 +83,8 @@ class Session(Closing):
 
         Raises InvalidDestinationException for another destination; JMSException while it has consumers.
         """
+        # Checked here, on the event loop: a plain destination has no `delete`, and the error would
+        # be an AttributeError.
         if not isinstance(destination, (TemporaryQueue, TemporaryTopic)):
             raise InvalidDestinationException(f"{destination!r} is no temporary destination, so it is not deleted")
         await self._thread.call(destination.delete)

@@ -393,6 +393,8 @@ class Properties(HeaderFields):
         value = self._properties.get(name)
         if value is not None:
             return value if is_shown(name) else None
+        # The count is the delivery's, and the properties are the envelope's, which others share: so
+        # it is kept beside them (decision 0202).
         return self._delivery_count or None if name == DELIVERY_COUNT else None
 
     def get_boolean_property(self, name: str) -> bool:

@@ -82,9 +82,11 @@ class JmsTextMessage(JmsMessage, TextMessage):
         self._body = string if type(string) is str else store_string(string, "body", "text")
 
 
+# java.io.DataOutput.writeUTF has two bytes for the length.
 _UTF_LENGTH_MAX = 0xFFFF
 _SINGLE = struct.Struct(">f")
 _DOUBLE = struct.Struct(">d")
+# DataOutputStream.writeFloat goes by floatToIntBits, which makes all NaNs one.
 _SINGLE_NAN = bytes.fromhex("7fc00000")
 _DOUBLE_NAN = bytes.fromhex("7ff8000000000000")
 """Java writes one NaN, whatever its bits were."""
@@ -384,6 +386,8 @@ class JmsStreamMessage(JmsMessage, StreamMessage):
         piece = field[taken : taken + room]
         value[: len(piece)] = piece
         self._taken = taken + len(piece)
+        # A buffer that is not filled says that the field has ended; after one that is filled
+        # exactly the next call returns -1.
         if len(piece) < room:
             self._leave_field()
         return len(piece)

@@ -187,6 +187,7 @@ def _checked_integral(value: object, kind: type[Byte | Short | Int | Long], what
 
 def store_boolean(value: object, what: str, name: object) -> bool:
     """Check a boolean."""
+    # By identity: 1 and 0 are equal to these, and no boolean to Java.
     if value is True or value is False:
         return value is True
     raise _refuse(value, "a bool", what, name)
@@ -262,6 +263,7 @@ def store_bytes(value: object, what: str, name: object) -> bytes | None:
 
 def copy_bytes(value: object, what: str, name: object) -> bytes:
     """Return the content of a ``bytes``, ``bytearray`` or ``memoryview`` as it is now (JMS 1.1 §3.12)."""
+    # Bytes never change, so they are shared and not copied.
     if type(value) is bytes:
         return value
     if not isinstance(value, _BUFFERS):

@@ -43,6 +43,7 @@ def _weighing(make: _Operation) -> _Operation:
     """Return `make`, which pushes an object, so that it has that weighed if it can hold keys in keys."""
 
     def make_and_weigh(unpickler: TrustingUnpickler) -> None:
+        # Weighed when it is made: the next operation may hash it already.
         make(unpickler)
         made = unpickler.stack[-1]
         if isinstance(made, NESTING):
@@ -97,6 +98,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
                 f"such objects here, add it to the trusted= option of the ConnectionFactory"
             )
         found: Any = import_module(module_name)
+        # A nested class has dots in its name; what this finds on the way need be no class, so the result is checked.
         for part in global_name.split("."):
             found = getattr(found, part)
         # A class that the module only imports has another module's name: trust in one module must
@@ -208,6 +210,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
 
     def load_setitem(self) -> None:
         self._check_items(self.stack[-3])
+        # Paid before the dictionary hashes the key: that happens in C, and may hold up all threads without end.
         self.budget.pay(self.stack[-3], self.stack[-2:-1])
         _dispatch[pickle.SETITEM[0]](self)
 
@@ -271,6 +274,7 @@ PATH_MAX: Final = 32_767
 _IN_PYTHON: Final = 10
 """What hashing and comparing costs that is written in Python."""
 
+# Without an exponent: Python would multiply 1e999999999 out, and fill the memory (decision 0203).
 _FRACTION = re.compile(r"-?[0-9]+(?:/[0-9]+)?", re.ASCII)
 _FRACTION_MAX: Final = 2 * (BITS_MAX // 3)
 
@@ -383,6 +387,7 @@ def _deque(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
     """Make an empty one: what it holds is added as to a list."""
     if not args:
         return kind()
+    # With elements among its arguments a deque would take all that a range of a few bytes has (decision 0203).
     if not _are(args, tuple, int) or args[0] != ():
         _refuse(kind)
     return kind((), args[1])

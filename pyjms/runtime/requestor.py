@@ -114,6 +114,7 @@ class _Replies(Generic[_Temporary]):
         """Return where the next reply is to be sent."""
         # The reply to an earlier request may still come, and must not be taken for the next one's.
         if self._is_stale:
+            # The consumer is closed first, as a destination with consumers cannot be deleted (§5.3).
             self._consumer.close()
             with suppress(JMSException):  # then it goes with its connection
                 self._destination.delete()
@@ -124,6 +125,7 @@ class _Replies(Generic[_Temporary]):
 
     def receive_after(self, send: Callable[[], None]) -> Message | None:
         """Send a request; return its reply, or None if the session closes."""
+        # Before the send: a request that is interrupted after it has left may still be answered.
         self._is_stale = True  # until the reply is there
         send()
         reply = self._consumer.receive()

@@ -71,6 +71,7 @@ class JmsXAResource(XAResource):
             branch, join, resume = _fact(xid), flags == self.TMJOIN, flags == self.TMRESUME
             self._session.provider_session.xa_start(branch, join=join, resume=resume)
             self._working = branch
+            # Only now that the provider has the branch: if it refuses, sends stay refused, too.
             self._session.refuses_sends = False
 
     @defers_signals()
@@ -84,8 +85,12 @@ class JmsXAResource(XAResource):
                 if branch == self._working:
                     # A send from here on would belong to no branch, and nobody would ever commit it.
                     self._session.refuses_sends = True
+                    # What was received is put into the branch while that is open: later acknowledgements would
+                    # belong to no branch.
                     self._acknowledge_received(provider)
                 provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
+            # Also after an error: the manager rolls such a branch back, and the session must be free
+            # for the next start.
             finally:
                 self._leave(branch)
 
@@ -301,6 +306,8 @@ class XAConnectionFactory(ConnectionFactory, XAQueueConnectionFactoryInterface, 
     def _connect_xa(self, kind: type[_Connection], user_name: str | None, password: str | None) -> _Connection:
         connection = self._connect(kind, user_name, password)
         try:
+            # Asked of the connection, since a provider over a network knows its broker only then; one
+            # without XA is closed again.
             connection.require(Capability.XA, "distributed transactions")
         except JMSException:
             connection.close()

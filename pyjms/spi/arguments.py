@@ -75,10 +75,12 @@ def _own_spellings(command: Any, arguments: list[str]) -> list[str]:
     written: list[str] = []
     is_value = False
     for place, argument in enumerate(arguments):
+        # The value of an option stays as it is, though it may look like an option itself.
         if is_value or not argument.startswith("--"):
             written.append(argument)
             is_value = False
             continue
+        # From here on there are no options any more, as POSIX has it.
         if argument == "--":
             return [*written, *arguments[place:]]
         name, equals, value = argument.partition("=")
@@ -119,6 +121,7 @@ def read_password(user: str, file: Path | None, *, is_new: bool = False) -> str:
         if not lines or not lines[0]:
             raise NoPasswordError(f"{file} is empty; write the password in its first line")
         return lines[0]
+    # A variable and a file are hidden from the machine's other users, who can read the arguments of every process.
     found = os.environ.get(VARIABLE)
     if found:
         return found
@@ -146,6 +149,7 @@ def span_ms(value: str | int) -> int:
         return value
     text = value.strip()
     match = _SPAN.fullmatch(text.lower())
+    # Some people would read a bare number as seconds, others as milliseconds; 0 is the same to both.
     if match is not None and not match[2] and float(match[1]) != 0:
         raise typer.BadParameter(f"{text} has no unit; write {text}s for seconds, or {text}ms for milliseconds")
     unit = None if match is None else _UNITS.get(match[2] or "ms")

@@ -119,6 +119,7 @@ class SystemClock:
             return signal.wait(-1)
         remaining_s = (until_ms - self.monotonic_ms()) / 1000
         if type(time.monotonic) is BuiltinFunctionType:
+            # In parts, as Python raises OverflowError for a timeout beyond the platform's limit.
             while remaining_s > _LONGEST_WAIT_S:
                 if signal.wait(_LONGEST_WAIT_S):
                     return True

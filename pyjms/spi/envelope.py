@@ -134,6 +134,7 @@ def content_size(envelope: Envelope) -> int:
     elif isinstance(body, ObjectBody):
         size += len(body.data)
     elif body is not None:
+        # Maps and streams count by their values: a limit of bytes would otherwise let any number of them through.
         values = body if isinstance(body, tuple) else body.values()
         size += sum(_VALUE + (len(value) if isinstance(value, str | bytes) else 0) for value in values)
     return size

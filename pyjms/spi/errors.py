@@ -112,6 +112,7 @@ class InvalidSelectorError(ProviderError):
         super().__init__(f"{problem}\n{_excerpt(selector, position)}")
 
     def __reduce__(self) -> tuple[object, ...]:
+        # Pickled by its three arguments: `args` holds the finished text alone.
         return type(self), (self.problem, self.selector, self.position)
 
 
@@ -221,6 +222,7 @@ class BranchError(ProviderError):
 
 def _excerpt(text: str, position: int, width: int = 60) -> str:
     """Return the neighbourhood of `position` in `text`, on one line, with a caret beneath it."""
+    # A selector may have several lines, and the caret fits under one.
     flat = "".join(" " if character.isspace() else character for character in text)
     start = max(0, position - width // 2)
     shown = flat[start : start + width]

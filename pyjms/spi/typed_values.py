@@ -50,6 +50,7 @@ LETTERS: Mapping[type, str] = {
 # No more digits than a long has: `int()` takes time by the square of their number.
 _integer = re.compile(r"-?[0-9]{1,19}").fullmatch
 
+# Bounded, so that no text is too long to read; the largest double written out has 309 digits before its point.
 _number = re.compile(r"-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?|-?Infinity|NaN").fullmatch
 
 

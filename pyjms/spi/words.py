@@ -48,6 +48,7 @@ def counted(number: int, noun: str, many: str | None = None) -> str:
 
 def on_one_line(text: str) -> str:
     """Return the text of an error on one line. The line with a caret that stands beneath a selector becomes a caret within it."""
+    # The caret points at a place of the line above it, which is lost when both become one line.
     marked = _CARET.sub(lambda found: f", at ^ in: {found[1][: len(found[2])]}^{found[1][len(found[2]) :]}", text)
     return " ".join(marked.split())
 
@@ -58,6 +59,7 @@ def rounded(number: float) -> str:
         return f"{number:,.0f}"
     places = max(0, 2 - math.floor(math.log10(abs(number))))
     shown = round(number, places)
+    # Rounding may add a figure: 99.97 becomes 100.0.
     return f"{shown:,.0f}" if abs(shown) >= 100 else f"{shown:,.{places}f}"
 
 
@@ -102,6 +104,7 @@ def reason_of(error: BaseException) -> str:
 
     What UTF-8 cannot hold, and NUL, which ends a frame, are spelled out.
     """
+    # The class comes first: many errors have a text that means little without it, such as KeyError('x').
     name = type(error).__name__
     try:
         text = str(error)

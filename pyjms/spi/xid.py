@@ -8,6 +8,7 @@ from typing import Self
 
 __all__ = ["BranchFailure", "Xid"]
 
+# X/Open XA: MAXGTRIDSIZE and MAXBQUALSIZE.
 _MAXIMUM_LENGTH = 64
 
 

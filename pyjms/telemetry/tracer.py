@@ -84,6 +84,7 @@ class OpenTelemetryTracer(MessageTracer):
         def got(message: Message | None) -> None:
             if message is None:
                 return  # a span that is not ended goes nowhere
+            # Linked, not continued: the span of the receive has begun before there was a message with a trace.
             link = trace.get_current_span(carried_context(message)).get_span_context()
             if link.is_valid:
                 span.add_link(link)
