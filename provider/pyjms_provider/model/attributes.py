@@ -341,7 +341,8 @@ def _cycles(context: Any, lookup: Callable[[str], str | None], effort: Effort) -
             except CyclicVariableError as error:
                 found.append(Problem(name=f"context.{name}", text=error.reason))
             except BadVariableError:
-                continue  # its use reports the error; the variable may be set before that
+                # Its use reports the error, and the variable may be set before that.
+                continue
     return found
 
 
@@ -368,7 +369,8 @@ def _from_text(field: FieldInfo, value: Any) -> Any:
     try:
         return json.loads(value)
     except ValueError:
-        return value  # the validation says what it should be
+        # The validation reports what the value should be.
+        return value
 
 
 def _takes_text(field: FieldInfo) -> bool:

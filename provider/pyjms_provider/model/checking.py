@@ -210,7 +210,8 @@ class _Check:
             wrong = {each.name.partition(".")[0] for each in error.problems} - {"name", "type"}
             rest = {name: value for name, value in record.attributes.items() if name not in wrong}
             managed = kind(above, replace(record, attributes=rest))
-            with suppress(InvalidAttributesError):  # one that is mandatory is missing
+            # A mandatory attribute is missing.
+            with suppress(InvalidAttributesError):
                 managed._run_phase(Phase.RESOLVE)
         return managed
 

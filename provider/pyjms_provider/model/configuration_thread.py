@@ -176,7 +176,8 @@ class ConfigurationThread:
         try:
             while (call := self._next()) is not None:
                 call.run()
-                del call  # what it was about may be gone, and the next one come much later
+                # The call refers to what it was about, and the next one may come much later.
+                del call
         finally:
             _threads.pop(current_thread(), None)
 

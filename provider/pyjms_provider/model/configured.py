@@ -104,11 +104,13 @@ class ConfiguredObject(ManagedObject):
         self.configuration_thread.call(lambda: self._set_attributes(dict(changes), by))
 
     def delete(self, *, by: str = "") -> None:
-        # Its own thread, too, if it has one: whoever made something below it meanwhile would leave that in the store, without it.
+        # Its own thread, too, if it has one: an object that is created below it meanwhile
+        # would stay in the store, without a parent.
         self._above.configuration_thread.call(lambda: self._begin_deletion(by))
 
     def close(self) -> None:
-        with ExitStack() as ends:  # one that fails to end keeps no other one open
+        # An object that fails to end must not keep the others open.
+        with ExitStack() as ends:
             # Callbacks run in the opposite order, so the children are closed first.
             ends.callback(self._close_itself)
             for each in self._below():
@@ -194,7 +196,8 @@ class ConfiguredObject(ManagedObject):
 
     def _begin(self) -> None:
         """Have a new object kept, and then be ACTIVE: before that, nobody makes anything below it. On its own thread."""
-        next_state(self.state, Event.OPEN, self.path)  # it may have been closed meanwhile
+        # The object may have been closed since its creation began.
+        next_state(self.state, Event.OPEN, self.path)
         self._write(lambda writer: writer.child_added(self._above, self))
         self._go_on()
 
@@ -219,7 +222,8 @@ class ConfiguredObject(ManagedObject):
             _log.exception("PYJMS-MODEL-1 what was left of %s could not be removed", self.path)
         finally:
             self._above._unregister(self)
-            with suppress(WrongStateError):  # it is closed by another thread at this moment
+            # Another thread may be closing it at this moment.
+            with suppress(WrongStateError):
                 self._step(Event.DELETE)
 
     def open_child(self, record: ObjectRecord, below: Sequence[ObjectRecord]) -> ManagedObject:
@@ -330,7 +334,8 @@ class ConfiguredObject(ManagedObject):
         is_obeyed = before.state is State.ACTIVE and before.attributes is not None
         if is_obeyed:
             assert before.attributes is not None
-            # Obeyed first: what cannot be obeyed must not be kept. Then published, as the writer of the store reads the snapshot.
+            # Obeyed first: what cannot be obeyed must not be kept. Then published,
+            # as the writer of the store reads the snapshot.
             self._on_change(before.attributes, new)
         self._publish(record=updated, attributes=new)
         try:
@@ -394,7 +399,8 @@ class ConfiguredObject(ManagedObject):
         return actual
 
     def _begin_deletion(self, by: str) -> None:
-        self._check_there()  # first: the thread of what has been deleted has ended
+        # Before the call: the thread of a deleted virtual host has ended, and would only answer that it is closed.
+        self._check_there()
         self._in_thread(lambda: self._delete(by))
 
     def _delete(self, by: str) -> None:
@@ -498,7 +504,7 @@ class ConfiguredObject(ManagedObject):
                 try:
                     tell(listener)
                 except Exception:
-                    # Somebody else's code: the change was made, and its other listeners must hear of it.
+                    # Other people's code: the change was made, and its other listeners must hear of it.
                     _log.exception("PYJMS-MODEL-4 a listener of %s failed", each.path)
 
 
@@ -559,7 +565,8 @@ class Startable(ConfiguredObject):
         try:
             self._write(lambda writer: writer.attributes_changed(self, before.attributes, before.attributes))
         except Exception:
-            self._publish(record=before)  # or the next change would keep it
+            # Published again, as the next change would otherwise write what was just refused.
+            self._publish(record=before)
             raise
 
 
@@ -588,7 +595,8 @@ class Stoppable(Startable):
         waiting = [record for each in below for record in (each.snapshot.record, *each.pending) if each.is_durable]
         # Before the children are closed, so that one that fails to close is opened again with the others.
         self.pending = tuple(waiting)
-        with ExitStack() as ends:  # one that fails to end keeps no other one here
+        # An object that fails to end must not keep the others here.
+        with ExitStack() as ends:
             for each in self._below():
                 ends.callback(self._unregister, each)
                 ends.callback(each.close)

@@ -313,6 +313,7 @@ class ManagedObject:
             return self.name if name == "this:name" else str(self.id)
         if isinstance(own, Mapping) and isinstance(own.get(name), str):
             return str(own[name])
+        # Only the root asks the process: each context on the way up comes before the environment.
         return process_variable(name) if self.parent is None else self.parent.variable(name)
 
     def variable_below(self, name: str, below: str) -> str | None:
@@ -475,7 +476,7 @@ class ChildPage:
 
 def observed_id(parent: ManagedObject, category: str, name: str) -> ObjectId:
     """Return the id of an observed object: always the same for the same name in the same place."""
-    # Made from the name: views are made anew for each request, and a console must find the object again.
+    # Made from the name: each request makes views of its own, and a console must find the object again.
     return ObjectId(uuid5(parent.id, f"{category}/{name}"))
 
 

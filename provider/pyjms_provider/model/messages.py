@@ -389,7 +389,8 @@ def _number(value: Any) -> int | float | str:
         # As a text beyond 2**53: browsers read JSON's numbers as doubles, and would show another number.
         return int(value) if -_EXACT <= value <= _EXACT else str(int(value))
     number = float(value)
-    return number if number - number == 0 else str(number)  # JSON has neither infinity nor NaN
+    # JSON has neither infinity nor NaN.
+    return number if number - number == 0 else str(number)
 
 
 class ClauseView(ImmutableModel):

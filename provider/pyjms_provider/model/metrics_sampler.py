@@ -340,7 +340,7 @@ class Rates:
                 seen.popleft()
             # A counter that has fallen means that the object was created again.
             if seen and any(now < before for now, before in zip(counters, seen[-1][1], strict=True)):
-                seen.clear()  # the object was made again
+                seen.clear()
             # Two consoles that look at the same time must not shorten the window for each other.
             if not seen or now_ms - seen[-1][0] >= self._step_ms:
                 seen.append((now_ms, counters))
@@ -398,7 +398,8 @@ class AlertNotifier:
         if news.telling is Telling.RAISED:
             _log.warning("PYJMS-ALERT-1 queue %s: %s; the limit is %d", queue, what, alert.limit)
         elif news.telling is Telling.REPEATED:
-            minutes = max(0, news.at_ms - alert.since_ms) // 60_000  # the clock may have been put back
+            # The clock may have been put back.
+            minutes = max(0, news.at_ms - alert.since_ms) // 60_000
             _log.warning(
                 "PYJMS-ALERT-2 queue %s: still %s; the limit is %d, for %d min", queue, what, alert.limit, minutes
             )

@@ -96,6 +96,7 @@ class OperationDeclaration:
         try:
             read = self.arguments_type.model_validate(dict(arguments))
         except ValidationError as error:
+            # The values are not in the error: an argument may be a password or a message.
             raise InvalidArgumentsError(f"{self.name} of {where}", problems_of(error)) from error
         # The attributes and not `model_dump`, which would turn structured arguments back into dictionaries.
         return {name: getattr(read, name) for name in type(read).model_fields}
@@ -126,6 +127,7 @@ def operations_of(category: type) -> Mapping[str, OperationDeclaration]:
         method = getattr(category, name)
         # The mark of the nearest base: a method that is overridden without the decorator is still the operation.
         mark = next((vars(base)[name].__dict__[_MARK] for base in category.__mro__ if _is_marked(base, name)), None)
+        # A subclass may have replaced an operation by something that is none.
         if mark is not None and callable(method):
             found[name] = _declaration(name, method, mark)
     # Two threads may compute it at once; both then use the first one that was stored.
@@ -140,6 +142,7 @@ def _is_marked(base: type, name: str) -> bool:
 
 
 def _declaration(name: str, method: Callable[..., Any], mark: Mapping[str, Any]) -> OperationDeclaration:
+    # With extras: the description of a parameter stands in its annotation.
     hints = get_type_hints(method, include_extras=True)
     parameters = list(inspect.signature(method).parameters.values())[1:]
     fields: dict[str, Any] = {

@@ -663,7 +663,8 @@ class QueueSource(ChildSource):
         probe = ManagedQueue(self.host, self, "", self.host.id)
         found: dict[str, Any] = {}
         for probe.name in self.names():
-            with suppress(UnknownObjectError):  # it is errored, or was deleted meanwhile
+            # The queue is in error, or was deleted meanwhile.
+            with suppress(UnknownObjectError):
                 found[probe.name] = plain(declared.compute(probe))
         return found
 

@@ -241,7 +241,7 @@ class Route(Stoppable):
         self.configuration_thread.submit(lambda: self._fail_running(reason))
 
     def _fail_running(self, reason: str) -> None:
-        # It may have been stopped, or started anew, in the meantime.
+        # It may have been stopped, or started again, in the meantime.
         if self.state is State.ACTIVE and self._seen.state is RouteState.FAILED:
             self._fail(RouteError(reason))
 

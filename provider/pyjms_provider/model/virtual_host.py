@@ -219,7 +219,8 @@ class VirtualHost(StoryTelling, Stoppable):
         self._policies(new)
 
     def _policies(self, chosen: VirtualHostAttributes) -> QueuePolicies:
-        has_disk = chosen.store_url is not None or self._adopted is not None  # that one runs, and has been checked
+        # An adopted broker is running, so its settings have been checked.
+        has_disk = chosen.store_url is not None or self._adopted is not None
         read = partial(read_policy, where=self.path, has_disk=has_disk)
         patterns = tuple(
             (each.pattern, read(each.policy, attribute_name=f"queue_patterns.{number}.policy"))

@@ -302,7 +302,8 @@ class Instance(_WorkflowView):
         found = 0
         # Each queue once, in the order of the steps.
         for name in dict.fromkeys([*queues, events, *dead]):
-            with suppress(UnknownQueueError, DestinationError):  # nobody has used it yet
+            # No message was ever sent to that queue.
+            with suppress(UnknownQueueError, DestinationError):
                 for each in self.host.queue_manager.browse(name, self._seen.selector):
                     if found == _MESSAGES:
                         return

@@ -178,7 +178,8 @@ class GroupCommit(Generic[_Work]):
             # The leader's own request is left out: its thread is running, and waits for no signal.
             if group:
                 self._release_to_next([request for request in group if request is not leader])
-            else:  # a second signal has ended the wait for the lock
+            # A second signal has ended the wait for the lock.
+            else:
                 self._withdraw(leader)
 
     def _take_group(self) -> Sequence[CommitRequest[_Work]]:

@@ -39,7 +39,7 @@ class MemoryMessageStore(MessageStore):
         return False
 
     def store(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
-        # No lock: the counter and the dictionary are each changed in one step, and nobody else knows the id yet.
+        # No lock: the counter and the dictionary are each changed in one step, and no other thread knows the id yet.
         reference_id = self._next_id()
         reference = MessageReference(
             reference_id, origin, envelope.expiration_ms, envelope.priority, envelope.delivery_mode == _PERSISTENT

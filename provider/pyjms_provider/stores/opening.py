@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.settings import StoreSettings
 
-# URL scheme → store, for those that other packages bring: by entry point of the group ``pyjms.stores``.
-# The package is imported when its scheme is used, so that who never uses it needs nothing that it needs.
+# The schemes of stores that other packages bring, by entry point of the group ``pyjms.stores``. A package is imported
+# when its scheme is used, so that others need not have what it depends on.
 
 _POSTGRESQL: Final = frozenset({"postgres", "postgresql"})
 

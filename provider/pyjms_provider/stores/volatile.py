@@ -372,7 +372,8 @@ class VolatileJournal(Journal):
         self._pass("before drop", Changes())
         with self._lock:
             self._check_open()
-            for noted in self._noted:  # with whatever is written next, as `note` promises
+            # Noted changes are written with whatever is written next, as `note` promises.
+            for noted in self._noted:
                 self._medium.apply(noted)
             self._noted.clear()
             self._medium.drop_queue(number)

@@ -93,8 +93,8 @@ class FileConfigurationStore(ConfigurationStore):
             who = error.reason.partition(" is held by ")[2].partition(";")[0]
             raise HeldStoreError(f"{self._path} is held by {who}; stop that first, or name another file") from None
         try:
-            # Under the lock: until it was taken, another broker could write. One that died while it wrote has left a new
-            # file behind, which has not been renamed.
+            # Under the lock: until it was taken, another broker could write. One that died while it wrote has left a
+            # new file behind, which has not been renamed.
             remove_unfinished(self._path)
             records = self._read_file()
             self._refuse_twins(records)
@@ -139,6 +139,7 @@ class FileConfigurationStore(ConfigurationStore):
         after = {**self._records, **{record.id: record for record in records}}
         for each in removed:
             after.pop(each, None)
+        # Before each write, as the whole file is written: what a person has added meanwhile would be lost.
         self._check_unedited()
         text = self._render(after, records, removed)
         self._put(text)
@@ -245,7 +246,8 @@ class JsonConfigurationStore(FileConfigurationStore):
             whole = json.loads(text)
             # Nothing but an escape brings half of a pair in, and the test costs as much as the parsing.
             if "\\u" in text:
-                json.dumps(whole, ensure_ascii=False).encode()  # fails for half of a surrogate pair
+                # This fails for half of a surrogate pair.
+                json.dumps(whole, ensure_ascii=False).encode()
         except RecursionError as error:
             raise DamagedStoreError(
                 f"{self.where} is nested too deeply; correct it, or put a backup in its place"
@@ -258,6 +260,7 @@ class JsonConfigurationStore(FileConfigurationStore):
             raise ForeignStoreError(f"{self.where} is no configuration of pyjms; name another file")
         try:
             version = _checked(whole, "version", int)
+            # A newer format may have other objects: its version is what the operator must hear of, not their faults.
             objects = [] if version > _VERSION else _checked(whole, "objects", list)
         except ValueError as error:
             raise DamagedStoreError(f"{self.where}: {error}; correct it, or put a backup in its place") from error

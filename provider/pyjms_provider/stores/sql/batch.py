@@ -406,8 +406,8 @@ def _decide(batch: Batch, outcome: BranchOutcome, database: BatchTarget) -> None
 
 
 # Dropping a queue: it is gone in one write, and its messages follow in bounded runs, between the writes of others.
-# There is no index by queue, as each send would pay for it. So all messages are looked at, a run of ids at a time; if the process dies meanwhile,
-# the next opening finds messages of a queue that is not there, and removes them.
+# There is no index by queue, as each send would pay for it. So all messages are looked at, a run of ids at a time; if
+# the process dies meanwhile, the next opening finds messages of a queue that is not there, and removes them.
 
 _RUN: Final = 1000
 """So many ids are looked at in one write: a few milliseconds in which nobody else writes."""

@@ -363,7 +363,8 @@ def _kept_before(connection: Connection, ids: Sequence[str]) -> dict[str, RowMap
 
 def _holder_of(connection: Connection) -> str:
     holder: str | None = None
-    with suppress(SQLAlchemyError):  # it is just making its tables
+    # The holder may just be creating its tables.
+    with suppress(SQLAlchemyError):
         holder = connection.execute(select(_META.c.holder)).scalar()
     return holder or "another broker"
 
@@ -375,7 +376,8 @@ def _nothing() -> None:
 def _unlock(held: Connection) -> None:
     from pyjms_provider.stores.sql.postgresql import UNLOCKING_MS
 
-    with suppress(SQLAlchemyError):  # it was lost, and the lock with it
+    # The connection was lost, and the lock with it.
+    with suppress(SQLAlchemyError):
         driver: Any = held.connection.driver_connection
         driver.limit_ms = UNLOCKING_MS
         held.execute(text("SELECT pg_advisory_unlock_all()"))

@@ -458,7 +458,8 @@ class Paging:
             self._remove()
 
 
-# Looking whether a store is still held while nobody writes: a broker that is idle would else not hear that it has lost its store.
+# Checking whether a store is still held while nobody writes: an idle broker
+# would not learn otherwise that it has lost it.
 
 BETWEEN_LOOKS_MS: Final = 1000
 """How long a broker may serve that has lost its store."""

@@ -326,7 +326,8 @@ class SqlJournal(Journal):
         if group.is_free():
             try:
                 with group.writer_lock:
-                    # Looked at with the lock held: deferred records must be written before this message, which only a group does.
+                    # Looked at with the lock held: deferred records must be written before
+                    # this message, which only a group does.
                     if self._deferred.batch is None and self._lost is None and not self._is_closed:
                         self._database.add_messages((row,))
                         return
@@ -408,8 +409,8 @@ class SqlJournal(Journal):
             was_written = self._write_all(self._look_up(deferred), requests)
         except ProviderError as error:
             self._note_failure(error)
-            # The look-up of ends has failed. Nothing is written then: a branch of the same name may be among the requests,
-            # and must not be written before the end of the older one.
+            # The look-up of ends has failed. Nothing is written then: a branch of the same name may be among the
+            # requests, and must not be written before the end of the older one.
             for request in requests:
                 request.error = error
         finally:
@@ -486,8 +487,8 @@ class SqlJournal(Journal):
             # Deferred records are written by themselves, so that no request's fault keeps them from being written.
             error = None if deferred is None else self._commit(deferred, force=False)
             for request in requests:
-                # A journal that ends is not clean without what was deferred: marks are forgotten, and counts take their place.
-                # Who has nothing of its own to write has come for what was deferred.
+                # A journal that ends is not clean without the deferred records: marks are deleted, and counts take
+                # their place. A request without rows of its own has come for the deferred ones.
                 work = _work_of(request)
                 needs_noted = work is self._last_batch or not (work.rows or work.others)
                 request.error = error if error is not None and needs_noted else self._commit(work, force=request.force)
@@ -726,7 +727,8 @@ class SqlJournal(Journal):
     def forget(self) -> None:
         """Write and read nothing more, in a child of this process: the database, and the connections to it, are its parent's."""
         self._is_closed = True
-        # A thread that was writing is not in the child, to let others write after it: they must come as far as being refused.
+        # A thread of the parent that was writing does not exist in the child, and would never let others write: with a
+        # group of their own they are refused at once.
         self._group = GroupCommit(self._commit_group)
         # A thread of the parent may have held these locks at the fork, and nothing would ever release them here.
         self._lock, self._deferred = Lock(), DeferredRecords()
@@ -813,7 +815,8 @@ class JoinedWriter(JoinedTransaction):
         """
         try:
             self._write_and_commit(changes)
-        except Exception:  # also what a hook of the application's engine raises
+        # Every exception: also what a hook of the application's engine raises.
+        except Exception:
             # After a commit was sent, a rollback would only hide that its outcome is unknown.
             if not self.may_be_committed:
                 self._roll_back()
@@ -871,7 +874,8 @@ class JoinedWriter(JoinedTransaction):
         self.may_be_committed = True
         try:
             self._transaction.commit()
-            self._database.detect_failed_checkpoint()  # SQLite may have carried its log over within the commit
+            # SQLite may have run a checkpoint within the commit.
+            self._database.detect_failed_checkpoint()
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise InDoubtError(
@@ -903,7 +907,8 @@ class JoinedWriter(JoinedTransaction):
     def _roll_back(self) -> None:
         """Have nothing open on the application's connection. May be repeated."""
         if self._connection.get_transaction() is self._transaction:
-            self._transaction.rollback()  # also when it has failed: it must be ended before another one can begin
+            # Also when the transaction has failed: it must be ended before another one can begin.
+            self._transaction.rollback()
         with suppress(SQLAlchemyError, self._connection.dialect.loaded_dbapi.Error):
             # A commit that failed before it reached the database leaves there what SQLAlchemy holds to be ended.
             self._connection.connection.rollback()

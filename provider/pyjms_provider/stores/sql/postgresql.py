@@ -57,11 +57,11 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.sql.batch import Batch, Row
 
 
-# How long somebody who asks PostgreSQL's server waits for its answer.
-# A server that is stopped, or whose disk hangs, still confirms what it is sent: its system does that. So no time-out of the network ends the wait
-# for it, and whoever wrote waited without an end, and with him all who write after him, and who stops the broker. Here each wait has an end: a
-# connection on which nothing has moved for so long is given up, which is told as the loss of a connection is (decision 0212). But a server sends
-# nothing either while it is at work on one statement that takes long. So it is asked before, by another connection.
+# How long a thread waits for an answer of PostgreSQL's server. A server that is stopped, or whose disk hangs, still
+# confirms what it is sent, as its system does that. So no time-out of the network ends the wait, and the writer, all
+# later writers and the close of the broker would wait without end. Here each wait has an end: a connection on which
+# nothing has moved for so long is given up, and is reported as lost (decision 0212). A server that works on one long
+# statement sends nothing either, so it is asked by another connection before.
 
 _T = TypeVar("_T")
 
@@ -164,7 +164,8 @@ class TimeoutConnection(psycopg.Connection[Any]):
 
     def forget(self) -> None:
         """Let go of its socket in a child of this process, which must not keep the store's lock when its parent dies."""
-        with suppress(psycopg.Error):  # which says that it is closed
+        # The error says that the connection is closed, so there is no socket.
+        with suppress(psycopg.Error):
             let_go(self.pgconn.socket)
 
     def wait(self, gen: Generator[Any, Any, _T], *arguments: Any, **options: Any) -> _T:
@@ -297,7 +298,8 @@ class LockConnection:
             # the store is lost, and no retry can help.
             self._check_epoch(connection)
             if not is_free and self._backend is not None:
-                # Our own lost session, which the server still takes for alive. Its process id alone may be another's by now.
+                # Our own lost session, which the server still takes for alive. Its
+                # process id alone may be another's by now.
                 connection.execute(_END, self._backend)
             backend = connection.execute(_ME).fetchone()
         except Exception:
@@ -310,7 +312,7 @@ class LockConnection:
         return True
 
     def _check_epoch(self, connection: psycopg.Connection[Row]) -> None:
-        # At the first opening there is no epoch to compare: whoever held the store before may have changed it.
+        # At the first opening there is no epoch to compare: any broker may have held the store before.
         if self.epoch is None:
             return
         row = connection.execute(_sql(_EPOCH)).fetchone()
@@ -494,8 +496,8 @@ class PostgresqlDatabase(_Postgresql):
     def _ready(self) -> psycopg.Connection[Row]:
         """Return the connection for the next write. Raises `StoreError`, `LostStoreError` among them."""
         if self._is_in_use:
-            # A second signal has ended a write, which may still be on its way. Others may see what it wrote, so the next
-            # write is forced, on a connection that gets the lock only after the old session has ended.
+            # A second signal has ended a write, which may still be on its way. Others may see what it wrote, so the
+            # next write is forced, on a connection that gets the lock only after the old session has ended.
             self._lock_connection.release()
             self._unforced_ms = -math.inf
             self._is_in_use = False
@@ -539,7 +541,8 @@ class PostgresqlDatabase(_Postgresql):
         """Write; return the error of a connection that was lost, perhaps after the commit. Raises `StoreError` when the server refused it."""
         try:
             write(connection, steps, force=force)
-        except StoreError:  # what was paged out cannot be read, so nothing was committed
+        # A paged-out message could not be read, so nothing was committed.
+        except StoreError:
             self._take_back(connection)
             raise
         except self.errors as error:
@@ -724,7 +727,8 @@ def was_refused(error: Exception) -> bool:
     is one of these: the server may have answered COMMIT just before.
     """
     if not isinstance(error, psycopg.Error):
-        return isinstance(error, (OverflowError, ValueError, TypeError))  # of a value that cannot be sent
+        # These errors are about a value that the driver could not send.
+        return isinstance(error, (OverflowError, ValueError, TypeError))
     # Without a code the error is the driver's own; these three kinds may come after the COMMIT was sent.
     if error.sqlstate is None:
         return not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError))
@@ -778,8 +782,9 @@ def understand(error: Exception, where: str) -> StoreError:
     return StoreError(f"{where}: {text}; nothing was written")
 
 
-# The server must notice that a holder's machine is gone, and no writer waits for ever for an application's lock. Nothing is probed while an
-# answer is on its way that nobody confirms: for that there is a timeout of its own, without which the system tries for a quarter of an hour.
+# The server must notice that a holder's machine is gone, and no writer waits for ever for an application's lock.
+# Nothing is probed while an answer is on its way that nobody confirms: for that there is a timeout of its own, without
+# which the system tries for a quarter of an hour.
 _SESSION: Final = (
     "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=25000 "
     "-c lock_timeout=5000 -c application_name=pyjms"
@@ -900,7 +905,8 @@ def _take_over(holding: LockConnection, engine: Engine, where: str, request: Ope
             connection.begin(),
         ):
             prepare_schema(connection, where, is_shared=request.is_shared)
-            # From here on who takes the lock waits for this transaction; who has taken it before is found now.
+            # From here on, a broker that takes the lock waits for this transaction;
+            # one that has taken it before is found now.
             holding.confirm()
             meta = take(connection, describe_holder(request.holder), PostgresqlDatabase.opening_of)
             _empty_paged(connection)

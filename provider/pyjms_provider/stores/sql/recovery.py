@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from pyjms_provider.stores.sql.database import Database
 
-# The rows of small tables at a start. A damaged file of SQLite may have anything in any column, and one such row is not to keep the rest from
-# starting.
-# So rows are read as the driver has them, text that is no UTF-8 with them, and those with values that pyjms never writes are told and passed over.
+# The rows of small tables at a start. A damaged file of SQLite may have anything in any column, and one such row must
+# not keep the rest from starting. So rows are read as the driver has them, also text that is not UTF-8, and those with
+# values that pyjms never writes are logged and skipped.
 
 UNDECODABLE: Final = "surrogateescape"
 """How text that is no UTF-8 is read here: what stands for its bytes is never in text that pyjms has written (`text_to_column`)."""
@@ -165,7 +165,8 @@ def _queues(connection: Connection) -> list[QueueRecord]:
     for row in reversed(list(all_rows(connection, t.QUEUE, t.QUEUE.c.number))):
         is_queue = row.kind == AddressKind.QUEUE or row.subscription is not None
         record = _queue(row) if is_whole(t.QUEUE, row) and row.kind in _KINDS and is_queue else None
-        if record is None or (record.address, record.subscription) in found:  # a damaged name may be another one's
+        # A damaged name may be that of another queue.
+        if record is None or (record.address, record.subscription) in found:
             # A name by number: the queue has the same name at each start, so that an operator finds it again.
             name = f"damaged queue {row.number}"
             while (Address(AddressKind.QUEUE, name), None) in found:
@@ -367,7 +368,8 @@ class _Places:
     """The entries of messages that are in several queues, by message."""
 
     def __init__(self, rows: Iterator[Any]) -> None:
-        self._rows = (row for row in rows if all(type(value) is int for value in row))  # what is damaged is nobody's
+        # A damaged row belongs to no message.
+        self._rows = (row for row in rows if all(type(value) is int for value in row))
         self._next = next(self._rows, None)
 
     def of(self, message: ReferenceId) -> Iterator[Any]:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from pyjms.spi.clock import Clock
 
-# Reading what can be read of a table of SQLite some of whose pages are damaged.
-# SQLite finds rows by their keys, and raises an error at the first page on its way that it does not understand. So rows are read from both ends
-# until there is damage, and then from a key in the middle of what is left, and so on, until that is a few keys here and there.
+# Reading what can be read of a table of SQLite some of whose pages are damaged. SQLite finds rows by their keys, and
+# raises an error at the first page on its way that it does not understand. So rows are read from both ends up to the
+# damage, then from a key in the middle of what is left, and so on, until only a few keys here and there are left.
 
 _LOWEST_KEY: Final = -(2**63)
 _HIGHEST_KEY: Final = 2**63 - 1
@@ -149,9 +149,7 @@ class DamagedTable:
             for key, *row in self._connection.execute(query, (low, high)):
                 self._keep(row)
                 # In a damaged tree SQLite finds keys outside the range, too, and no search may go on from those.
-                if (
-                    type(key) is int and low <= key <= high
-                ):  # in a damaged tree SQLite finds others, too, from which nobody gets on
+                if type(key) is int and low <= key <= high:
                     equal = equal + 1 if key == last else 1
                     last = key
         except sqlite3.DatabaseError as error:
@@ -343,7 +341,8 @@ def _make_tables(source: sqlite3.Connection, connection: Connection, found: _Sou
     else:
         # The statements of the damaged store itself, so that each column of the older version is there.
         made = "SELECT sql FROM sqlite_master WHERE substr(tbl_name, 1, ?) = ? AND sql IS NOT NULL ORDER BY type DESC"
-        for (statement,) in source.execute(made, (len(t.PREFIX), t.PREFIX)):  # tables, and then their indexes
+        # Tables first, and then their indexes.
+        for (statement,) in source.execute(made, (len(t.PREFIX), t.PREFIX)):
             connection.exec_driver_sql(statement)
         make_lost(connection, found.version)
     # Not clean: the next opening then counts deliveries by the marks.

@@ -588,7 +588,8 @@ def _number_duplicates(connection: Connection) -> None:
     kept = _OF_DUPLICATES
     by_age = func.row_number().over(order_by=column("until_ms")).label("serial")
     old = str(select(*map(column, kept), by_age).select_from(table(name)))
-    # Not a temporary one: those ask a right of PostgreSQL's users that they often have not, and it ends with the transaction anyway.
+    # Not a temporary table: PostgreSQL has a right of its own for those, which users often
+    # lack, and the table ends with this transaction anyway.
     connection.execute(text(f"CREATE TABLE {name}_old AS {old}"))
     connection.execute(text(f"DROP TABLE {name}"))
     SCHEMA.create_all(connection, tables=[DUPLICATE])
@@ -673,7 +674,8 @@ def prepare_schema(
         first = {"one": 1, "product": PRODUCT, "version": VERSION, "next_queue": 1, "epoch": 0, "clean": True}
         connection.execute(insert(META).values(**first, holder=""))
         return True
-    # Locked, for who has held it before: an application's transaction may just be writing there that a queue has the next number.
+    # Locked, as an application's transaction on the last holder's store may just
+    # be writing that a queue has the next number.
     found = select(META.c.product, META.c.version, META.c.clean).with_for_update()
     row: Any = connection.execute(found).first()
     if row is None:

@@ -350,8 +350,8 @@ class DiskSpace:
 
 BUSY_MS: Final = 5000
 """How long to wait for a lock that another program has on the database."""
-# Three `os.stat` in ten milliseconds are 0.2 % of the writer's time at most. A second in place of that would gain as little, and lose
-# a second's messages when somebody deletes the file.
+# Three `os.stat` in ten milliseconds are 0.2 % of the writer's time at most. A second instead would gain as little, and
+# lose a second's messages when somebody deletes the file.
 CHECK_MS: Final = 10
 """For so long it is believed that the file is still where it was."""
 _TOGETHER: Final = 64
@@ -394,7 +394,8 @@ def make_engine(
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: object) -> None:
-        connection.isolation_level = None  # the driver begins nothing by itself
+        # The driver begins no transactions by itself, as BEGIN IMMEDIATE must be the first statement of a write.
+        connection.isolation_level = None
         cursor = connection.cursor()
         # In this mode readers go on while the writer commits, and a commit forces one file, once.
         cursor.execute("PRAGMA journal_mode=WAL")
@@ -486,7 +487,8 @@ class SqliteDatabase(Database):
                 self._level = level
             statement, rows = steps[0]
             if len(steps) > 1 or type(rows) is PagedRows:
-                # IMMEDIATE takes the write lock now: a transaction that reads first could fail when it goes on to write (SQLITE_BUSY_SNAPSHOT).
+                # IMMEDIATE takes the write lock now: a transaction that reads first could fail
+                # when it goes on to write (SQLITE_BUSY_SNAPSHOT).
                 cursor.execute("BEGIN IMMEDIATE")
                 for statement, rows in steps:
                     cursor.executemany(statement, rows)
@@ -629,7 +631,7 @@ class SqliteDatabase(Database):
         return () if found is None or file is None else (*found[:-1], file.st_dev, file.st_ino)
 
     def leaves_doubt(self, error: BaseException | None) -> bool:
-        # The log has it as a whole, and whoever opens the file next finds it there, unless something else is written before.
+        # The log has the whole transaction: the next opening finds it there, unless something else is written before.
         return self._files.note(error)
 
     def understand(self, error: Exception) -> StoreError:
@@ -639,7 +641,8 @@ class SqliteDatabase(Database):
         # First, so that no thread copies the log while the last connection decides about it.
         self._checkpoints.close()
         self.close_readers()
-        # Last: the last connection carries the log over and takes it away, and who writes can keep it from that.
+        # Last: the last connection copies the log into the database and deletes it, and
+        # a writer's connection could keep it from that.
         self.detect_failed_checkpoint()
         # With the level OFF nothing need survive a loss of power, so there is nothing to repair.
         if self._files.has_failed and self._forced != "OFF":

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from pyjms_provider.stores.file_lock import FileLock
 
-# What SQLite notes in the index of a write-ahead log: how many of its pages the database has.
-# SQLite forces the database only when it has all of the log. When that fails, and Linux takes what it could not write for written, the next
-# carrying over repeats what is not noted; what is noted was carried over earlier, was never forced, and is lost with the power once the log has
-# begun anew. So the note is taken back, and all of the log is carried over again. The format is part of SQLite's documentation
-# (https://www.sqlite.org/walformat.html, 2.1).
+# What SQLite notes in the index of a write-ahead log: how many pages of the log the database has. SQLite forces the
+# database only when it has all of the log. When that fails, Linux takes the pages that it could not write for written,
+# and the next checkpoint repeats only pages that are not noted. A noted page was copied earlier, was never forced, and
+# is lost with the power once the log has restarted. So the note is taken back, and all of the log is copied again. The
+# format is documented (https://www.sqlite.org/walformat.html, 2.1).
 
 try:
     from fcntl import F_OFD_SETLK, F_UNLCK, F_WRLCK, fcntl
@@ -342,16 +342,19 @@ class OpenFiles:
             with suppress(OSError):
                 # The descriptors are SQLite's own and unknown here, so they are found by device and inode.
                 known.append(os.stat(name))  # noqa: PTH116 - as in `_inode`
-        with suppress(OSError):  # where they are not listed
+        # This system may not list open files in /dev/fd.
+        with suppress(OSError):
             for descriptor in map(int, os.listdir("/dev/fd")):  # noqa: PTH208 - the names are numbers, not paths
-                with suppress(OSError):  # that of the list itself is closed by now
+                # The descriptor of the list itself is closed by now.
+                with suppress(OSError):
                     found = os.fstat(descriptor)
                     if any(os.path.samestat(found, each) for each in known):
                         let_go(descriptor)
 
     def watch_log(self) -> None:
         """Note the log, which is there while the connection that writes is open."""
-        with suppress(FileNotFoundError):  # SQLite goes without where a file system cannot share memory
+        # Where a file system cannot share memory, SQLite works without this log.
+        with suppress(FileNotFoundError):
             self._beside = {self._log: _inode(self._log), **self._held}
 
     def unwatch_log(self) -> None:
@@ -403,14 +406,14 @@ def _inode(path: str) -> int:
     return os.stat(path).st_ino  # noqa: PTH116 - a Path costs three times as much
 
 
-# Carrying SQLite's write-ahead log over into the database, beside who writes and not in its place.
-# By itself SQLite does that within the commit which makes the log a thousand pages long: one commit in some hundred then takes as long as writing
-# and forcing four megabytes, and nobody is told when the disk fails at that. Here a thread does the most of it, while commits go on. What they
-# wrote meanwhile is little, and the next one of them carries it over, as only who writes can begin the log anew while commits never stop. Where the
-# thread cannot, or has no turn, he does all of it.
-# Once a failure of the disk is known, nothing is begun here until `OpenFiles.repair_log` is done: the log could begin anew before all is in the
-# database. While it mends nobody carries over, whoever it is. Who had asked just before the failure, and an application's connection, may do so
-# between the two.
+# Checkpoints beside the writer, and not in its place. By itself SQLite runs a checkpoint within the commit that makes
+# the log a thousand pages long: one commit in some hundred then takes as long as writing and forcing four megabytes,
+# and a failure of the disk is reported to nobody. Here a thread copies most of the log while commits go on. The little
+# that they write meanwhile is copied by the next commit, as only the writer can restart the log while commits never
+# stop. Where the thread cannot start, or gets no turn, the writer copies all of it. Once a failure of the disk is
+# known, no checkpoint starts here until `OpenFiles.repair_log` is done: the log could restart before all of it is in
+# the database. During the repair a lock keeps all checkpoints out; one that was decided just before the failure, or an
+# application's, may run between the two.
 
 _log = logging.getLogger("pyjms.store")
 
@@ -463,7 +466,8 @@ class Checkpoints:
 
     def _checkpoint_rest(self, writer: sqlite3.Cursor) -> None:
         if not self._files.may_checkpoint():
-            return  # it is left until the log is mended, or tried again soon
+            # The checkpoint waits until the log is repaired, or is tried again soon.
+            return
         # Before the checkpoint: what fails now is tried again after `_LOOK` more pages.
         self._is_left = self._is_told = False
         self._pages, self._look_at = 0, _LOOK
@@ -541,7 +545,8 @@ class Checkpoints:
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
         with self._lock:
-            self._connection = connection  # for `close`, which interrupts it
+            # Known from here on to `close`, which interrupts it.
+            self._connection = connection
             # `close` may have come before the connection was known here, and could not interrupt it then.
             if self._is_closed:
                 return
