@@ -63,6 +63,7 @@ class StompSettings:
     """The header `host`; None: it is left out, which brokers take for their default one."""
     prefetch_messages: int = 10
     """How many messages of a queue a broker pushes before they are settled."""
+    # ActiveMQ's own default for topics, Short.MAX_VALUE - 1.
     prefetch_topic_messages: int = 32_766
     """The same for topics."""
     heart_beat_ms: int = 10_000

@@ -186,6 +186,7 @@ class Greeting:
         if self.body_max:
             headers[_BODY_MAX] = str(self.body_max)
         for capability, text in self.advice.items():
+            # In CONNECTED nothing is escaped, so that a line end would begin another header.
             headers[f"advice-{capability.name}"] = text.replace("\n", " ")
         return headers
 
@@ -195,6 +196,7 @@ class Greeting:
         names = Capability.__members__
         capabilities = Capability.NONE
         for name in headers.get("capabilities", "").split(","):
+            # A newer broker may have capabilities that this client does not know: they are of no use here.
             capabilities |= names.get(name, Capability.NONE)
         prefix = "advice-"
         return cls(
@@ -463,6 +465,7 @@ def error_frame(error: ProviderError | StompError, receipt: str | None, *, closi
     `closing`: the broker closes the connection after it. Any version of STOMP can write it.
     """
     reason = readable(error.reason)
+    # One line without a carriage return, since STOMP 1.0 has no escapes.
     message = reason.partition("\n")[0].replace("\r", " ").strip()[:_MESSAGE_MAX]
     headers = {"message": message, **error_headers(error), "content-type": "text/plain;charset=utf-8"}
     if receipt is None and isinstance(error, StompError):
@@ -489,6 +492,7 @@ def error_of(frame: Frame) -> ProviderError:
     reason = bytes(frame.body).decode("utf-8", "replace").strip() or headers.get("message", "")
     reason = reason or "the broker refused without saying why"
     code = headers.get("code", "")
+    # A code of the broker's own, or of a newer one, is unknown here: the header `kind` names the class of the SPI.
     kind = _BY_CODE.get(code) or _BY_CODE.get(headers.get(_KIND, ""), ProviderError)
     if kind is BranchError:
         failure = BranchFailure.__members__.get(headers.get("failure", ""), BranchFailure.FAILED)

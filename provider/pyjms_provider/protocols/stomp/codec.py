@@ -46,6 +46,7 @@ _TABLES = {
     version: str.maketrans({meaning: sequence for sequence, meaning in meanings.items()})
     for version, meanings in _MEANINGS.items()
 }
+# A backslash at the very end is an undefined sequence, too.
 _SEQUENCE = re.compile(r"\\(?:.|\Z)", re.DOTALL)
 
 
@@ -73,6 +74,7 @@ PROFILE_HEADER = "JMS_pyjms"
 
 _BEFORE_TAIL = f"\n{PROFILE_HEADER}:"
 _COMMAND_LENGTH_MAX = 40
+# Possessive quantifiers (`*+`) give nothing back: a hostile head of megabytes costs linear time.
 _named_lines = re.compile(r"(?:[^:\n]+:.*\n)*+").fullmatch
 # The same with nothing escaped but as STOMP 1.2 has it.
 _escaped_lines = re.compile(
@@ -104,12 +106,14 @@ class HeaderParser:
             raise FrameError("a frame begins with what is no command of STOMP")
         if not lines:
             return Frame(command, {})
+        # Lazy only where both sides speak the profile: for others properties are headers like all.
         if self.lazy:
             return self._parse_lazily(command, lines)
         return self._parse_lines(command, lines)
 
     def _check_sizes(self, head: bytes) -> None:
         limits, size = self.limits, len(head)
+        # A head with fewer bytes than it may have lines breaks no limit: most are not looked at further.
         if size <= limits.header_line_max and size <= limits.header_count_max:
             return
         if size > limits.header_size_max:
@@ -130,6 +134,7 @@ class HeaderParser:
 
     def _parse_lazily(self, command: str, lines: str) -> Frame:
         at = lines.find(_BEFORE_TAIL)
+        # The tail is kept as text that is escaped as in STOMP 1.2, so other versions have none.
         if at < 0 or self.version is not Version.V1_2:
             return self._parse_lines(command, lines)
         tail = lines[at + 1 :] + "\n"
@@ -153,6 +158,7 @@ class HeaderParser:
             except ValueError:
                 raise _no_colon(split) from None
             if version is not None and "\\" in lines:
+                # Two names that differ may be equal when unescaped: then each line is taken by itself.
                 if len(headers) == len(split) and "\\" not in "".join(headers):
                     _unescape_values(headers, version)
                 else:
@@ -162,6 +168,7 @@ class HeaderParser:
             raise FrameError("a header has no name")
         if len(headers) == len(split):
             return Frame(command, headers)
+        # STOMP 1.2, "Repeated Header Entries": the first one counts, and all of them are kept.
         pairs = pairs or _split_slowly(split, None)
         return Frame(command, dict(reversed(pairs)), repeated=pairs)
 
@@ -242,9 +249,11 @@ def encode_head(frame: Frame, version: Version) -> bytes:
     else:
         lines = _BETWEEN.join(map(_WITHIN.join, headers.items()))
         count = len(headers)
+        # A separator that is also in a name or a value shows in the counts: such headers are joined one by one.
         if not (escaped and lines.count(_WITHIN) == count and lines.count(_BETWEEN) == count - 1 and "" not in headers):
             lines = _join_slowly(tuple(headers.items()), version if escaped else None)
         else:
+            # The backslash first, or those that the other escapes bring would be escaped again.
             if "\\" in lines:
                 lines = lines.replace("\\", "\\\\")
             if "\n" in lines:
@@ -255,6 +264,7 @@ def encode_head(frame: Frame, version: Version) -> bytes:
                 lines = lines.replace("\r", "\\r")
             lines = lines.replace(_WITHIN, ":").replace(_BETWEEN, "\n") + "\n"
     tail = frame.tail
+    # The tail is escaped as in STOMP 1.2.
     if tail and version is not Version.V1_2:
         tail = _join_slowly(split_lines(tail, Version.V1_2), version if escaped else None)
     try:
@@ -380,8 +390,10 @@ class FrameDecoder:
         """Take `data` as `feed` does; `next_event` returns what is complete with it."""
         if self._at < len(self._data):
             data = self._data[self._at :] + data
+        # A body of known length goes straight to its buffer: nothing has to be searched in it.
         elif self._frame is not None and self._missing > 0:
             data = self._take_body(data)
+        # Copied, as the caller may reuse its buffer at once.
         self._data = bytes(data)
         self._at = 0
 
@@ -401,6 +413,7 @@ class FrameDecoder:
         try:
             return self._begin_frame() if self._frame is None else self._go_on_with_body(self._frame)
         except StompError as error:
+            # After a fault no frame can be told from the next: the rest of the stream is dropped, and its memory freed.
             self._error = error
             self._data, self._at, self._frame = b"", 0, None
             self._head.clear()
@@ -411,6 +424,7 @@ class FrameDecoder:
         """Return the next frame if all of it is here, with a short head that needs no second look; else leave it to the others."""
         data, at = self._data, self._at
         end = data.find(b"\n\n", at, at + _PLAIN_MAX)
+        # `translate` deletes the harmless bytes, in C: a head of which anything is left takes the long way.
         if end < 0 or self._head or data[at:end].translate(None, _PLAIN):
             return None
         command, *lines = data[at:end].decode().split("\n")
@@ -440,6 +454,7 @@ class FrameDecoder:
             self._head.clear()
         data, at = self._data, self._at
         if self._head:
+            # Two bytes of the blank line may be in what was kept; all before them was searched already.
             scanned = len(self._head) - 2
             self._head += data[at:]
             end = _end_of_headers(self._head, max(0, scanned))
@@ -452,6 +467,7 @@ class FrameDecoder:
         elif at == len(data):
             return None
         else:
+            # Several in a row are one event: any byte is a sign of life.
             if data[at] in (_LF, _CR, _NUL) and (beats := _between_frames(data, at)):
                 self._at = beats.end()
                 return HEARTBEAT
@@ -480,6 +496,7 @@ class FrameDecoder:
         data, at = self._data, self._at
         if (length := frame.headers.get("content-length")) is None:
             end = data.find(b"\0", at)
+            # Also while the NUL has not come, as such a body must not grow without a limit.
             self._check_body((end if end >= 0 else len(data)) - at, frame)
             self._missing = _UNTIL_NUL
         else:
@@ -502,6 +519,7 @@ class FrameDecoder:
         """Return the length of the body. Raises `FrameError` for what is no number, and for more than is taken."""
         if not (text.isascii() and text.isdigit()):
             raise FrameError("content-length is no number of bytes", receipt=frame.headers.get("receipt"))
+        # A longer number is too large in any case, and `int` takes quadratic time for it (CVE-2020-10735).
         length = int(text) if len(text) <= _LENGTH_DIGITS_MAX else 10**_LENGTH_DIGITS_MAX
         self._check_body(length, frame)
         return length

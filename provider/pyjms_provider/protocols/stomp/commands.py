@@ -62,6 +62,7 @@ def write_delivery_ids(ids: DeliveryIds) -> str:
 
 def read_delivery_ids(text: str) -> DeliveryIds:
     """Return what the header's value names. Raises `ProfileError`."""
+    # One part too many at most: a longer header is refused without being taken apart.
     parts = text.split(",", RANGES_MAX)
     if len(parts) > RANGES_MAX:
         raise ProfileError(f"a header names at most {RANGES_MAX:,} ranges of delivery ids: settle fewer at once")
@@ -80,6 +81,8 @@ def read_delivery_ids(text: str) -> DeliveryIds:
 
 def named(ids: DeliveryIds, numbers: Collection[int]) -> list[int]:
     """Return those of `numbers` that `ids` names, in the order of `ids`, each once, where it is named first."""
+    # A header of some bytes may name a billion numbers: no more
+    # of them are walked through than there are open deliveries.
     if sum(map(len, ids)) <= len(numbers):
         return [number for number in dict.fromkeys(chain.from_iterable(ids)) if number in numbers]
     coming = sorted(range(len(ids)), key=lambda place: ids[place].start, reverse=True)
@@ -273,6 +276,7 @@ def _write_units(units: Sequence[StageName]) -> str:
 def _read_units(text: str) -> tuple[StageName, ...]:
     try:
         rows = json.loads(text)
+    # JSON that is nested too deeply.
     except RecursionError as error:
         raise ValueError from error
     return tuple(map(read_stage_name, rows if isinstance(rows, list) else [rows]))
@@ -750,5 +754,6 @@ def _is_meant(kind: type[Command], headers: Mapping[str, str]) -> bool:
         return True
     if kind is DeleteSubscription and "id" in headers:
         return False  # it ends a consumer, whatever else it names
+    # The header alone is a mark if it may have any value.
     name, value = kind.MARK
     return name in headers and value in (None, headers[name])

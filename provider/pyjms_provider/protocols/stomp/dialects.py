@@ -30,6 +30,7 @@ _PREFIXES = {
 }
 _REMOTE = {"/remote-temp-queue/": _QUEUE, "/remote-temp-topic/": _TOPIC}
 _TYPES = {_QUEUE: "ANYCAST", _TOPIC: "MULTICAST"}
+# What is remembered of names is bounded, as clients choose them.
 _KNOWN_MAX = 4096
 
 
@@ -95,6 +96,7 @@ class _Paths(DestinationNaming):
                 raise DestinationError(
                     f"the name of {address} has {character!r}, with which this broker {meaning}: choose another name"
                 )
+        # ActiveMQ's name of another connection's temporary destination is written as it was read.
         if address.temporary and address.name.startswith("/remote-temp-"):
             return address.name
         _check_name(address.name)
@@ -133,6 +135,7 @@ class _EncodedPaths(_Paths):
         return quote(name, safe=".*#:$", errors="surrogatepass")
 
     def _decode(self, text: str) -> str:
+        # Only escapes can stand for half of a surrogate pair, which a name may have and UTF-8 has not.
         return unquote(text, errors="surrogatepass" if "%" in text else "strict")
 
 
@@ -146,6 +149,7 @@ class _BareNames(DestinationNaming):
         if not name:
             raise DestinationError("the frame has no destination: write the name of an address")
         kind = headers.get("destination-type") or headers.get("subscription-type")
+        # A MESSAGE of Artemis need not say the kind: it is that of the subscription.
         if kind is None and assumed is not None:
             if assumed.name == name:
                 return assumed

@@ -204,6 +204,7 @@ def read_properties(headers: Iterable[tuple[str, str]], types: str) -> dict[str,
     values: dict[str, Stored] = {}
     for header, text in headers:
         name = _names[header] if header in _names else _name_of(header)
+        # The first one counts, as with all repeated headers.
         if name is not None and name not in values:
             values[name] = text
     for name, letter in _known_types.get(types) or _types_of(types):
@@ -294,11 +295,13 @@ def _new_shape(key: tuple[str, ...]) -> _Shape | None:
     try:
         pairs = _types_of(key[-1])
     except ProfileError:
+        # A wrong list of types makes the shape one out of the ordinary: reading one by one tells what is wrong.
         pairs = (("", ""),)
     is_ordinary = all(_name_of(name) == name for name in names) and all(
         name in names and letter in _READERS and letter != "N" for name, letter in pairs
     )
     shape = tuple([(name, _READERS[letter]) for name, letter in pairs]) if is_ordinary else None
+    # Bounded in number and in length, as strangers choose the names.
     if sum(map(len, key)) <= _TYPES_LENGTH_MAX:
         if len(_shapes) >= _TYPES_MAX:
             _shapes.clear()
@@ -332,6 +335,7 @@ class WireProperties(Mapping[str, Stored]):
     def values_by_name(self) -> dict[str, Stored]:
         """The properties; not to be changed."""
         values = self._values
+        # Without a lock: two threads that read at once find the same, and either result is kept.
         if values is None:
             values = self._values = self._read()
         return values
@@ -352,6 +356,7 @@ class WireProperties(Mapping[str, Stored]):
             return read_properties(pairs, self.types)
         except ProfileError as error:
             _log.warning("the properties of a message are taken as strings: %s", error.reason)
+            # Reversed, so that the first of repeated headers counts.
             return {name: value for name, value in reversed(pairs) if not is_reserved(name)}
 
     def keys(self) -> KeysView[str]:

@@ -37,6 +37,7 @@ from pyjms_provider.protocols.stomp.message_properties import (
 )
 
 VERSION = "1"
+# Below the 10 KiB that ActiveMQ Classic takes as one header line.
 _PART_MAX = 8 * 1024
 """Characters, all of them ASCII, of one header's value."""
 _PARTS_MAX = 10_000
@@ -107,6 +108,7 @@ def split_parts(text: str) -> list[tuple[str, str]]:
 def join_parts(first: str, headers: Mapping[str, str]) -> str:
     """Return what `split_parts` was given; `first` is the value of the profile header, `headers` has the others."""
     parts = [first]
+    # Bounded, as a stranger may have written the headers.
     while len(parts) < _PARTS_MAX and (part := headers.get(f"{PROFILE_HEADER}_{len(parts)}")) is not None:
         parts.append(part)
     return "".join(parts)
@@ -213,6 +215,7 @@ def read_body(kind: str, content_type: str | None, data: bytes) -> tuple[BodyKin
         return BodyKind.BYTES, data
     try:
         return reader(data)
+    # JSON that is nested too deeply ends in a RecursionError.
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ProfileError(f"the body is none of kind {kind}") from error
 
@@ -267,6 +270,7 @@ def to_frame(
     _write_standard(headers, envelope, dialect, version, now_ms)
     _write_body_headers(headers, body, envelope, dialect, with_length=profile and dialect.preserves_headers)
     properties = envelope.properties
+    # The lines of properties go out as they came in: they were never taken apart.
     if profile and version is Version.V1_2 and type(properties) is WireProperties and dialect.preserves_headers:
         fields = _profile_fields(envelope, dialect, version, body, properties.types, connection_id)
         lines = "".join([f"{name}:{value}\n" for name, value in split_parts(fields)])
@@ -276,10 +280,12 @@ def to_frame(
         return Frame(command, headers, body.data)
     pairs, types = write_properties(properties, version)
     fields = _profile_fields(envelope, dialect, version, body, types, connection_id)
+    # Such a broker takes these properties for itself: they travel a second time under another name.
     again = [(ALIAS_PREFIX + name, text) for name, text in pairs if name in dialect.lost_properties]
     pairs = [*split_parts(fields), *pairs, *again]
     if dialect.header_line_max is not None:
         _check_lines([*headers.items(), *pairs], dialect)
+    # The tail is escaped as in STOMP 1.2: in other versions its lines are headers like all others.
     if version is not Version.V1_2:
         for name, value in pairs:
             headers.setdefault(name, value)
@@ -291,6 +297,7 @@ def _write_kept(headers: dict[str, str], envelope: Envelope, version: Version) -
     """Write properties for a plain client, and header fields as the sender wrote them."""
     properties = envelope.properties
     if envelope.delivery_mode != _PERSISTENT:
+        # A plain client's own way to write `persistent` comes out as it went in.
         as_written = properties.get(AS_WRITTEN)
         if type(as_written) is str and travels(as_written, version):
             headers["persistent"] = as_written
@@ -321,6 +328,7 @@ def expanded(frame: Frame) -> Frame:
 def _lines(pairs: list[tuple[str, str]]) -> str:
     joined = "\0".join(map("\x01".join, pairs))
     count = len(pairs)
+    # The counts show a separator that is also in a name or a value; only ordinary lines are joined in one go.
     if "\\" in joined or ":" in joined or "\n" in joined or "\r" in joined or joined.count("\x01") != count:
         return "".join([f"{escape(name, Version.V1_2)}:{escape(value, Version.V1_2)}\n" for name, value in pairs])
     return joined.replace("\x01", ":").replace("\0", "\n") + "\n"
@@ -335,6 +343,7 @@ def _write_standard(
     expires_ms = envelope.expiration_ms
     if not dialect.expiry_is_relative:
         headers[dialect.expiry_header] = str(expires_ms)
+    # To RabbitMQ 0 is a message that expires at once, and no header one that never does.
     elif expires_ms:
         headers[dialect.expiry_header] = str(max(0, expires_ms - now_ms))
     if envelope.timestamp_ms:
@@ -369,6 +378,7 @@ def _profile_fields(
     if envelope.message_id is not None:
         fields.append("i=" + quoted_id(envelope.message_id))
     correlation_id, jms_type = envelope.correlation_id, envelope.jms_type
+    # A correlation id may be bytes (JMS 1.1 §3.4.5), which a header carries as hexadecimal digits.
     if type(correlation_id) is bytes:
         fields.append("cb=" + correlation_id.hex())
     elif correlation_id is not None and not (dialect.preserves_headers and travels(correlation_id, version)):  # type: ignore[arg-type]
@@ -385,6 +395,8 @@ def _profile_fields(
 
 
 def _fields_that_brokers_change(envelope: Envelope) -> list[str]:
+    # Foreign brokers change these headers or drop them; our own ignores these fields,
+    # or a client could name a queue by them that nobody has checked (decision 0150).
     fields = [
         f"t={envelope.timestamp_ms}",
         f"x={envelope.expiration_ms}",
@@ -404,6 +416,7 @@ def _check_lines(pairs: list[tuple[str, str]], dialect: Dialect) -> None:
     for name, value in pairs:
         if len(name) + len(value) < limit // 4:
             continue  # four bytes a character, at most
+        # In bytes and with the escapes, as the line is written.
         size = len(escape(name, Version.V1_2).encode()) + 1 + len(escape(value, Version.V1_2).encode())
         if size > limit:
             raise ResourceError(
@@ -431,6 +444,7 @@ def from_frame(
     `to_frame` can write it again. Raises `DestinationError` when the frame names no destination.
     """
     tail = frame.tail
+    # A profile header in several parts is rare, and takes the long way.
     if tail.startswith(_PREFIX) and not tail.startswith(_MORE_PREFIX, tail.index("\n") + 1):
         first, _, lines = tail[len(_PREFIX) :].partition("\n")
         try:
@@ -478,6 +492,7 @@ def _all_headers(frame: Frame) -> dict[str, str]:
             _log.warning("the properties of a message are lost: %s", error.reason)
             return headers
         for name, value in pairs:
+            # The first one counts, as with all repeated headers.
             headers.setdefault(name, value)
     return headers
 
@@ -605,11 +620,13 @@ def _number(text: str | None) -> int:
     """Return a foreign number, or 0 for what is none: others may write there what they like."""
     if text is not None and text.isascii() and text.isdigit() and len(text) <= 19:
         number = int(text)
+        # 19 digits may be more than a Java long holds.
         return min(number, _LONG_MAX)
     return 0
 
 
 def _expiry(headers: Mapping[str, str], dialect: Dialect) -> int:
+    # A relative time counts from when the broker got the message, which the receiver does not know.
     return 0 if dialect.expiry_is_relative else _number(headers.get(dialect.expiry_header))
 
 
@@ -625,6 +642,8 @@ def _priority(headers: Mapping[str, str]) -> int:
 def _reply_to(headers: Mapping[str, str], dialect: Dialect, named: Address | None) -> Address | None:
     text = headers.get("reply-to")
     is_local = named is not None and named.temporary and not named.name.startswith("/remote-temp-")
+    # The sender's own name of its temporary destination means
+    # nothing here: the header has the one that the broker made.
     if named is not None and not (is_local and dialect.translates_temporaries and text is not None):
         return named
     return None if text is None else dialect.destinations.read_reply_to(text)

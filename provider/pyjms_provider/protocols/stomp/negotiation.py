@@ -38,6 +38,7 @@ def choose_version(accept_version: str | None, supported: Iterable[Version] = AL
     Raises `VersionError`: answer with `refusal`, and close (Broker-J, "AMQP Protocol Engines": unsupported versions).
     """
     known = tuple(supported)
+    # Only clients of STOMP 1.0 send no such header (STOMP 1.2, "Protocol Negotiation").
     offered = {"1.0"} if accept_version is None else {text.strip() for text in accept_version.split(",")}
     common = [version for version in Version if version.value in offered and version in known]
     if not common:
@@ -102,6 +103,7 @@ class ServerState(Enum):
     LEAVING = "the client has said DISCONNECT: it sends nothing more"
     OVER = "the connection is over"
 
+    # `Enum` hashes a member's name in Python code; identity is enough for the table, and is asked for each frame.
     __hash__ = object.__hash__
 
 

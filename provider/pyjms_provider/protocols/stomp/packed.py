@@ -50,6 +50,7 @@ def unpack(body: bytes, first: int, received: Callable[[Envelope], Envelope]) ->
     found: list[ReservedMessage] = []
     if body[:1] != bytes([VERSION]):
         raise ProfileError("a packed page is of another version: use one version of pyjms on both sides")
+    # A view, so that no message is copied before it is decoded.
     view = memoryview(body)
     at, end = 1, len(body)
     while at < end:
@@ -71,6 +72,7 @@ def read_sends(body: bytes) -> list[PackedEnvelope]:
     at, end = 0, len(body)
     try:
         while at < end:
+            # A length that is cut off counts as more than there is, which is refused below.
             (size,) = LENGTH.unpack_from(body, at) if at + _LENGTH_SIZE <= end else (end,)
             begin = at + _LENGTH_SIZE
             if not at and begin + size == end:  # mostly, where somebody waits for an answer
@@ -78,6 +80,7 @@ def read_sends(body: bytes) -> list[PackedEnvelope]:
             at = begin + size
             if at > end:
                 raise ProfileError("SENDS ends within a message")
+            # So many at most, as the event loop reads a frame in one go (decision 0150).
             if len(found) == FRAME_MESSAGES_MAX:
                 raise ProfileError(f"SENDS has more than {FRAME_MESSAGES_MAX} messages")
             found.append(admit(body[begin:at]))
@@ -123,5 +126,6 @@ def unpack_deliveries(body: bytes, first: int) -> list[Arrived]:
         at = begin + size
         if at > end or size < HEAD_SIZE:
             raise ProfileError("MESSAGES ends within a message")
+        # Version and checksum are left out: CONNECTED has agreed on the one, and the broker has checked the other.
         found.append(Arrived(first + len(found), count, redelivered != 0, body[begin + HEAD_SIZE : at]))
     return found
