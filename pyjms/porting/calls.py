@@ -68,8 +68,10 @@ def given(unit: Unit, node: Node) -> list[Argument]:
 
 def _argument(unit: Unit, node: Node) -> Argument:
     inner = without_parentheses(node)
+    # The type of a function comes from the parameter it is passed to, and the method is not chosen yet.
     if inner.type in {"lambda_expression", "method_reference"} or _is_late(inner):
         return Argument(node, None, _UNKNOWN)
+    # Left for later, too: `new ArrayList<>()` gets its type arguments from the parameter.
     if inner.type == "object_creation_expression":
         return Argument(node, None, unit.find_type(needed(inner, "type")))
     made = expression(unit, node)
@@ -98,8 +100,10 @@ def fits_function(unit: Unit, node: Node, target: Type) -> bool:
     body = needed(node, "body")
     if body.type == "block":
         returns = any(each.type == "return_statement" and children(each) for each in walk(body))
+        # A block that cannot end normally fits both kinds of function (JLS §15.27.2).
         jumps = any(each.type in {"throw_statement", "while_statement"} for each in walk(body))
         return returns != (method.returns == "void") or (jumps and not returns)
+    # An expression is a body without result only if it may stand as a statement (JLS §15.27.3).
     return method.returns != "void" or body.type in _STATEMENTS
 
 
@@ -124,11 +128,13 @@ def fits(unit: Unit, source: Type, target: Type, *, loosely: bool) -> bool:
         )
     if source == target:
         return True
+    # A lambda fits any interface here; whether it is a function is asked by `fits_function`.
     if source == _UNKNOWN:
         return not target.is_primitive and target != STRING
     if source.name == "null":
         return not target.is_primitive
     if source.is_primitive and target.is_primitive:
+        # A char widens to int and beyond, but not to short, although both have 16 bits (JLS §5.1.2).
         if source.name == "char":
             return target.name in _ORDER[2:]
         return (
@@ -159,6 +165,7 @@ def choices(
     unit: Unit, members: Sequence[Member], receiver: Type | None, arguments: Sequence[Argument]
 ) -> Iterator[tuple[Member, list[Type]]]:
     """Yield the members of the library that a call may mean, the nearest first: what a function returns is not known yet."""
+    # The phases of JLS §15.12.2: without boxing first, and with it only if nothing was found.
     for loosely in (False, True):
         for member in members:
             if member.params is None:
@@ -190,6 +197,7 @@ def arguments_for(
     bound = {} if bound is None else bound
     for each, pattern in zip(arguments, types, strict=True):
         if pattern.name not in {"text", "any"}:
+            # In the order of the arguments: an earlier one may tell a variable that a function after it needs.
             target = substituted(pattern, bound)
             if target.name.startswith("$"):
                 value = each.expr or expression(unit, each.node)
@@ -222,6 +230,7 @@ def filled(template: str, receiver: str, arguments: Sequence[Expr], node: Node) 
         if not place:
             return as_operand(receiver) if receiver else ""
         argument = arguments[place - 1]
+        # An exception, as the caller then writes another template that checks the index.
         if match["how"] == "i" and argument.limits[0] < 0:
             raise _Negative(argument)
         return as_factor(argument.code) if match["how"] == "a" else argument.code
@@ -234,10 +243,12 @@ _HOLE: Final = re.compile(r"\$(?:(?P<all>2?\*)|(?P<how>[ai])?(?P<place>\d))")
 
 def _check_order(template: str, codes: Sequence[str], node: Node) -> None:
     """Refuse what the template would evaluate in another order than Java, or twice, where that may make a difference."""
+    # `$*` puts all arguments in their order; a star between blanks is a product.
     if "*" in template.replace(" * ", ""):
         return
     places = [int(match[1]) for match in _PLACE.finditer(template)]
     wanted = [place for place in places if not is_pure(codes[place])]
+    # Java evaluates the object and its arguments from the left, once each (JLS §15.12.4).
     if wanted != sorted(set(wanted)):
         raise Unportable(node, f"the order in which {text_of(node)[:40]} is evaluated", "give its parts names first")
 
@@ -264,6 +275,7 @@ def own_arguments(unit: Unit, method: MethodInfo, arguments: Sequence[Argument],
     if method.variadic:
         fixed = len(params) - 1
         rest = arguments[fixed:]
+        # A single array, or null, is passed as the array itself (JLS §15.12.2.4).
         whole = len(rest) == 1 and (rest[0].type == params[-1] or rest[0].type.name == "null")
         if not whole:
             codes = [each.as_type(unit, target).code for each, target in zip(arguments, params[:-1], strict=False)]
@@ -298,6 +310,7 @@ def library_call(
         raise Unportable(node, f"{name}() of an array")
     members = [each for each in find_members(kind.name, name) if each.is_static or receiver is not None]
     if not members and receiver is not None and not kind.is_primitive:
+        # Interfaces have the methods of Object, too (JLS §9.2), but do not list them.
         members = find_members(OBJECT.name, name)
     candidates = list(choices(unit, members, kind, arguments))
     if not candidates and receiver is not None and not kind.is_primitive:
@@ -312,6 +325,7 @@ def library_call(
         )
     wanted = unit.wanted.pop(node.id, None)
     for place, candidate in enumerate(candidates):
+        # A candidate that fails may have written functions for its lambdas already.
         before = list(unit.before)
         try:
             return _chosen_call(unit, node, receiver, name, arguments, kind, candidate, wanted)
@@ -337,7 +351,10 @@ def _chosen_call(
     returned = type_named(member.returns, arguments_of(member.owner, kind)) if member.returns != "void" else VOID
     bound: dict[str, Type] = {}
     if wanted is not None:
+        # The wanted type tells variables that no argument tells, such as that of `Collections.emptyList()`.
         unify(returned, wanted, bound)
+    # `equals`, `contains` and the like take any object: a box of another type is never equal, which Python's numbers
+    # hide.
     if member.params and member.params[0] == "any":
         place = 1 if name == "containsValue" else 0
         element = kind if name == "equals" else kind.args[place] if len(kind.args) > place else OBJECT
@@ -345,6 +362,7 @@ def _chosen_call(
     _tell(unit, node, kind, name, arguments)
     passed = arguments_for(unit, arguments, types_wanted, bound)
     if name == "toString" and kind.name.startswith("javax.jms.") and receiver is not None:
+        # Called for its finding alone: each provider has its own texts.
         text_of_value(unit, receiver, node)  # which tells that each provider has its own
     if receiver is not None and name == "equals" and (equal := _equal(receiver, passed[0], node)) is not None:
         return equal
@@ -353,23 +371,29 @@ def _chosen_call(
     code = receiver.code if receiver is not None else ""
     returns = without_variables(substituted(returned, bound))
     if kind.name == "java.util.LinkedHashMap" and returns.name == "java.util.Set":
+        # The views of a LinkedHashMap have an order, and a Set would be reported as one without.
         returns = Type("java.util.Collection", returns.args)  # which has an order
     if member.template is None:
         made = f"{as_operand(code)}.{name}({', '.join(each.code for each in passed)})"
     else:
         template = member.template
+        # As a statement, a plain method of Python does where the result of `add` or `put` is not asked for.
         if unit.statement_call == node.id:
             shorter = _AS_STATEMENTS.get(template, template)
             if "=" not in shorter or shorter == template:
                 template = shorter
+            # An assignment evaluates its value before its place, a call of `put` the other way round.
             elif is_pure(passed[1].code) or (is_pure(code) and is_pure(passed[0].code)):
                 return Expr(f"{as_operand(code)}[{passed[0].code}] = {passed[1].code}", VOID)
         made = element_or_filled(template, code, passed, node)
     if name == "sleep" and unit.interrupts and kind.name == "java.lang.Thread":
+        # Only in programs that interrupt threads: elsewhere `time.sleep` is shorter and does the same.
         made = f"java.sleep({passed[0].code})"
     low_high = range_named(member.flag)
     if name == "iterator" and (match := _OF_MAP.fullmatch(code)):
+        # The iterator of a map's view removes from the map, so it has to know it.
         made = f"java.Iterator({code}, {match[1]})"
+    # The check for null is not needed for an object that is never null.
     if made.startswith("java.known(") and receiver is not None and receiver.known:
         made = code
     return Expr(made, returns, low_high, known=member.flag == "known")
@@ -419,6 +443,7 @@ def _equal(receiver: Expr, other: Expr, node: Node) -> Expr | None:
         return Expr(binary(receiver.code, "==", other.code), BOOLEAN)
     if kind.name not in BOXES or kind.dims:
         return None
+    # `Double.equals` compares bits: NaN equals NaN, and -0.0 is not 0.0.
     if kind.name in {"java.lang.Double", "java.lang.Float"}:
         raise Unportable(
             node, f"equals() of {kind}", "it differs from == for NaN and -0.0: write == if that is no matter"
@@ -475,6 +500,7 @@ def _check_names(unit: Unit, node: Node, kind: Type, name: str, passed: list[Exp
 def named_destination(unit: Unit, node: Node, kind: str, name: Expr) -> Expr:
     """Return a destination of a name, a Queue or a Topic, that is made without a session."""
     check_name(unit, node, name.code)
+    # The JNDI of pyjms has any queue below `dynamicQueues/`, as that of ActiveMQ has.
     whole = concatenated(unit, [(Expr(f'"dynamic{kind}s/"', STRING, known=True), node), (name, node)])
     return Expr(f"InitialContext({{}}).lookup({whole.code})", Type(f"javax.jms.{kind}"), known=True)
 
@@ -547,6 +573,7 @@ def _logger(kind: str) -> Callable[[Unit, Node], Expr]:
     def made(unit: Unit, node: Node) -> Expr:
         nodes = children(needed(node, "arguments"))
         code = ""
+        # log4j names a logger without arguments after the class that asks for it.
         if not nodes and text_of(needed(node, "name")) == "getLogger" and unit.scope is not None:
             code = quoted(unit.scope.info.full_name)
         elif nodes:
@@ -589,6 +616,7 @@ def _what(unit: Unit, node: Node, arguments: Sequence[Argument]) -> str:
     values = [each.as_type(unit, each.type) for each in arguments]
     rest, error = list(zip(values, arguments, strict=True)), ""
     if len(rest) > 1 and unit.is_subtype(values[-1].type.name, "java.lang.Throwable"):
+        # Loggers of Java take an exception behind the values, those of Python as `exc_info`.
         error = f", exc_info={values[-1].code}"
         rest.pop()
     if len(rest) == 2 and values[1].type.dims:  # an array of values
@@ -605,6 +633,7 @@ def _what(unit: Unit, node: Node, arguments: Sequence[Argument]) -> str:
     pattern = constant_text(unit, arguments[0].node) if values[0].type == STRING else None
     if not texts:
         return f"{quoted(pattern)}{error}" if pattern is not None and "%" not in pattern else f'"%s", {first}{error}'
+    # A pattern that is known only at run time, or has escapes, is filled in by `java.filled` then.
     if pattern is None or "\\{" in pattern:
         return f'"%s", java.filled({first}, {", ".join(texts)}){error}'
     places = iter(range(len(texts)))
@@ -617,6 +646,7 @@ def _what(unit: Unit, node: Node, arguments: Sequence[Argument]) -> str:
         used.append(texts[place])
         return "%s"
 
+    # Python's logging takes %-patterns, so that a message that is not shown is never put together.
     made = re.sub(r"\{(\d*)\}", put, pattern.replace("%", "%%"))
     if not used:
         return f"{quoted(pattern)}{error}" if "%" not in pattern else f'"%s", {first}{error}'
@@ -636,6 +666,7 @@ LOGGER_CALLS: Final[dict[tuple[str, str], Callable[[Unit, Node], Expr]]] = {
 
 def _formatted(unit: Unit, node: Node) -> Expr:
     arguments = given(unit, needed(node, "arguments"))
+    # Numbers are written as in English in any case, so the locale has nothing to say.
     if arguments and arguments[0].type.name == "java.util.Locale":
         arguments = arguments[1:]
     if not arguments or arguments[0].type != STRING:
@@ -654,6 +685,7 @@ def _formatted(unit: Unit, node: Node) -> Expr:
         value = each.as_type(unit, each.type)
         text_of_value(unit, value, each.node)  # which tells of texts that are another provider's
         boxed = value.type.name in {"float", "java.lang.Float", "char", "java.lang.Character"}
+        # `%x` of a negative number shows as many digits as its type has.
         boxed |= typed and value.type.name in {"long", "short", "byte"}
         codes.append(convert(unit, value, OBJECT, each.node).code if boxed else value.code)
     first = arguments[0].as_type(unit, STRING)
@@ -681,6 +713,7 @@ def printed(unit: Unit, node: Node, stream: Expr, name: str) -> Expr:
         code = _formatted(unit, node).code
     elif nodes:
         value = expression(unit, nodes[0])
+        # `println` has an overload that writes the characters of an array.
         if value.type == Type("char", (), 1):
             value = Expr(f'"".join({value.code})', STRING, known=True)
         code = text_of_value(unit, value, nodes[0])
@@ -688,6 +721,7 @@ def printed(unit: Unit, node: Node, stream: Expr, name: str) -> Expr:
             code = value.code
     else:
         code = ""
+    # Python's `print` writes the text and the end of the line separately, and another thread may come between.
     if name == "println" and unit.concurrent:
         return Expr(f"java.{'text' if is_out else 'error'}_line({code})", VOID)
     rest = [] if name == "println" else ['end=""']
@@ -708,6 +742,7 @@ def _session(unit: Unit, node: Node) -> Expr:
     elif len(codes) == 1:
         if not is_pure(codes[0]):
             raise Unportable(node, "createSession with a mode that is computed", "give it a name first")
+        # JMS 2.0 puts the transacted session among the modes; JMS 1.1 has an argument of its own for it.
         transacted = "True" if codes[0].endswith("SESSION_TRANSACTED") else "False"
         known = codes[0].startswith("Session.")
         codes = [transacted if known else f"{codes[0]} == Session.SESSION_TRANSACTED", codes[0]]
@@ -717,6 +752,7 @@ def _session(unit: Unit, node: Node) -> Expr:
 def _as_list(unit: Unit, node: Node) -> Expr:
     arguments = given(unit, needed(node, "arguments"))
     kinds = {each.type for each in arguments}
+    # A single array is the whole list of arguments, not one element.
     if len(kinds) == 1 and (only := arguments[0].type).dims:
         return Expr(
             f"list({arguments[0].as_type(unit, only).code})", Type("java.util.List", (only.element,)), known=True
@@ -729,6 +765,7 @@ def _as_list(unit: Unit, node: Node) -> Expr:
 def _sorted(unit: Unit, node: Node) -> Expr:
     arguments = given(unit, needed(node, "arguments"))
     kind = arguments[0].type if arguments else VOID
+    # Python orders texts and integers as Java does; others may have a `compareTo`.
     if len(arguments) == 1 and kind.args and kind.args[0].name in _PLAINLY_SORTED:
         return Expr(f"{as_operand(arguments[0].as_type(unit, kind).code)}.sort()", VOID)
     return library_call(unit, node, None, "sort", arguments, "java.util.Collections")
@@ -741,6 +778,7 @@ def _property(unit: Unit, node: Node) -> Expr:
     """Return ``System.getProperty``: what Java is given by -D, Python may have from its environment."""
     arguments = given(unit, needed(node, "arguments"))
     codes = [each.as_type(unit, STRING) for each in arguments]
+    # These are set by Java's machine itself and would be missing from the environment.
     if codes[0].code.startswith(('"java.', '"user.', '"os.', '"file.', '"path.', '"line.')):
         raise Unportable(node, f"the property {codes[0].code} of Java's machine", "os, sys and platform have the like")
     unit.check(node, "a system property", "it is taken from the environment now: give it there, or as an argument")
@@ -785,6 +823,7 @@ def _method_invocation(unit: Unit, node: Node) -> Expr:
 
 def _unqualified(unit: Unit, node: Node, name: str) -> Expr:
     arguments = given(unit, needed(node, "arguments"))
+    # The innermost class that has a method of the name hides those of classes around it (JLS §15.12.1).
     for info in around(unit):
         found = unit.find_methods(info, name, len(arguments))
         if found:
@@ -795,6 +834,7 @@ def _unqualified(unit: Unit, node: Node, name: str) -> Expr:
             if find_members(above.name, name):
                 receiver = Expr(holder(unit, info, node), above, known=True)
                 return library_call(unit, node, receiver, name, arguments)
+    # After the classes around, whose methods shadow imported ones (JLS §6.4.1).
     for owner in unit.static_owners(name):
         if (owner, name) in SPECIAL:
             return SPECIAL[owner, name](unit, node)
@@ -812,6 +852,7 @@ def _of_super(unit: Unit, node: Node, name: str) -> Expr:
     arguments = given(unit, needed(node, "arguments"))
     superclass = info.superclass
     above = unit.class_info(superclass.name) if superclass else None
+    # `super()` without arguments finds its object in a method, but not in a nested function with other parameters.
     if above is not None and not unit.scope.is_lambda:
         found = unit.find_methods(above, name, len(arguments))
         if found:
@@ -881,6 +922,7 @@ def _of_object(unit: Unit, node: Node, value: Expr, name: str) -> Expr:
     if name in _NAMES and value.code.startswith('java.Class("'):
         return Expr(quoted(_NAMES[name](value.code[12:-2])), STRING, known=True)
     if value.type.dims and name == "clone":
+        # A slice copies lists and bytearrays alike.
         return Expr(f"{as_operand(value.code)}[:]", value.type, known=True)
     special = SPECIAL.get((value.type.name, name)) if not value.type.dims else None
     if special is not None:
@@ -909,6 +951,7 @@ def _own_call(
     method = meant(unit, found, arguments, node)
     passed = own_arguments(unit, method, arguments, node)
     if method.is_static:
+        # A static method belongs to the class that declares it, even if it is called through an object.
         code = unit.class_code(method.owner.full_name, node)
     elif code is None:
         code = holder(unit, info, node)
@@ -930,6 +973,7 @@ def meant(unit: Unit, found: list[MethodInfo], arguments: list[Argument], node: 
                 for given, kind in zip(arguments, each.params, strict=True)
             )
         ]
+        # The most specific method (JLS §15.12.2.5): its parameters fit those of every other candidate.
         nearest = [each for each in fitting if all(_is_nearer(unit, each, other) for other in fitting)]
         if nearest:
             return nearest[0]

@@ -38,9 +38,11 @@ def _integer(unit: Unit, node: Node) -> Expr:
     text = text_of(node).replace("_", "")
     is_long = text[-1] in "lL"
     text = text.rstrip("lL")
+    # A leading 0 means octal in Java; Python refuses such a literal.
     base = {"0x": 16, "0b": 2}.get(text[:2].lower(), 8 if len(text) > 1 and text[0] == "0" else 10)
     value = int(text[2:] if base in {16, 2} else text, base)
     bits = 64 if is_long else 32
+    # Literals of other bases may name the bits of a negative number (JLS §3.10.1): 0xFFFFFFFF is -1.
     negative = base != 10 and value >= 1 << (bits - 1)
     if negative:
         value -= 1 << bits
@@ -52,6 +54,7 @@ def _floating(unit: Unit, node: Node) -> Expr:
     text = text_of(node).replace("_", "")
     if text[:2].lower() == "0x":
         raise Unportable(node, "a floating-point number in hexadecimal", "write it in decimal")
+    # A float literal is rounded to 32 bits once, from the decimal text; by way of a double it could be rounded twice.
     if text[-1] in "fF":
         return Expr(repr(parse_single(text)), Type("float"))
     return Expr(repr(float(text.rstrip("dD"))), Type("double"))
@@ -66,6 +69,7 @@ def _unescaped(node: Node, text: str) -> str:
         return _ESCAPES[match[3]]
 
     made = _ESCAPE.sub(replace, text)
+    # Two escapes may be the halves of one character, which Python has as a single one.
     made = made.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if any(ord(letter) > 0xFFFF or letter == "\ufffd" for letter in made):
         raise Unportable(
@@ -80,9 +84,12 @@ def _string(unit: Unit, node: Node) -> Expr:
     text = text_of(node)
     if text.startswith('"""'):
         lines = text[3:-3].split("\n")[1:]
+        # The line of the closing quotes counts for the margin, blank lines do not (JLS §3.10.6).
         used = [line for line in lines[:-1] if line.strip()] + lines[-1:]
         margin = min((len(line) - len(line.lstrip()) for line in used), default=0)
+        # Blanks at the end of a line of a text block do not count (JLS §3.10.6).
         text = "\n".join([line[margin:].rstrip() for line in lines[:-1]] + [lines[-1][margin:]])
+        # Escapes are read after the margin was taken away, so that an escaped blank stays.
         return Expr(quoted(_unescaped(node, text)), STRING, known=True)
     return Expr(quoted(_unescaped(node, text[1:-1])), STRING, known=True)
 
@@ -123,6 +130,7 @@ def constant_text(unit: Unit, node: Node) -> str | None:
         parts = [constant_text(unit, needed(node, side)) for side in ("left", "right")]
         return None if None in parts else "".join(each or "" for each in parts)
     info, name = _field_named(unit, node)
+    # Only a final field that is declared with a literal has its text for sure.
     field = unit.find_field(info, name) if info is not None else None
     value = child(field.declarator, "value") if field is not None and field.is_final else None
     return constant_text(unit, value) if value is not None and value.type == "string_literal" else None
@@ -154,12 +162,14 @@ def check_text(unit: Unit, node: Node, argument: Node, kind: str, name: str) -> 
         _check_pattern(unit, node, found)
     elif name in {"getBytes", "forName", "String", "toString", "InputStreamReader", "OutputStreamWriter"}:
         try:
+            # A name that is not known yet is checked when the program runs.
             charset_named(found or "UTF-8")
         except UnsupportedEncodingException:
             raise Unportable(
                 node, f"the charset {found}", "Python has none of that name: see the codecs module"
             ) from None
     elif name == "SimpleDateFormat":
+        # Quoted parts of the format are text, and their letters mean nothing.
         letters = [each[0] for each in re.findall(r"'[^']*'|[A-Za-z]", found or "") if each[0].isalpha()]
         unknown = next((each for each in letters if each not in DATE_LETTERS), None)
         if unknown is not None:
@@ -196,6 +206,8 @@ def tell_property_name(unit: Unit, node: Node, argument: Node) -> None:
             f"the property name {name}",
             "pyjms refuses it, as JMS does (§3.5.1, §3.8.1.1): write _ in place of other characters, in all programs that use it",
         )
+    # JMS 1.1 §3.5.1: `JMSX` is for properties of JMS, `JMS_` for the provider's; of the first a client sets two
+    # (§3.5.9).
     elif name.startswith("JMS") and not name.startswith(("JMS_", "JMSXGroupID", "JMSXGroupSeq")):
         unit.check(
             node, f"the property name {name}", "names that begin with JMS are the provider's: choose another one"

@@ -54,10 +54,12 @@ def _targeted_creation(unit: Unit, node: Node, target: Type) -> Expr:
 
 
 def _created(unit: Unit, node: Node, target: Type | None) -> Expr:
+    # `outer.new Inner()` has the outer object in front of `new`.
     if node.children[0].type != "new":
         return _for_another(unit, node)
     raw = text_of(needed(node, "type")).partition("<")[0]
     full = unit.find_class(raw, node)
+    # Before the type is resolved: the classes of providers are in no table.
     if raw.rpartition(".")[2] in PROVIDERS and unit.class_info(full) is None:
         return connection_factory(unit, node, raw, target)
     if full in _DESTINATIONS:
@@ -73,6 +75,7 @@ def _created(unit: Unit, node: Node, target: Type | None) -> Expr:
     known = LIBRARY_TYPES.get(kind.name)
     members = [each for each in known.members if each.name == "new"] if known else []
     if target is not None and not kind.args and target.args:
+        # The diamond `<>` takes its arguments from the target (JLS §15.9).
         kind = Type(kind.name, target.args)
     chosen = choose(unit, members, kind, arguments)
     if chosen is None:
@@ -86,6 +89,7 @@ def _created(unit: Unit, node: Node, target: Type | None) -> Expr:
     if (
         simple in {"String", "SimpleDateFormat", "InputStreamReader", "OutputStreamWriter"}
         and texts
+        # `new String(text)` has no charset; `new String(bytes, charset)` has one.
         and (simple != "String" or len(arguments) > 1)
     ):
         check_text(unit, node, texts[0], kind.name, simple)
@@ -146,6 +150,7 @@ def _own_code(
         passed = own_arguments(unit, method, arguments, node)
         if method.python != "__init__":  # one of several with as many parameters
             listed = ", ".join(filter(None, (code, f"{code}.{method.python}", around, passed)))
+            # `__init__` is only one of them, so the object is made first and the chosen constructor is called on it.
             return f"java.made({listed})"
     return f"{code}({', '.join(filter(None, (around, passed)))})"
 
@@ -153,9 +158,11 @@ def _own_code(
 def _anonymous(unit: Unit, node: Node, kind: Type) -> Expr:
     assert unit.scope is not None
     info = class_of(node, unit.file, unit.scope.info, in_method=True)
+    # Anonymous classes need a name in Python, and several may stand in one method.
     info.name = unit.number(f"_{kind.name.rpartition('.')[2]}")
     above = unit.class_info(kind.name)
     arguments = given(unit, needed(node, "arguments"))
+    # Thread and classes of the program are extended; everything else is taken for an interface.
     if kind.name == "java.lang.Thread" or (above is not None and above.kind == "class"):
         info.superclass = kind
     else:
@@ -163,6 +170,7 @@ def _anonymous(unit: Unit, node: Node, kind: Type) -> Expr:
     passed = ""
     if above is not None and above.kind == "class":
         found = unit.find_methods(above, "", len(arguments))
+        # Arguments go to the constructor above unchanged, which the dispatch by count or an outer object would break.
         if len(found) > 1 or not above.is_static or (found and found[0].python != "__init__"):
             raise Unportable(node, f"an anonymous class that extends {above.name}")
         passed = own_arguments(unit, found[0], arguments, node) if found else ""
@@ -178,9 +186,11 @@ def local_class(unit: Unit, info: ClassInfo) -> None:
     unit.local_classes[info.name] = info
     separate(unit, info)
     alias = alias_of(info)
+    # Collected apart, to know whether this class needs the object around.
     used, unit.aliases = unit.aliases, set()
     lines = class_lines(unit, info)
     if alias in unit.aliases:
+        # `self` in the class's methods is the class's own object, so the object around gets a name beside it.
         unit.before.append(f"{alias} = self")
     unit.aliases = used | (unit.aliases - {alias})
     unit.before.extend(lines)
@@ -201,12 +211,14 @@ def _function(unit: Unit, target: Type, node: Node) -> _Function:
     method = function_method(target.name)
     if method is not None:
         bound = arguments_of(method.owner, target)
+        # A variable that nobody has told yet: the body of the function may tell it.
         missing = {each: Type("$?") for each in list(bound)[len(target.args) :]}
         params = [type_named(each, {**bound, **missing}) for each in method.params or ()]
         returns = VOID if method.returns == "void" else type_named(method.returns, {**bound, **missing})
         return _Function(method.name, params, returns)
     info = unit.class_info(target.name)
     if info is not None and info.kind == "interface":
+        # An interface with exactly one abstract method is a functional one (JLS §9.8), whatever its default methods.
         waiting = [
             each
             for above in unit.lineage(info)
@@ -245,6 +257,7 @@ def _lambda(unit: Unit, node: Node, target: Type) -> Expr:
     assert unit.scope is not None
     wanted = _function(unit, target, node)
     above = unit.scope
+    # `this` in a lambda is that of the method around (JLS §15.27.2), hence the class of the scope above.
     scope = MethodScope(node, above.info, above.is_static, wanted.returns, above, is_lambda=True)
     body = needed(node, "body")
     with unit.within(scope):
@@ -261,6 +274,7 @@ def _lambda(unit: Unit, node: Node, target: Type) -> Expr:
         return Expr(_as_object(unit, f"lambda{_parameters(names, scope)}: {code}", wanted, node), kind, known=True)
     made = unit.number(f"_{wanted.name}")
     listed = _parameters(names, scope).strip()
+    # Python's lambda is a single expression, so a block becomes a function before the statement.
     unit.before.extend([f"def {made}({listed}):", *indented(lines), ""])
     return Expr(_as_object(unit, made, wanted, node), kind, known=True)
 
@@ -270,6 +284,7 @@ def _lambda_body(unit: Unit, body: Node, returns: Type) -> tuple[list[str], str 
     assert unit.scope is not None
     if body.type == "block":
         return body_of(unit, body), None
+    # These are statements in Python and cannot stand in a lambda.
     if returns == VOID and body.type in {"assignment_expression", "update_expression", "switch_expression"}:
         lines = STATEMENTS["expression_lines"](unit, body)
         return [*unit.before, *lines], None
@@ -283,6 +298,7 @@ def _lambda_body(unit: Unit, body: Node, returns: Type) -> tuple[list[str], str 
         unit.scope.inferred = value.type
     else:
         value = value_for(unit, body, returns)
+    # The body may need functions of its own, which have no place in a lambda either.
     if not unit.before:
         return [], value.code
     return [*unit.before, value.code if returns == VOID else f"return {value.code}"], None
@@ -290,6 +306,7 @@ def _lambda_body(unit: Unit, body: Node, returns: Type) -> tuple[list[str], str 
 
 def _parameters(names: list[str], scope: MethodScope) -> str:
     kept = [f"{name}={value}" for name, value in scope.kept.items()]
+    # Kept variables are keyword-only, so that a caller's arguments never replace them.
     listed = ", ".join([*names, *(["*", *kept] if kept else [])])
     return f" {listed}" if listed else ""
 
@@ -306,6 +323,7 @@ def _reference(unit: Unit, node: Node, target: Type) -> Expr:
     wanted = _function(unit, target, node)
     parts = [each for each in node.children if each.is_named or each.type in {"new", "super"}]
     name = text_of(parts[-1])
+    # Python has no object with a method `println` that could be passed as a function.
     if text_of(parts[0]) in {"System.out", "System.err"} and name in {"println", "print"}:
         return _printing(unit, node, target, wanted, text_of(parts[0]), name)
     named = class_named(unit, parts[0]) if parts[0].type in {"identifier", "field_access"} else None
@@ -318,6 +336,7 @@ def _reference(unit: Unit, node: Node, target: Type) -> Expr:
     ]
     arguments = [Argument(node, Expr(each, kind), kind) for each, kind in zip(letters, params, strict=True)]
     if named is not None:
+        # A call is made up with parameters named `each`, and translated like any other call.
         made = _of_named(unit, node, named, name, arguments)
     else:
         made = call_with(unit, node, expression(unit, parts[0]), name, arguments)
@@ -335,6 +354,7 @@ def _shortened(code: str, letters: list[str]) -> str:
     """Return a function that makes a call, as the function that it calls where that is the same."""
     listed = ", ".join(letters)
     function = code.removesuffix(f"({listed})")
+    # Only plain names: `f().g` would evaluate `f()` once instead of at each call.
     if function != code and all(part.isidentifier() for part in function.split(".")):
         return function
     return f"lambda {listed}: {code}" if letters else f"lambda: {code}"
@@ -351,6 +371,7 @@ def _of_named(unit: Unit, node: Node, named: str, name: str, arguments: list[Arg
     elif any(each.is_static for each in find_members(named, name)):
         try:
             return library_call(unit, node, None, name, arguments, named)
+        # `Integer::toString` may be the static method or that of an object: the second reading is tried below.
         except Unportable:
             if not arguments:
                 raise
@@ -399,10 +420,12 @@ def _array(unit: Unit, node: Node) -> Expr:
         return value_for(unit, value, kind)
     lengths = [value_for(unit, children(each)[0], INT) for each in sizes]
     if kind == Type("byte", (), 1):
+        # A bytearray is what JMS takes for `byte[]`, and begins with zeros as Java's array does.
         return Expr(f"bytearray({lengths[0].code})", kind, known=True)
     if element.name == "byte":
         raise Unportable(node, "an array of arrays of bytes")
     default = "None" if open_dims else default_of(element)
+    # A negative length would make an empty list in Python; Java raises NegativeArraySizeException.
     if len(lengths) == 1 and lengths[0].limits[0] >= 0:
         return Expr(
             f"[{default}] * ({lengths[0].code})".replace("(" + lengths[0].code + ")", _plain(lengths[0].code)),
@@ -425,6 +448,7 @@ def _array_literal(unit: Unit, node: Node, target: Type) -> Expr:
     if target == Type("byte", (), 1):
         if all(each.limits[0] >= 0 for each in values):
             return Expr(f"bytearray([{codes}])", target, known=True)
+        # Bytes of Java have a sign, those of Python have none.
         return Expr(f"bytearray(each & 0xFF for each in [{codes}])", target, known=True)
     return Expr(f"[{codes}]", target, known=True)
 
@@ -447,6 +471,7 @@ def connection_factory(unit: Unit, node: Node, name: str, target: Type | None) -
     if len(codes) in {2, 3}:
         user, password = (codes[1:] if len(codes) == 3 and "qpid" in unit.find_class(name, node) else codes)[:2]
         options = f", user_name={user}, password={password}"
+    # Without a URL, ActiveMQ's factory connects to its default.
     url = codes[0] if len(codes) == 1 else codes[-1] if len(codes) == 3 else quoted(_DEFAULT)
     code = f"{kind}({_url(unit, node, url)}{options})"
     return Expr(
@@ -475,6 +500,7 @@ def _constant(unit: Unit, node: Node, code: str) -> str:
 
 def _url(unit: Unit, node: Node, code: str) -> str:
     """Return the URL for pyjms, where it can be told from the one of the provider."""
+    # The URL is often a constant of the class, and can be translated only if its text is known.
     code = _constant(unit, node, code)
     if not (code.startswith('"') and code.endswith('"')):
         unit.check(
@@ -493,7 +519,9 @@ def _url(unit: Unit, node: Node, code: str) -> str:
             )
         elif any(each.lower() not in _HARMLESS for each in options):
             unit.check(node, f"the options of {url}", "they are ActiveMQ's: docs/how-to/stomp.md has those of pyjms")
+        # Options of ActiveMQ's URLs mean nothing to pyjms and are left out.
         return quoted(f"vm://{parts.netloc}")
+    # The first host only: a failover URL has several, which the finding tells.
     found = _HOST.search(url)
     made = (
         f"{'stomps' if 'ssl' in url or 'amqps' in url else 'stomp'}://{found['host'] if found else 'localhost'}:61613"

@@ -90,6 +90,7 @@ _METHODS = (
 
 def function_of(given: Any) -> Callable[..., Any]:
     """Return a function: itself, or the one method of an object that implements an interface of Java's."""
+    # Lambdas and method references are functions of Python already; only objects of classes have a named method.
     if callable(given):
         return given  # type: ignore[no-any-return]
     return next(getattr(given, name) for name in _METHODS if hasattr(given, name))  # type: ignore[no-any-return]
@@ -97,6 +98,7 @@ def function_of(given: Any) -> Callable[..., Any]:
 
 def implementing(kind: type, method: str, function: Callable[..., Any]) -> Any:
     """Return an object that implements an interface of the program by a function."""
+    # A class made on the spot: default methods of the interface are inherited, and the function gets no `self`.
     return type(kind.__name__, (kind,), {method: staticmethod(function)})()
 
 
@@ -109,6 +111,7 @@ def require_non_null(value: _T | None, reason: str | None = None) -> _T:
 
 def natural(one: Any, other: Any) -> int:
     """Return which of two values comes first in their own order."""
+    # First, as a class of the program may define only this and none of Python's comparisons.
     own = getattr(one, "compareTo", None)
     if own is not None:
         return own(other)  # type: ignore[no-any-return]
@@ -131,6 +134,7 @@ def comparing(key: Any, order: Any = None) -> Callable[[Any, Any], int]:
 def then_comparing(order: Any, more: Any) -> Callable[[Any, Any], int]:
     """Return a Comparator that asks a second one where the first finds no difference."""
     first, second = comparison(order), comparison(more)
+    # 0 means equal, which is false in Python.
     return lambda one, other: first(one, other) or second(one, other)
 
 
@@ -241,6 +245,7 @@ class Stream(Generic[_T]):
 
     def distinct(self) -> Stream[_T]:
         """Leave out what came before."""
+        # A dict keeps the order of arrival, which `distinct` promises for ordered streams.
         return Stream(dict.fromkeys(self._elements))
 
     def sorted(self, order: Any = None) -> Stream[_T]:
@@ -305,6 +310,7 @@ class Stream(Generic[_T]):
 
     def max(self, order: Any = None) -> Optional[_T]:
         """Return the greatest, if there are any; of equal ones the last."""
+        # Python's `max` returns the first of equal ones, Java's the last.
         found = sorted(self._elements, key=cmp_to_key(comparison(order)))
         return Optional(found[-1] if found else None)
 
@@ -354,6 +360,7 @@ def grouped(key: Any, collector: Callable[[Iterable[Any]], Any] = list) -> Calla
         groups: dict[Any, list[Any]] = {}
         for each in elements:
             groups.setdefault(function(each), []).append(each)
+        # The collectors run when all groups are complete: each of them takes a whole iterable.
         return {name: collector(group) for name, group in groups.items()}
 
     return collect
@@ -373,6 +380,7 @@ class TreeMap(dict[_K, _V]):
     """java.util.TreeMap: a dictionary whose keys are in order."""
 
     def __init__(self, given: Any = ()) -> None:
+        # The argument of `new TreeMap(…)` is a Comparator or another map.
         takes_order = given is not None and not isinstance(given, (dict, tuple))
         super().__init__(() if takes_order else given)
         self._key = cmp_to_key(comparison(given)) if takes_order else cmp_to_key(comparison(None))
@@ -475,6 +483,7 @@ class PriorityQueue(Generic[_T]):
     def add(self, value: _T) -> bool:
         """Add an element."""
         self._count += 1
+        # The count keeps equal elements in their order, and values from being compared.
         heapq.heappush(self._heap, (self._key(value), self._count, value))
         return True
 
@@ -504,6 +513,7 @@ class BlockingQueue(Generic[_T]):
 
     def __iter__(self) -> Iterator[_T]:
         with self._changed:
+            # A copy under the lock: Java's iterators of these queues are weakly consistent and never fail.
             return iter(list(self._elements))
 
     def __contains__(self, value: object) -> bool:
@@ -515,6 +525,7 @@ class BlockingQueue(Generic[_T]):
             if not self._changed.wait_for(lambda: len(self._elements) < self._capacity, seconds):
                 return False
             self._elements.append(value)
+            # All, since producers and consumers wait for one condition.
             self._changed.notify_all()
             return True
 
@@ -569,6 +580,7 @@ class BlockingQueue(Generic[_T]):
     def drainTo(self, target: list[_T]) -> int:
         """Move all elements to a list."""
         with self._changed:
+            # The condition's lock may be entered again, so `clear` is called while it is held.
             found = list(self._elements)
             self.clear()
             target.extend(found)
@@ -635,6 +647,7 @@ def retained_all(elements: Any, more: Iterable[Any]) -> bool:
 def removed_if(elements: Any, asked: Any) -> bool:
     """Take all elements out that a function is true for, and return whether there were any."""
     test, found = function_of(asked), False
+    # A copy, as the collection changes on the way.
     for each in list(elements):
         if test(each):
             found = True
@@ -670,6 +683,7 @@ def frequency(elements: Iterable[_T], value: _T) -> int:
 def put_if_absent(mapping: MutableMapping[_K, _V], key: _K, value: _V) -> _V | None:
     """Return the value of a key, or put one and return None."""
     old = mapping.get(key)
+    # A key with the value null counts as absent in Java.
     if old is None:
         mapping[key] = value
     return old
@@ -699,6 +713,7 @@ def computed_if_present(mapping: MutableMapping[_K, _V], key: _K, compute: Any) 
 
 
 def _result(mapping: MutableMapping[_K, _V], key: _K, value: _V | None) -> _V | None:
+    # A function that returns null removes the key (Map.compute, Map.merge).
     if value is None:
         mapping.pop(key, None)
     else:
@@ -733,6 +748,7 @@ class LinkedSet(set[_T]):
 
     def __init__(self, given: Iterable[_T] = ()) -> None:
         self._order: dict[_T, None] = dict.fromkeys(given)
+        # The set gives membership and equality, the dict beside it the order.
         super().__init__(self._order)
 
     def __iter__(self) -> Iterator[_T]:
@@ -760,6 +776,7 @@ class UnmodifiableList(list[_T]):
     def _refuse(self, *arguments: Any, **named: Any) -> Any:
         raise UnsupportedOperationException
 
+    # One refusal under the names of all methods that change; reading stays the list's own.
     append = extend = insert = pop = remove = clear = sort = reverse = __setitem__ = __delitem__ = _refuse
 
 
@@ -794,6 +811,7 @@ def added_all_to_set(elements: set[_T], more: Iterable[_T]) -> bool:
 def each_entry(mapping: MutableMapping[_K, _V], use: Any) -> None:
     """Call a function with each key and its value."""
     function = function_of(use)
+    # A copy: the function may change the map, as a ConcurrentHashMap allows.
     for key, value in list(mapping.items()):
         function(key, value)
 

@@ -95,7 +95,9 @@ class _WithCause(BaseException):
     def __init__(self, message: object = None, cause: BaseException | None = None) -> None:
         if isinstance(message, BaseException) and cause is None:
             cause = message
+            # An exception made with a cause alone has the cause's text as its message, as Throwable does.
             message = _described(cause)
+        # Without a message `args` stays empty, which stands for null.
         super().__init__(*([] if message is None else [message]))
         if cause is not None:
             self.__cause__ = cause
@@ -340,12 +342,14 @@ _ELSEWHERE = {
 
 def java_class_name(kind: type) -> str:
     """Return what ``getClass().getName()`` says of a class of Java, of JMS, or of a ported program."""
+    # In the class's own dictionary: a subclass does not inherit the Java name of the class above.
     named: Any = kind.__dict__.get("java_name")
     if isinstance(named, str):
         return named
     if kind in _ELSEWHERE:
         return _ELSEWHERE[kind]
     package = _PACKAGES.get(kind.__module__)
+    # The unchecked exceptions of `pyjms.errors` are those of java.lang, such as NullPointerException.
     if package == "javax.jms" and not issubclass(kind, CheckedThrowable):
         package = "java.lang"
     return f"{package}.{kind.__name__}" if package else kind.__qualname__.rpartition("<locals>.")[2].replace(".", "$")
@@ -356,12 +360,14 @@ def message_of(error: BaseException) -> str | None:
     get: Any = getattr(error, "getMessage", None)
     if isinstance(error, Throwable) and get is not None:
         return get()  # type: ignore[no-any-return]
+    # Python's own exceptions have an empty text where Java has null.
     return str(error) if error.args else None
 
 
 def class_cast(source: str, target: str) -> ClassCastException:
     """Return the exception of a cast from one class to another, with the text of the JDK."""
     places = [_module_of(source), _module_of(target)]
+    # The JDK writes one clause for a shared module; programs print these texts, and tests compare them.
     if places[0] == places[1]:
         where = f"{source} and {target} are in {places[0]}"
     else:

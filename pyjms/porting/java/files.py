@@ -67,6 +67,7 @@ class looked_up:  # noqa: N801  it is written like a function
         self._found: Any = _UNKNOWN
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
+        # A marker and not None, as a look-up may find None.
         if self._found is _UNKNOWN:
             self._found = self._find()
         return self._found
@@ -98,6 +99,7 @@ def error_line(value: object = "") -> None:
 def put_text(value: object) -> None:
     """Write a value without the end of a line: ``System.out.print``."""
     sys.stdout.write(text(value))
+    # A prompt is shown at once, as System.out does; Python keeps a line without end in its buffer.
     sys.stdout.flush()
 
 
@@ -121,6 +123,7 @@ class Scanner:
     def __init__(self, source: Any = None) -> None:
         if hasattr(source, "reader"):
             source = source.reader()
+        # A text is read by lines, too, so that all three sources have one way to the next line.
         lines = iter(source.splitlines()) if isinstance(source, str) else None
         self._next_line: Callable[[], str | None] = (
             (lambda: next(lines, None)) if lines is not None else source.readLine if source is not None else read_line
@@ -149,6 +152,7 @@ class Scanner:
         while self._fill():
             if self._rest and not self._rest.isspace():
                 return True
+            # An empty rest has no more words, and the next line is fetched.
             self._rest = None
         return False
 
@@ -190,6 +194,7 @@ class Scanner:
         if not self.hasNext():
             raise NoSuchElementException
         try:
+            # The word is taken only if it is a number: after an InputMismatchException it must still be there.
             made = parse(self._peek())
         except NumberFormatException as error:
             raise InputMismatchException(error.getMessage()) from None
@@ -206,6 +211,7 @@ def exit(code: int) -> NoReturn:
     """End the process at once, from any thread, whatever others are at: ``System.exit``."""
     sys.stdout.flush()
     sys.stderr.flush()
+    # `sys.exit` raises in one thread only; Java ends the process whatever other threads do.
     os._exit(code & 0xFF)
 
 
@@ -217,6 +223,7 @@ def _io_errors(name: object = None) -> Iterator[None]:
         raise
     except OSError as error:
         reason = f"{name} ({error.strerror})" if name is not None else str(error.strerror or error)
+        # While opening, Java reports any reason as FileNotFoundException, even a missing permission.
         kind = FileNotFoundException if name is not None else IOException
         raise kind(reason) from error
     except ValueError as error:  # Python's word for a file that is closed
@@ -267,6 +274,7 @@ class Reader(_Closeable):
 
     def ready(self) -> bool:
         """Return whether there is more to read."""
+        # A terminal or pipe cannot be asked without waiting for it.
         if not self._source.seekable():
             return True
         place = self._source.tell()
@@ -302,6 +310,7 @@ class InputStream(_Closeable):
         with _io_errors():
             found = self._source.read(wanted)
         target[start : start + len(found)] = found
+        # An empty target gets 0 and not the end of the stream.
         return len(found) if found or not wanted else -1
 
     def readAllBytes(self) -> bytes:
@@ -334,6 +343,7 @@ class _StandardInput(InputStream):
     """System.in: what Python's ``sys.stdin`` reads."""
 
     def __init__(self) -> None:
+        # An empty source: all methods that read are replaced, and `close` must not close `sys.stdin`.
         super().__init__(io.BytesIO())
 
     def read(self) -> int:
@@ -362,6 +372,7 @@ class OutputStream(_Closeable):
 
     def write(self, value: int | bytes | bytearray, start: int = 0, count: int | None = None) -> None:
         """Write a byte, or those of an array."""
+        # `write(int)` writes the lowest eight bits.
         data = bytes([value & 0xFF]) if isinstance(value, int) else bytes(value)
         with _io_errors():
             self._target.write(data[start : len(data) if count is None else start + count])
@@ -373,6 +384,7 @@ class OutputStream(_Closeable):
 
     def writer(self, charset: str = "UTF-8") -> Writer:
         """Return a writer of text to it."""
+        # `newline=""` keeps line ends as they are written, on any system.
         return Writer(io.TextIOWrapper(self._target, charset_named(charset), "replace", newline=""))
 
     def close(self) -> None:
@@ -435,6 +447,7 @@ class Writer(_Closeable):
 
     def close(self) -> None:
         """Close it; a second time does nothing, and what the whole program writes to stays open."""
+        # Java's programs close System.out by the writer around it; in Python later output would raise.
         if self._target is sys.stdout or self._target is sys.stderr:
             self._target.flush()
         else:
@@ -465,6 +478,7 @@ class PrintWriter(Writer):
         self._put(chr(value & 0xFFFF) if isinstance(value, int) else value)
 
     def _put(self, value: str) -> None:
+        # A PrintWriter may stand over a stream of bytes or over a writer.
         self._target.write(value.encode() if isinstance(self._target, OutputStream) else value)
 
 
@@ -490,6 +504,7 @@ class File:
         path: str = os.fspath(parent)
         if name is not None:
             path = f"{path}/{name}"
+        # java.io.File takes several slashes for one and drops the last.
         while "//" in path:
             path = path.replace("//", "/")
         self._path = path[:-1] if len(path) > 1 and path.endswith("/") else path
@@ -546,6 +561,7 @@ class File:
 
     def delete(self) -> bool:
         """Delete it, and return whether that was possible."""
+        # `delete` of Java removes an empty folder as well, and reports errors by its result.
         return _is_done(lambda: os.rmdir(self._path) if self.isDirectory() else os.remove(self._path))
 
     def mkdir(self) -> bool:
@@ -565,6 +581,7 @@ class File:
 
     def listFiles(self) -> list[File] | None:
         """Return what is in the folder, in alphabetical order; None: it is none."""
+        # Sorted: Java promises no order, and the system's differs from machine to machine.
         return [File(self, name) for name in sorted(os.listdir(self._path))] if self.isDirectory() else None
 
     def list(self) -> Any:
@@ -626,6 +643,7 @@ def write_file(path: str | File, data: bytes | bytearray) -> None:
 
 def temporary_file(prefix: str, suffix: str | None) -> File:
     """Return a new, empty file in the folder for such."""
+    # Java's default suffix is ".tmp"; the file exists when the name is returned.
     handle, name = tempfile.mkstemp(suffix or ".tmp", prefix)
     os.close(handle)
     return File(name)

@@ -81,6 +81,7 @@ class Date:
 
     def local(self) -> datetime:
         """Return the date and time in this machine's zone."""
+        # By addition: `datetime.fromtimestamp` fails for moments before 1970 on some systems, and goes through a float.
         utc = _EPOCH + timedelta(milliseconds=self._ms)
         return utc.replace(tzinfo=_UTC).astimezone()
 
@@ -150,6 +151,7 @@ class SimpleDateFormat:
         self._pattern = pattern
         self._parts = [match[0] for match in _PART.finditer(pattern)]
         for part in self._parts:
+            # Refused when the format is made, as in Java, and not when it is used.
             if part[0].isalpha() and part[0] not in DATE_LETTERS:
                 raise IllegalArgumentException(f"Illegal pattern character '{part[0]}'")
 
@@ -164,6 +166,7 @@ class SimpleDateFormat:
 
     def parse(self, text: str) -> Date:
         """Return the date of a text, of which what follows is left alone. Raises `ParseException`."""
+        # `match` and not `fullmatch`: Java leaves alone what follows the date.
         match = re.match("".join(map(_expression, self._parts)), text)
         try:
             return Date(
@@ -189,6 +192,7 @@ def _shown(part: str, now: datetime) -> str:
         return _DAYS[now.weekday()] if width > 3 else _DAYS[now.weekday()][:3]
     if letter == "a":
         return "AM" if now.hour < 12 else "PM"
+    # Moments before the year 1 cannot be had from Python's `datetime`.
     if letter == "G":
         return "AD"
     if letter == "z":
@@ -230,6 +234,7 @@ def _expression(part: str) -> str:
         return "([A-Za-z]+)"
     if letter in "zZX":
         return r"(Z|[A-Z]{3,4}|[+-]\d\d:?\d\d)"
+    # Fixed, as digits may follow without a separator: yyyyMMdd.
     return r"(\d{4})" if part == "yyyy" else rf"(\d{{1,{max(len(part), 2 if letter != 'S' else 3)}}})"
 
 
@@ -250,14 +255,18 @@ def _milliseconds(parts: list[str], values: tuple[str, ...]) -> int:
         elif letter in "hKk":
             fields["H"] = int(value) % (24 if letter == "k" else 12)
         elif letter in "yY":
+            # Only two digits for "yy" are a year of this century; Java chooses the one within 80 years before and 20
+            # after now.
             fields["y"] = int(value) + (2000 if len(part) == 2 and len(value) == 2 else 0)
         elif letter in fields:
             fields[letter] = int(value)
     hours = fields["H"] + (12 if afternoon and fields["H"] < 12 else 0)
+    # Java's parser is lenient: month 13 is January of the next year, day 0 the last of the month before.
     day = datetime(fields["y"] + (fields["M"] - 1) // 12, (fields["M"] - 1) % 12 + 1, 1)
     local = day + timedelta(
         days=fields["d"] - 1, hours=hours, minutes=fields["m"], seconds=fields["s"], milliseconds=fields["S"]
     )
+    # Without a zone in the text it is the machine's, with the offset of that very day.
     aware = local.astimezone() if offset is None else local.replace(tzinfo=_UTC) - timedelta(minutes=offset)
     return (aware - _EPOCH.replace(tzinfo=_UTC)) // timedelta(milliseconds=1)
 
@@ -300,11 +309,13 @@ def format(pattern: str, *values: object) -> str:
         if kind in "n%":
             parts.append("\n" if kind == "n" else _wide("%", match))
             continue
+        # `%<s` repeats the last argument; the flag may stand among the others.
         if match["index"] == "<" or "<" in match["flags"]:
             number = last
         elif match["index"]:
             number = int(match["index"][:-1]) - 1
         else:
+            # Only specifiers without an index count on, as in java.util.Formatter.
             number, given = given, given + 1
         if not 0 <= number < len(values):
             raise MissingFormatArgumentException(f"Format specifier '{match[0]}'")
@@ -323,6 +334,7 @@ def _kind_of(match: re.Match[str]) -> str:
     for flag in flags:
         if flag not in _FLAGS[kind]:
             raise FormatFlagsConversionMismatchException(f"Conversion = {kind}, Flags = {flag}")
+    # Java refuses a precision here, where other formats of Python pad with zeros.
     if match["precision"] and kind in "dxoct%n":
         raise IllegalFormatPrecisionException(match["precision"])
     if ("-" in flags and "0" in flags) or ("+" in flags and " " in flags):
@@ -333,6 +345,7 @@ def _kind_of(match: re.Match[str]) -> str:
 
 
 def _converted(kind: str, match: re.Match[str], value: object) -> str:
+    # `%b` of null is "false", all others write "null".
     made = "null" if value is None and kind != "b" else _CONVERSIONS[kind](match, value)
     if kind in "bshc" and match["precision"]:
         made = made[: int(match["precision"])]
@@ -346,6 +359,7 @@ def _wide(made: str, match: re.Match[str]) -> str:
     if "-" in flags:
         return made.ljust(width)
     if "0" in flags and made not in {"null", "NaN", "Infinity", "-Infinity", "+Infinity"}:
+        # Zeros go between sign or prefix and the digits.
         start = re.match(r"[-+ (]?(?:0[xX])?", made)
         sign = start[0] if start else ""
         return sign + made[len(sign) :].rjust(width - len(sign), "0")
@@ -376,6 +390,7 @@ def _radix(match: re.Match[str], value: object) -> str:
     number, octal = int(value), match["letter"] == "o"
     if isinstance(value, int) and number < 0:
         bits = _BITS.get(type(value), 32 if number >= -(1 << 31) else 64)
+        # Java shows the bits of a negative number (two's complement), as many as its type has; a BigInteger has a sign.
         number &= (1 << bits) - 1
     made = f"{abs(number):o}" if octal else f"{abs(number):x}"
     prefix = ("0" if octal else "0x") if "#" in match["flags"] else ""
@@ -390,6 +405,7 @@ def _number(match: re.Match[str], value: object) -> Decimal | str:
         raise _mismatch(match, value)
     if isnan(value) or isinf(value):
         return _signed("NaN" if isnan(value) else "Infinity", value < 0, match["flags"].replace(" ", ""))
+    # By its shortest text and not by its exact value: Java rounds the decimal that it prints.
     return Decimal(text_of_float(value) if isinstance(value, Float) else text_of_double(value))
 
 
@@ -398,6 +414,7 @@ def _fixed(match: re.Match[str], value: object) -> str:
     if isinstance(number, str):
         return number
     digits = 6 if match["precision"] is None else int(match["precision"])
+    # Half up, as Formatter specifies; Python's own formats round half to even.
     shown = abs(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _EXACT)
     made = f"{shown:,f}" if "," in match["flags"] else f"{shown:f}"
     if "#" in match["flags"] and not digits:
@@ -421,6 +438,7 @@ def _exponent(number: Decimal, digits: int) -> str:
         return f"{Decimal(0):.{digits}f}e+00"
     power = number.adjusted()
     shown = number.scaleb(-power, _EXACT).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _EXACT)
+    # Rounding may carry: 9.9999 becomes 10.0, and the exponent grows by one.
     if shown >= 10:
         power += 1
         shown = number.scaleb(-power, _EXACT).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _EXACT)
@@ -435,6 +453,7 @@ def _general_number(match: re.Match[str], value: object) -> str:
     size = abs(number)
     if not size:
         return _signed(f"{Decimal(0):.{digits - 1}f}", number.is_signed(), match["flags"])
+    # Java decides between the two notations by the rounded value.
     rounded = Context(prec=digits, rounding=ROUND_HALF_UP).plus(size)
     if Decimal("0.0001") <= rounded < Decimal(10) ** digits:
         places = max(0, digits - rounded.adjusted() - 1)
@@ -451,6 +470,7 @@ def _hexadecimal(match: re.Match[str], value: object) -> str:
     if isnan(value) or isinf(value):
         return "NaN" if isnan(value) else text_of_double(value)
     made = re.sub(r"(\.[0-9a-f]*?)0+p", r"\1p", abs(value).hex()).replace(".p", ".0p").replace("p+", "p")
+    # By the text: -0.0 is not below zero, and has a sign.
     return _signed(made, str(value)[0] == "-", match["flags"])
 
 

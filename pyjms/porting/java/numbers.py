@@ -46,6 +46,7 @@ __all__ = [
 
 def as_int(number: int) -> int:
     """Return `number` cut to 32 bits, as an int that overflows."""
+    # Shifted by half of the range before the mask and back after it: this gives the sign without a branch.
     return (number + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
 
 
@@ -87,6 +88,7 @@ def to_long(number: float) -> int:
 def _integer(number: float, limit: int) -> int:
     if math.isnan(number):
         return 0
+    # Java's cast saturates (JLS §5.1.3) where `int` of Python would grow, or raise for infinities.
     return limit - 1 if number >= limit else -limit if number <= -limit else int(number)
 
 
@@ -94,6 +96,7 @@ def int_divide(dividend: int, divisor: int) -> int:
     """Return the quotient of integers, rounded towards zero."""
     if not divisor:
         raise ArithmeticException("/ by zero")
+    # Of positive numbers, as `//` rounds down and Java towards zero; `int(a / b)` would lose digits of a long.
     quotient = abs(dividend) // abs(divisor)
     return quotient if (dividend < 0) == (divisor < 0) else -quotient
 
@@ -109,11 +112,13 @@ def divide(dividend: float, divisor: float) -> float:
         return dividend / divisor
     if math.isnan(dividend) or not dividend or math.isnan(divisor):
         return math.nan
+    # The sign of a zero counts: 1.0 / -0.0 is minus infinity.
     return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
 
 
 def remainder(dividend: float, divisor: float) -> float:
     """Return the remainder of doubles, which has the sign of the dividend."""
+    # `%` of Python has the sign of the divisor, and `fmod` raises where Java gives NaN.
     return math.fmod(dividend, divisor) if divisor and not math.isinf(dividend) else math.nan
 
 
@@ -123,6 +128,7 @@ def compared_doubles(one: float, other: float) -> int:
 
 
 def _ordered(number: float) -> tuple[float, float]:
+    # The second part orders -0.0 before 0.0, and NaN behind infinity.
     return (math.inf, 2.0) if math.isnan(number) else (number, math.copysign(1.0, number))
 
 
@@ -153,6 +159,7 @@ def logarithm(function: Callable[[float], float], number: float) -> float:
 
 def power(base: float, exponent: float) -> float:
     """Return ``Math.pow``."""
+    # C, and so Python, gives 1.0 here; Math.pow gives NaN.
     if math.isnan(exponent) or (abs(base) == 1 and math.isinf(exponent)):
         return math.nan
     try:
@@ -160,6 +167,7 @@ def power(base: float, exponent: float) -> float:
     except ValueError:
         return math.inf if not base else math.nan
     except OverflowError:
+        # A negative base with an odd exponent overflows to the negative side.
         return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
 
 
@@ -167,14 +175,17 @@ def whole(function: Callable[[float], int], number: float) -> float:
     """Return a number rounded by a function, with its sign; infinities and NaN stay."""
     if math.isnan(number) or math.isinf(number):
         return number
+    # `math.ceil` and the like return integers, which have no -0.0.
     return math.copysign(float(function(number)), number)
 
 
 def rounded(number: float) -> int:
     """Return ``Math.round`` of a double: ties go up."""
+    # From 2⁵² on a double has no fraction, and adding one half could round it.
     if math.isnan(number) or math.isinf(number) or abs(number) >= 1 << 52:
         return to_long(number)
     low = math.floor(number)
+    # Not `floor(number + 0.5)`: for 0.49999999999999994 the sum is 1.0.
     return low + (number - low >= 0.5)
 
 
@@ -214,6 +225,7 @@ class BigInteger:
             if not value:
                 raise NumberFormatException("Zero length BigInteger")
             try:
+                # `int` would also take blanks around the number and underscores in it.
                 value = int(value if re.fullmatch(r"[+-]?\w+", value) and "_" not in value else "?", radix)
             except ValueError:
                 raise NumberFormatException(f'For input string: "{value}"') from None
@@ -319,6 +331,7 @@ class BigDecimal:
         if isinstance(value, str):
             value, scale = _parsed(value)
         elif isinstance(value, float):
+            # Exactly, as in Java: new BigDecimal(0.1) has 55 digits behind the point.
             exact = Decimal(value)
             if not exact.is_finite():
                 raise NumberFormatException("Infinite or NaN")
@@ -332,6 +345,7 @@ class BigDecimal:
         return Decimal(self._unscaled).scaleb(-self._scale, _EXACT)
 
     def __eq__(self, other: object) -> bool:
+        # `equals` tells 2.0 from 2.00 in Java; `compareTo` does not.
         return isinstance(other, BigDecimal) and (self._unscaled, self._scale) == (other._unscaled, other._scale)
 
     def __hash__(self) -> int:
@@ -352,6 +366,7 @@ class BigDecimal:
         power = len(digits) - 1 - self._scale
         if self._scale == 0:
             return sign + digits
+        # BigDecimal.toString writes no exponent if the scale is not negative and the adjusted exponent is at least -6.
         if self._scale > 0 and power >= -6:
             return sign + _with_point(digits, self._scale)
         fraction = f".{digits[1:]}" if len(digits) > 1 else ""
@@ -379,6 +394,7 @@ class BigDecimal:
 
     def _aligned(self, other: BigDecimal) -> tuple[int, int, int]:
         scale = max(self._scale, other._scale)
+        # Integers only: Python's Decimal would round to the precision of its context.
         return self._unscaled * 10 ** (scale - self._scale), other._unscaled * 10 ** (scale - other._scale), scale
 
     def add(self, other: BigDecimal) -> BigDecimal:
@@ -416,9 +432,11 @@ class BigDecimal:
         preferred = self._scale - other._scale
         common = math.gcd(self._unscaled, other._unscaled)
         numerator, denominator = self._unscaled // (common or 1), other._unscaled // (common or 1)
+        # The loops below end at 1 for a positive number only.
         if denominator < 0:
             numerator, denominator = -numerator, -denominator
         twos, fives, rest = 0, 0, denominator
+        # A quotient is a finite decimal only if the reduced denominator has no factors but 2 and 5.
         while rest % 2 == 0:
             rest, twos = rest // 2, twos + 1
         while rest % 5 == 0:
@@ -427,6 +445,7 @@ class BigDecimal:
             raise ArithmeticException("Non-terminating decimal expansion; no exact representable decimal result.")
         more = max(twos, fives)
         made = BigDecimal(numerator * 10**more // denominator, preferred + more)
+        # The scale nearest to that of the dividend less the divisor's, as Java prefers.
         return made._stripped(preferred)
 
     def _stripped(self, least: int) -> BigDecimal:

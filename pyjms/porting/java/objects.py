@@ -92,6 +92,7 @@ def equals(one: object, other: object) -> bool:
     if own is not None:
         return bool(own(other))
     if isinstance(one, (int, float, str)) and isinstance(other, (int, float, str)):
+        # In Java an Integer never equals a Long of the same value; in Python 1 == 1.0 == True.
         return class_name(one) == class_name(other) and one == other
     return one is other if isinstance(one, Iterator) else one == other
 
@@ -154,11 +155,13 @@ def added_to_set(elements: MutableSet[_T], value: _T) -> bool:
 
 def copy_elements(source: Any, first: int, target: Any, place: int, count: int) -> None:
     """Do what ``System.arraycopy`` does."""
+    # All checks come first, since Java changes nothing if one of them fails.
     for what, array, start in (("source", source, first), ("destination", target, place)):
         if start < 0:
             raise ArrayIndexOutOfBoundsException(
                 f"arraycopy: {what} index {start} out of bounds for length {len(array)}"
             )
+        # A slice of Python would silently copy less, or grow the target.
         if start + count > len(array):
             raise ArrayIndexOutOfBoundsException(
                 f"arraycopy: last {what} index {start + count} out of bounds for length {len(array)}"
@@ -255,6 +258,7 @@ def array_of(default: _T, length: int, *more: int) -> list[Any]:
     """Return ``new _T[length]…``, filled with the value that elements have at first."""
     if length < 0:
         raise NegativeArraySizeException(str(length))
+    # A new list for each row: `*` would put the same one everywhere.
     return [array_of(default, *more) for _ in range(length)] if more else [default] * length
 
 
@@ -281,6 +285,7 @@ def class_name(value: object) -> str:
     """Return ``value.getClass().getName()``."""
     kind = type(value)
     if kind is int:
+        # A plain `int` has no type of Java; its size is the only hint.
         return "java.lang.Integer" if -(1 << 31) <= int(value) < 1 << 31 else "java.lang.Long"  # type: ignore[call-overload]
     return _NAMES.get(kind) or java_class_name(kind)
 
@@ -298,6 +303,7 @@ class Class:
     def __new__(cls, name: str) -> Class:  # noqa: PYI034  it may be there already
         found = cls._known.get(name)
         if found is None:
+            # `setdefault` is one step: two threads get the same object, as `==` between classes compares identities.
             found = cls._known.setdefault(name, super().__new__(cls))
             found._name = name  # noqa: SLF001  it is of this class
         return found
@@ -330,6 +336,7 @@ def hash_code(value: Any) -> int:
     if own is not None:
         return int(own())
     if isinstance(value, bool):
+        # The numbers of Boolean.hashCode in the JDK, since programs print and store hash codes.
         return 1231 if value else 1237
     if isinstance(value, Char):
         return ord(value)
@@ -337,8 +344,10 @@ def hash_code(value: Any) -> int:
         return hash_of_text(value)
     if isinstance(value, int):
         number = int(value) & 0xFFFF_FFFF_FFFF_FFFF
+        # Long folds its upper half into the lower one (JDK, Long.hashCode).
         return as_int(int(value)) if not isinstance(value, Long) else as_int(number ^ number >> 32)
     if isinstance(value, float):
+        # All NaN have the bits of the canonical one in `doubleToLongBits`.
         bits = int.from_bytes(struct.pack(">d", math.nan if math.isnan(value) else value), "big")
         return as_int(bits ^ bits >> 32)
     if isinstance(value, (list, tuple)):
@@ -363,6 +372,7 @@ def range_of(elements: Sequence[_T], start: int, end: int, default: _T) -> list[
     """Return ``Arrays.copyOfRange``: a part of an array, filled up where it has no such elements."""
     if start > end:
         raise IllegalArgumentException(f"{start} > {end}")
+    # The start may be the length itself: the part is then filled up with defaults.
     array_index(start, len(elements) + 1)
     found = elements[start:end]
     more = end - start - len(found)
@@ -385,9 +395,11 @@ def tied_properties(defaults: Mapping[str, Any], key: str, default: Any = None) 
 def loaded_properties(target: MutableMapping[str, str], source: Any) -> None:
     """Read a file of properties."""
     lines: list[str] = []
+    # Streams of properties are Latin-1 (java.util.Properties.load); a reader has decoded them already.
     reader = source.reader("ISO-8859-1") if hasattr(source, "reader") else source
     for read in reader.lines():
         line = read.lstrip(" \t\f")
+        # An odd number of backslashes at the end continues the line; an even one is backslashes.
         if lines and lines[-1].endswith("\\") and (len(lines[-1]) - len(lines[-1].rstrip("\\"))) % 2:
             lines[-1] = lines[-1][:-1] + line
         elif line and line[0] not in "#!":
@@ -395,6 +407,7 @@ def loaded_properties(target: MutableMapping[str, str], source: Any) -> None:
     for line in lines:
         match = _PROPERTY.match(line)
         assert match is not None, "the pattern matches every text"
+        # Escapes are read after the split, as an escaped `=` belongs to the key.
         target[_unescaped(match[1])] = _unescaped(line[match.end() :])
 
 
@@ -416,6 +429,7 @@ class Iterator(Generic[_T]):
     def __init__(self, elements: Iterable[_T], mapping: MutableMapping[Any, Any] | None = None) -> None:
         self._elements: Any = elements
         self._mapping = mapping  # whose keys, values or entries they are
+        # Sets and maps of Python must not change while they are iterated, so those are copied.
         self._list = elements if isinstance(elements, list) else list(elements)
         self._next = 0
         self._may_remove = False
@@ -445,6 +459,7 @@ class Iterator(Generic[_T]):
         if self._mapping is None:
             self._elements.remove(found)
         else:
+            # The element may be a key, an entry or a value, depending on the view.
             keys = (key for key, value in self._mapping.items() if found in (key, (key, value)) or found is value)
             self._mapping.pop(next(keys))
 
@@ -459,12 +474,14 @@ def parse_uuid(value: str) -> str:
     parts = value.split("-")
     if len(parts) != 5 or not all(re.fullmatch("[0-9a-fA-F]+", each) for each in parts):
         raise IllegalArgumentException(f"Invalid UUID string: {value}")
+    # Java takes parts of other lengths, too: it fills them up, or keeps their lowest digits.
     widths = (8, 4, 4, 4, 12)
     return "-".join(each.lower().rjust(width, "0")[-width:] for each, width in zip(parts, widths, strict=True))
 
 
 def uuid_of_bytes(value: bytes | bytearray) -> str:
     """Return ``UUID.nameUUIDFromBytes``."""
+    # Java hashes the bytes alone; `uuid.uuid3` puts a namespace in front.
     digest = hashlib.md5(bytes(value), usedforsecurity=False).digest()
     return str(UUID(bytes=digest, version=3))
 
@@ -497,6 +514,7 @@ def with_cause(error: E, cause: BaseException | None) -> E:
 
 def made(kind: type[_T], initialize: Callable[..., None], *arguments: Any) -> _T:
     """Return an object that one of several constructors with as many parameters makes."""
+    # Without `__init__`, which is another one of the constructors.
     created = kind.__new__(kind)
     initialize(created, *arguments)
     return created
@@ -512,6 +530,7 @@ class Enum:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        # Only the enum itself has a list: a constant with a body is a subclass, and joins that of its enum.
         if Enum in cls.__bases__:
             cls._constants = []
 
@@ -540,6 +559,7 @@ class Enum:
         return self.__ordinal < other.__ordinal
 
     def __reduce__(self) -> tuple[object, ...]:
+        # A constant is pickled by its name: a copy would not be the same object.
         return _constant, (next(each for each in type(self).__mro__ if Enum in each.__bases__), self.__name)
 
     @classmethod
@@ -555,6 +575,7 @@ class Enum:
         for each in cls._constants:
             if each.name() == name:
                 return each  # type: ignore[no-any-return]
+        # The JDK writes the canonical name, with dots between nested classes.
         raise IllegalArgumentException(f"No enum constant {java_class_name(cls).replace('$', '.')}.{name}")
 
 

@@ -72,6 +72,7 @@ text_of_float = java_text.format_single
 def text(value: object) -> str:
     """Return the text of any value, null among them."""
     if isinstance(value, str):
+        # A plain text also of a Char, which is a subclass.
         return str(value)
     if value is None:
         return "null"
@@ -82,10 +83,12 @@ def text(value: object) -> str:
     if isinstance(value, float):
         return text_of_float(value) if isinstance(value, Float) else text_of_double(value)
     own: Any = getattr(value, "toString", None)
+    # Java's Throwable.toString has the class and the message; a program's own `toString` comes before it.
     if isinstance(value, BaseException) and (own is None or _is_ours(own)):
         name, reason = java_class_name(type(value)), message_of(value)
         return name if reason is None else f"{name}: {reason}"
     if own is not None:
+        # `toString` may return null, which Java writes as such.
         return "null" if (made := own()) is None else str(made)
     return _text_of_collection(value)
 
@@ -160,6 +163,7 @@ def _parse(value: str | None, radix: int, bits: int, kind: str) -> int:
 def decode_int(value: str) -> int:
     """Return ``Integer.decode``: with ``0x``, ``#`` or ``0`` in front of other digits than decimal ones."""
     sign, digits = (value[0], value[1:]) if value[:1] in {"-", "+"} else ("", value)
+    # "0" comes last: it begins the prefixes before it.
     for prefix, radix in (("0x", 16), ("0X", 16), ("#", 16), ("0", 8)):
         if digits.startswith(prefix) and len(digits) > len(prefix):
             return parse_int(sign + digits[len(prefix) :], radix)
@@ -215,11 +219,13 @@ def text_of_char_at(value: str, index: int) -> str:
 
 def trim(value: str) -> str:
     """Return ``value.trim()``: without control characters and spaces at both ends."""
+    # `strip` without an argument takes other spaces of Unicode as well, which `trim` leaves.
     return value.strip("".join(map(chr, range(0x21))))
 
 
 def index_of(value: str, part: str, begin: int = 0) -> int:
     """Return ``value.indexOf(part, begin)``."""
+    # A negative start counts from the end in Python; Java takes it for 0.
     return value.find(part, min(max(begin, 0), len(value)))
 
 
@@ -229,12 +235,14 @@ def equals_ignore_case(one: str, other: str | None) -> bool:
 
 
 def _folded(value: str) -> list[str]:
+    # Both cases, as in the JDK: one conversion does not suffice for the Georgian alphabet.
     return [lower(upper(letter)) for letter in value]
 
 
 def upper(letter: str) -> str:
     """Return ``Character.toUpperCase(letter)``: itself, where it would become two."""
     made = letter.upper()
+    # Java's characters stay single: "ß" has no upper one.
     return made if len(made) == 1 else letter
 
 
@@ -248,6 +256,7 @@ def compare(one: str, other: str) -> int:
     """Return ``one.compareTo(other)``."""
     for mine, its in zip(one, other, strict=False):
         if mine != its:
+            # Java returns the difference, and programs may use its size.
             return ord(mine) - ord(its)
     return len(one) - len(other)
 
@@ -371,6 +380,7 @@ def hash_of_text(value: str) -> int:
     """Return ``value.hashCode()``."""
     made = 0
     for letter in value:
+        # The formula is part of Java's specification (String.hashCode), and stored hash codes depend on it.
         made = made * 31 + ord(letter) & 0xFFFF_FFFF
     return made - (1 << 32) if made >= 1 << 31 else made
 
@@ -423,6 +433,7 @@ _FLAGS: Final = re.IGNORECASE | re.MULTILINE | re.DOTALL
 def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
     """Return a pattern of Java's as one of Python's. Raises `PatternSyntaxException`, also for what Python has nothing for."""
     try:
+        # `\d`, `\w` and CASE_INSENSITIVE of Java mean ASCII, unless a flag for Unicode is given.
         return re.compile("".join(_tokens(pattern)), flags & _FLAGS | re.ASCII)
     except re.error as error:
         place = f" near index {error.pos}" if error.pos is not None else ""
@@ -433,10 +444,13 @@ def _tokens(pattern: str) -> Iterator[str]:
     depth = 0
     for match in _TOKEN.finditer(pattern):
         part = match[0]
+        # Python would take the intersection for two ampersands and match something else, without an error.
         if part == "&&" and depth:
             raise PatternSyntaxException(f"&& in a class of characters, which Python has not\n{pattern}")
+        # Java reads a nested class as a union, Python as a bracket.
         if part == "[" and depth:
             raise PatternSyntaxException(f"a class of characters in another one, which Python has not\n{pattern}")
+        # A bracket that closes nothing is a letter.
         depth += (part == "[") - (part == "]" and depth > 0)
         if part.startswith("\\Q"):
             yield re.escape(part[2:].removesuffix("\\E"))
@@ -448,7 +462,9 @@ def _tokens(pattern: str) -> Iterator[str]:
             found = _CLASSES.get(part[2:].strip("{}"))
             if found is None or (depth and part[1] == "P"):
                 raise PatternSyntaxException(f"the class {part}, which Python has not\n{pattern}")
+            # Within a class the brackets of the class are there already.
             yield found if depth else f"[{'^' if part[1] == 'P' else ''}{found}]"
+        # These stand for several characters or a place, which a class cannot hold.
         elif not depth and part in _ESCAPES:
             yield _ESCAPES[part]
         else:
@@ -463,6 +479,7 @@ def _replaced(match: re.Match[str], replacement: str) -> str:
             return part[1]
         name = part[3] or part[2]
         try:
+            # A group that took no part counts as empty in Java's replacement.
             return match[int(name) if name.isdecimal() else name] or ""
         except IndexError:
             raise IndexOutOfBoundsException(f"No group {name}") from None
@@ -472,6 +489,7 @@ def _replaced(match: re.Match[str], replacement: str) -> str:
 
 def replace_all_matches(value: str, pattern: str, replacement: str) -> str:
     """Return ``value.replaceAll(pattern, replacement)``."""
+    # A function, as Python's own replacement syntax has backslashes where Java has `$`.
     return compiled(pattern).sub(lambda match: _replaced(match, replacement), value)
 
 
@@ -501,13 +519,16 @@ def _split(value: str, pattern: re.Pattern[str], limit: int) -> list[str]:
     for match in pattern.finditer(value):
         if limit > 0 and len(parts) == limit - 1:
             break
+        # Java makes no empty part of an empty match at the start, nor at the end.
         if match.end() == 0 or (match.start() == match.end() == len(value)):
             continue
         parts.append(value[place : match.start()])
         place = match.end()
+    # Without a match the text itself is the only part, even if it is empty.
     if not parts:
         return [value]
     parts.append(value[place:])
+    # Without a limit Java drops empty parts at the end only.
     while limit == 0 and parts and not parts[-1]:
         parts.pop()
     return parts
@@ -560,6 +581,7 @@ class Matcher:
         """Look for the next occurrence, and return whether there is one."""
         self._match = self._pattern.search(self._value, self._place) if self._place <= len(self._value) else None
         if self._match is not None:
+            # After an empty match one character is passed, or `find` would return it without end.
             self._place = self._match.end() + (self._match.end() == self._match.start())
         return self._match is not None
 

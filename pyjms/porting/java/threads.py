@@ -64,9 +64,12 @@ _MONITORS: dict[int, tuple[Any, threading.Condition]] = {}
 def _monitor(holder: Any) -> threading.Condition:
     """Return the lock of an object; ``setdefault`` of a dictionary is one step for all threads."""
     attributes = getattr(holder, "__dict__", None)
+    # A monitor of Java may be entered again by the thread that holds it.
     made = threading.Condition(threading.RLock())
     if isinstance(attributes, dict):
+        # Made in any case and then offered: two threads may come first at once, and both must get the same lock.
         return attributes.setdefault(_MONITOR, made)  # type: ignore[no-any-return]
+    # The table keeps the object: its id could be given to another one after its end.
     return _MONITORS.setdefault(id(holder), (holder, made))[1]
 
 
@@ -88,6 +91,7 @@ def wait(holder: Any, timeout_ms: int = 0) -> None:
 def notify_all(holder: Any) -> None:
     """Wake all who wait for an object; ``notify`` wakes all, too: who waits in a loop, as it must, sees no difference."""
     try:
+        # `notify` wakes all, too: Java may choose any thread, and programs must wait in a loop for spurious wake-ups.
         _monitor(holder).notify_all()
     except RuntimeError:
         raise IllegalMonitorStateException("current thread is not owner") from None
@@ -115,7 +119,9 @@ def sleep(ms: int) -> None:
     if ms < 0:
         raise IllegalArgumentException("timeout value is negative")
     interrupted = _interrupts(threading.current_thread())
+    # An event in place of `time.sleep`, which nothing can end.
     if interrupted.wait(ms / 1000):
+        # Java clears the status when it throws InterruptedException.
         interrupted.clear()
         raise InterruptedException("sleep interrupted")
 
@@ -137,6 +143,7 @@ class Thread:
     """java.lang.Thread, around a thread of Python's; `work` has `run`, or is a function."""
 
     def __init__(self, work: Any = None, name: str | None = None) -> None:
+        # `new Thread(name)` has the name as its only argument.
         if isinstance(work, str):
             work, name = None, work
         self.__work = work
@@ -146,6 +153,7 @@ class Thread:
     def of(cls, thread: threading.Thread) -> Thread:
         """Return the object for a thread that runs."""
         made = Thread()
+        # A wrapper for a thread that runs, such as the main one: equality goes by the thread inside.
         made.__thread = thread
         return made
 
@@ -169,6 +177,7 @@ class Thread:
 
     def getId(self) -> int:
         """Return its number."""
+        # The main thread has the id 1 in the JDK.
         return 1 if self.__thread is threading.main_thread() else self.__thread.ident or 0
 
     def setPriority(self, priority: int) -> None:
@@ -191,6 +200,7 @@ class Thread:
 
     def join(self, timeout_ms: int = 0) -> None:
         """Wait until the work is done; 0: without end."""
+        # Java's `join` returns at once for a thread that was not started; Python's raises.
         if self.__thread.ident is not None:
             self.__thread.join(timeout_ms / 1000 if timeout_ms else None)
 
@@ -221,6 +231,7 @@ class CountDownLatch:
     def countDown(self) -> None:
         """Count down by one, unless it is zero already."""
         with self._changed:
+            # Below zero Java's latch stays at zero.
             self._count = max(0, self._count - 1)
             if not self._count:
                 self._changed.notify_all()
@@ -265,6 +276,7 @@ class AtomicReference(Generic[_T]):
             return True
 
     def _is(self, expected: _T) -> bool:
+        # References are compared by identity, as in Java; numbers override this.
         return self._value is expected
 
     def toString(self) -> str:
@@ -286,6 +298,7 @@ class AtomicNumber(AtomicReference[int]):
 
     def __init__(self, value: int = 0, bits: int = 32) -> None:
         super().__init__(value)
+        # Java's counters wrap around at 32 or 64 bits.
         self._cut: Callable[[int], int] = as_int if bits == 32 else as_long
 
     def addAndGet(self, by: int) -> int:
@@ -296,6 +309,7 @@ class AtomicNumber(AtomicReference[int]):
 
     def getAndAdd(self, by: int) -> int:
         """Add, and return what was before."""
+        # Computed back from the sum, as `addAndGet` holds the lock; the cut undoes an overflow.
         return self._cut(self.addAndGet(by) - by)
 
     def incrementAndGet(self) -> int:
@@ -315,6 +329,7 @@ class AtomicNumber(AtomicReference[int]):
         return self.getAndAdd(-1)
 
     def _is(self, expected: int) -> bool:
+        # Python's integers beyond 256 are different objects with one value.
         return self._value == expected
 
     def update(self, change: Any) -> int:
@@ -348,6 +363,7 @@ class Future(Generic[_T]):
 
     def _finish(self, value: _T | None, error: BaseException | None) -> bool:
         with self._changed:
+            # Under the lock, so that of a value, an error and a cancellation only the first counts.
             if self._is_done:
                 return False
             self._is_done, self._value, self._error = True, value, error
@@ -359,9 +375,11 @@ class Future(Generic[_T]):
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_done, seconds):
                 raise TimeoutException
+            # A cancelled future is done as well, so this is asked before its value.
             if self._is_cancelled:
                 raise CancellationException
             if self._error is not None:
+                # The error of the work is the cause, as in Java, and not raised itself.
                 raise ExecutionException(self._error)
             return self._value
 
@@ -441,18 +459,22 @@ class ExecutorService:
 
         def done() -> None:
             wait_s = seconds
+            # The event ends the pause at once on `shutdownNow`; a cancelled future ends it at its next time.
             while not self._stopped.wait(max(0.0, wait_s)) and not future.isDone():
                 begun = _monotonic()
                 try:
                     value = run(work)
                 except Exception as error:
+                    # A periodic task that raises is not run again, as in ScheduledExecutorService.
                     future.fail(error)
                     return
                 if again is None:
                     future.complete(value)
                     return
+                # By default `shutdown` ends periodic tasks, and lets delayed ones run once.
                 if self._closed:
                     return
+                # At a fixed rate the time of the work counts for the pause; after each end it does not.
                 wait_s = again - (_monotonic() - begun if rate else 0)
 
         thread = threading.Thread(target=done, name=f"pool-{self._pool}-scheduled")
@@ -464,6 +486,7 @@ class ExecutorService:
         while True:
             with self._changed:
                 self._idle += 1
+                # Work that waits is done even after `shutdown`: only an empty queue ends the thread.
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 self._idle -= 1
                 if not self._waiting:
@@ -472,6 +495,7 @@ class ExecutorService:
             try:
                 run(work)
             except Exception as error:
+                # The thread goes on with the next work: Java shows the error and replaces the thread.
                 threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, None)))
 
     def shutdown(self) -> None:
@@ -488,6 +512,7 @@ class ExecutorService:
             self._waiting.clear()
             self._changed.notify_all()
         self._stopped.set()
+        # Interrupts only end a `sleep`: Python has no way to stop a thread that computes.
         for thread in self._threads:
             _interrupts(thread).set()
         return left
@@ -504,6 +529,7 @@ class ExecutorService:
         """Wait until all is done after `shutdown`, at most so long, and return whether it is."""
         end = _monotonic() + seconds
         for thread in self._threads:
+            # `Long.MAX_VALUE` is a usual time-out in Java, which Python's `join` refuses.
             thread.join(max(0.0, min(end - _monotonic(), threading.TIMEOUT_MAX)))
         return self.isTerminated()
 
@@ -590,6 +616,7 @@ class Timer:
     """java.util.Timer: tasks after a while, on one thread each."""
 
     def __init__(self, daemon: bool = False) -> None:
+        # Tasks of a timer have a thread each here, so one that takes long does not delay the others.
         self._executor = ExecutorService(1)
 
     def schedule(self, task: Any, delay_ms: int, period_ms: int | None = None) -> None:
@@ -620,6 +647,7 @@ class ThreadLocal(Generic[_T]):
 
     def remove(self) -> None:
         """Forget this thread's value."""
+        # The attributes of a `threading.local` are those of the present thread alone.
         self._values.__dict__.clear()
 
 
@@ -629,6 +657,7 @@ def add_shutdown_hook(thread: Thread) -> None:
     import signal
 
     atexit.register(thread.run)
+    # A handler of the program stays; without one, SIGTERM ends Python without running `atexit`.
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _end)
 
