@@ -84,6 +84,7 @@ class _Run:
         self._mode = mode
         self._batch = batch
         self._session = connection.create_session(bool(batch), Session.AUTO_ACKNOWLEDGE)
+        # A temporary queue is gone with the connection, also when the command is killed.
         self._queue: Queue = self._session.create_temporary_queue() if name is None else queue(self._session, name)
         self._body = b"x" * size
 
@@ -103,6 +104,7 @@ class _Run:
         replies = self._producer(answering, None)
         asking = self._connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
         inbox = asking.create_temporary_queue()
+        # In sessions of their own: the first one may be transacted, and its requests would be invisible until a commit.
         requests = self._producer(asking, self._queue)
 
         def answer(message: Message) -> None:
@@ -134,6 +136,7 @@ class _Run:
     def _measure(self, what: str, number: int, act: Callable[[], object], batch: int) -> dict[str, Any]:
         times: list[float] = []
         with progress(what, number) as bars:
+            # A hundred updates of the bar, and not one for each message: drawing costs more than a send.
             shown = max(1, number // 100)
             began = before = perf_counter()
             for done in range(1, number + 1):
@@ -145,6 +148,7 @@ class _Run:
                 before = now
                 if done % shown == 0:
                     bars.update(bars.task_ids[0], completed=done)
+                    # Drawing the bar took time that is no part of the next message's latency.
                     before = perf_counter()
             seconds = before - began
         return {
@@ -165,6 +169,7 @@ def _there(message: Message | None) -> None:
 
 def _latencies(times: list[float]) -> dict[str, float]:
     ordered = sorted(times)
+    # The nearest value that was measured, without interpolation.
     found = {f"p{part}": ordered[min(len(ordered) - 1, len(ordered) * part // 100)] for part in _PERCENTILES}
     return {name: round(value * 1000, 4) for name, value in {**found, "max": ordered[-1]}.items()}
 

@@ -54,6 +54,7 @@ def _boolean(value: Any) -> bool:
 def _numeric(kind: Callable[[Any], Any], read: Callable[[Any], Any], wanted: str) -> Callable[[Any], Any]:
     def made(value: Any) -> Any:
         try:
+            # Ranges are checked by the type itself, whose errors name them; only the reading is told in other words.
             number = read(value)
         except (ValueError, TypeError):  # Python says it in words of its own
             raise ValueError(f"{wanted} is expected") from None
@@ -63,6 +64,7 @@ def _numeric(kind: Callable[[Any], Any], read: Callable[[Any], Any], wanted: str
 
 
 def _whole(kind: Callable[[int], Any]) -> Callable[[Any], Any]:
+    # By way of text: int(3.7) would cut a number of JSON, where int('3.7') refuses it.
     return _numeric(kind, lambda value: int(str(value), 10), "a whole number")
 
 
@@ -114,6 +116,8 @@ def from_json(value: Any, where: str) -> Any:
             raise CommandError(f'{where}: an object in it is {{"type": …, "value": …}}')
         if value["type"] == "bytes":
             try:
+                # Without validate, Python passes over characters that are no base64, and a mistake would become other
+                # bytes.
                 return base64.b64decode(value["value"], validate=True)
             except (binascii.Error, TypeError, ValueError) as error:
                 raise CommandError(f"{where}: bytes are written as base64: {error}") from error
@@ -128,6 +132,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return {"type": "bytes", "value": base64.b64encode(value).decode()}
     name = _NAMES.get(type(value))
+    # A number beyond 32 bits is read as a Long again by itself, so it needs no type.
     if name is None or (name == "long" and not -_INT_MAX <= value < _INT_MAX):
         return value
     return {"type": name, "value": str(value) if name == "char" else value}
@@ -153,6 +158,7 @@ def read_bodies(argument: str | None, file: Path | None, *, lines: bool) -> Iter
     if file is None and argument != _STANDARD_INPUT:
         if lines and argument is None:
             raise CommandError("--lines needs lines: give --file PATH, or - for standard input")
+        # Python decodes arguments so: bytes that are no UTF-8 come back as they were typed.
         text = (argument or "").encode("utf-8", "surrogateescape")
         yield from text.splitlines() if lines else (text,)
         return
@@ -168,6 +174,7 @@ def _read(source: BinaryIO, *, lines: bool) -> Iterator[bytes]:
         yield source.read()
         return
     for line in source:
+        # Only the end of the line: strip would take blanks that belong to the body.
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
@@ -185,6 +192,7 @@ def make_message(session: Session, kind: BodyType, body: bytes) -> Message:
         return session.create_text_message(text)
     try:
         value = json.loads(text)
+    # JSON that is nested too deeply raises RecursionError, which is no ValueError.
     except (ValueError, RecursionError) as error:
         raise CommandError(f"the body of a {kind.value} message is written as JSON: {error}") from error
     return _map(session, value) if kind is BodyType.MAP else _stream(session, value)
@@ -234,6 +242,7 @@ def body_to_json(message: Message) -> Any:
 def body_bytes(message: Message) -> bytes:
     """Return the body as a file has it: text as UTF-8, maps and streams as JSON."""
     if isinstance(message, TextMessage):
+        # A text of Java may hold half of a surrogate pair, which plain UTF-8 refuses.
         return (message.text or "").encode("utf-8", "surrogatepass")
     if isinstance(message, BytesMessage):
         return _bytes(message)
@@ -245,6 +254,7 @@ def body_bytes(message: Message) -> bytes:
 
 
 def _bytes(message: BytesMessage) -> bytes:
+    # Back to the beginning, as an earlier look may have read a part.
     message.reset()
     found = bytearray()
     chunk = bytearray(_CHUNK)
@@ -296,6 +306,7 @@ def message_to_json(message: Message) -> dict[str, Any]:
 
 
 def _named(message: Message) -> list[str]:
+    # Properties that JMS defines would fill the line; the full view shows them.
     return [name for name in map(str, message.property_names) if not name.startswith("JMSX")]
 
 

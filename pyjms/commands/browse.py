@@ -82,11 +82,13 @@ def show_queue(
     shown, is_more = 0, False
     with session.create_browser(queue(session, name), selector) as browser:
         for message in browser:
+            # One message more than the limit was asked for: only so is it known that there are more.
             if limit and shown == limit:
                 is_more = True
                 break
             shown += 1
             show(message)
+    # A table is printed at the end, as the widths of its columns depend on all rows; other forms are printed at once.
     if table.row_count:
         tables().print(table)
     if is_more:

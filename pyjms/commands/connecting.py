@@ -81,6 +81,7 @@ Every: TypeAlias = Annotated[
 
 def moment_ms(text: str) -> int:
     """Return a moment in milliseconds since 1970 UTC; without a zone it is a local time. Raises `typer.BadParameter`."""
+    # isdigit alone is true of digits that int() does not read, such as a superscript.
     if text.isascii() and text.isdigit():
         return int(text)
     try:
@@ -121,8 +122,13 @@ class Login:
     def connect(self, url: str, *, client_id: str | None = None) -> Connection:
         """Return a connection that is stopped."""
         if self._user is not None and self._password is None:
+            # Asked for at the first connection, and kept: a command that moves between two brokers asks once.
             self._password = read_password(self._user, self._file)
+        # Without any handler, Python's logging prints warnings to standard error by itself. Adding the same one again
+        # changes nothing.
         logging.getLogger("pyjms").addHandler(_SILENT)
+        # Only where the broker is the command's own: warnings of another one in this process are no concern of this
+        # command.
         if url.startswith("vm:"):
             for name in _BROKERS:
                 logging.getLogger(name).addHandler(_NOTE)
@@ -130,9 +136,11 @@ class Login:
         try:
             connection = factory.create_connection(self._user, self._password)
         except JMSSecurityException as error:
+            # With a user, the broker's own words say what is wrong.
             if self._user is not None:
                 raise
             raise CommandError(f"{error}; a command logs in with --user NAME") from error
+        # Before the connection is used, so that a loss is told from the first call on.
         connection.exception_listener = _tell
         return connection
 
@@ -202,6 +210,7 @@ def errors_told(command: str) -> Iterator[None]:
     except (CommandError, NoPasswordError, *_UNUSABLE) as error:
         _end(command, _text(error), CANNOT_BE_USED, error)
     except JMSException as error:
+        # Last, as most errors above are subclasses of JMSException.
         _end(command, _text(error), CANNOT_BE_USED if error.error_code in _UNUSABLE_CODES else FAILED, error)
     except KeyboardInterrupt as error:
         _end(command, "stopped; what was not acknowledged or committed stays with the broker", INTERRUPTED, error)
@@ -229,6 +238,7 @@ def progress(what: str, total: int | None) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    # On standard error: the results in standard output stay clean for a pipe.
     console = Console(stderr=True)
     columns = (
         SpinnerColumn(),

@@ -43,6 +43,7 @@ _REPLAY: Final = (
 )
 
 _DEAD: Final = "JMS_pyjms_dead"
+# The broker chooses by this selector: letters that stay are never received, so their deliveries are not counted.
 _RETURNABLE: Final = f"{_DEAD}Destination LIKE 'queue://_%' AND {_DEAD}Subscription IS NULL"
 _LONGEST_REASON: Final = 300
 
@@ -89,6 +90,7 @@ class _Letter:
 
         def number(name: str) -> int | None:
             value = message.get_object_property(_DEAD + name)
+            # Over STOMP each property may be a text.
             return int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()) else None
 
         return cls(
@@ -206,12 +208,15 @@ def _look(session: Session, source: Queue, selector: str | None, most: int | Non
 
 def _send_back(session: Session, source: Queue, selector: str | None, most: int | None) -> Counter[str]:
     """Send back so many at most, and return how many went where."""
+    # In brackets: AND binds more strongly than an OR of the user's.
     chosen = f"({selector}) AND {_RETURNABLE}" if selector and selector.strip() else _RETURNABLE
     producer = session.create_producer(None)
 
     def send(letter: Message) -> str:
+        # Read before the properties that tell it are dropped.
         origin = session.create_queue(_Letter.of(letter).queue_name)
         if isinstance(letter, Properties):
+            # A list is made first, as dropping changes the properties. A letter that dies again gets new ones.
             for name in filter(lambda each: each.startswith(_DEAD), map(str, list(letter.property_names))):
                 letter.drop_property(name)
         return send_on(producer, origin, letter)

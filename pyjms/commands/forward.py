@@ -102,6 +102,7 @@ def forward(
             "undeliverable": queue_name(undeliverable) if undeliverable else undeliverable,
             "require": (Guarantee.ONCE_ONLY if once_only else Guarantee.AT_LEAST_ONCE).value,
             "user": user,
+            # Read here and not by the route, which runs on a thread that cannot ask.
             "password": None if user is None else read_password(user, password_file),
         }
         try:
@@ -128,23 +129,28 @@ def run_route(kind: str, name: str, settings: dict[str, Any], idle_ms: int, ever
     """
     clock = SystemClock()
     told = Signal()
+    # A failure wakes the loop that watches, which would otherwise notice it up to 200 ms later.
     request = RouteRequest(name=name, settings=settings, clock=clock, on_failure=lambda _: told.set())
     ended = threading.Event()
 
     def end() -> None:
+        # The flag before the signal: the loop would wake, find nothing and wait again.
         ended.set()
         told.set()
 
+    # Before the route starts: a Ctrl-C during the connect ends it in order, too.
     with told_of_signals(end):
         running = find_runner(kind).start(request)
         try:
             last = _watch(running, clock, told, ended, idle_ms, every_ms, as_json=as_json)
         finally:
+            # Within the signals: what is on its way is settled or given back, also after a second Ctrl-C.
             running.stop()
     seen = running.statistics()
     _tell_end(name, seen, as_json=as_json)
     if seen.state is RouteState.FAILED:
         raise RouteError(seen.last_error or "the route has ended by a fault")
+    # A person has ended it, so that what is left is no failure.
     if ended.is_set():
         return
     if last.state is RouteState.AWAY:
@@ -177,6 +183,7 @@ def _watch(
             if seen.state is RouteState.FAILED:
                 break
             bars.update(bars.task_ids[0], completed=seen.forwarded, description=seen.state.value)
+            # Each error once: a site that is away repeats it with each attempt.
             if seen.last_error not in {last_error, None} and not as_json:
                 note(str(seen.last_error), style="yellow")
             last_error = seen.last_error

@@ -54,6 +54,7 @@ _WAIT_MS: Final = 1_000
 
 def can_browse(connection: Connection) -> bool:
     """Say whether the provider shows messages without taking them."""
+    # Capabilities are pyjms's own; of another implementation of the interfaces it is only known that JMS has browsers.
     return not isinstance(connection, JmsConnection) or Capability.BROWSING in connection.capabilities
 
 
@@ -66,8 +67,10 @@ def count_messages(session: Session, source: Queue, selector: str | None) -> int
 def take(session: Session, source: Queue, selector: str | None, most: int | None) -> Iterator[Message]:
     """Yield up to `most` messages, None: until there are none; who asks acknowledges or commits."""
     taken = 0
+    # Closed with the loop, so that what was sent ahead goes back to the queue at once.
     with session.create_consumer(source, selector) as consumer:
         while most is None or taken < most:
+            # receive_no_wait may find a remote queue empty though its first message is on its way.
             message = consumer.receive(_WAIT_MS)
             if message is None:
                 return
@@ -77,6 +80,7 @@ def take(session: Session, source: Queue, selector: str | None, most: int | None
 
 def tells_left(session: Session, source: Queue, selector: str | None, wanted: int | None, taken: int) -> bool:
     """Tell of messages that are there, and were not to be had, if fewer were taken than there were; return whether there are any."""
+    # Counted again only if fewer came than there were: each count looks at all messages.
     left = 0 if wanted is None or taken >= wanted else count_messages(session, source, selector)
     if left:
         note(
@@ -122,6 +126,8 @@ class Moving:
     def go_through(self, take_up_to: Callable[[int | None], Iterable[Message]], limit: int | None) -> None:
         """Move what is there, up to the limit. Raises `JMSException`, with what was committed moved."""
         while not self._goes_through(take_up_to, limit):
+            # A set, as both are one session within a broker: a second rollback there would undo nothing but cost a
+            # call.
             for session in {self._reading, self._writing}:
                 session.rollback()
 
@@ -135,6 +141,7 @@ class Moving:
                 if not sent:  # there is no room for one
                     self._tell_end(limit)
                     raise
+                # So many had room before this one; the next transactions are that large.
                 self._batch = sent.total()
                 return False
             sent[there] += 1
@@ -169,6 +176,7 @@ class Moving:
 
 def _is_full(error: TransactionRolledBackException) -> bool:
     """Say whether what made the transaction fail was a want of room."""
+    # The provider's error is behind that of JMS, which has one class for all reasons.
     cause = error.linked_exception
     return cause is not None and isinstance(cause.__cause__, ResourceError)
 
@@ -178,10 +186,12 @@ def send_on(producer: MessageProducer, target: Destination, message: Message) ->
 
     Without its sender's duplicate id, by which the broker would drop it where it has been before: the sender's own repetitions end there.
     """
+    # Received properties are read-only in JMS (JMS 1.1 §3.10), and clearing all of them would drop the others, too.
     if isinstance(message, Properties):
         for name in DUPLICATE_PROPERTIES:
             message.drop_property(name)
     expiration = message.jms_expiration
+    # At least a millisecond: 0 would make a message that is about to expire live for ever.
     left_ms = 0 if expiration == 0 else max(1, expiration - int(SystemClock().time_ms()))
     producer.send(target, message, message.jms_delivery_mode, message.jms_priority, left_ms)
     return destination_text(target) or ""
@@ -224,6 +234,7 @@ def move(
     """
     with errors_told("move"):
         check_queue(source)
+        # Within one queue each message would be taken and put at its end, over and over up to the limit.
         if to_url is None and source.removeprefix("queue:") == target.removeprefix("queue:"):
             raise CommandError("both queues are the same; name another one, or another broker with --to-url")
         login = Login(user, password_file)
@@ -249,6 +260,7 @@ def _move(
     writing = reading if other is connection else other.create_session(True, Session.SESSION_TRANSACTED)
     connection.start()
     found = queue(reading, source)
+    # The number is taken first and is the limit: what comes meanwhile stays.
     total = count_messages(reading, found, selector) if can_browse(connection) else None
     limit = most if total is None else min(total, most or total)
     there = destination(writing, target)
@@ -278,6 +290,7 @@ def purge(
     A paused queue hands out nothing. Exit code: 0 done, 1 it broke off, was answered with no or left messages, 2 it cannot be done as asked, 130 Ctrl-C.
     """
     with errors_told("purge"):
+        # Before the log-in: a script that forgot --yes learns it without a connection.
         if not yes and not sys.stdin.isatty():
             raise CommandError("nobody is there to be asked; say --yes to remove the messages")
         with Login(user, password_file).connect(url) as connection:
@@ -286,6 +299,8 @@ def purge(
             source = queue(session, name)
             total = count_messages(session, source, selector) if can_browse(connection) else None
             many = "an unknown number of messages" if total is None else counted(total, "message")
+            # Also without a number, which a broker without browsing does not give. The question goes to standard error,
+            # past a pipe.
             if total != 0 and not yes and not typer.confirm(f"Remove {many} from {name}?", err=True):
                 note("nothing was removed")
                 raise typer.Exit(FAILED)
@@ -294,6 +309,8 @@ def purge(
                 message = None
                 for message in take(session, source, selector, total):
                     removed += 1
+                    # JMS acknowledges all that the session has delivered with one call (JMS 1.1 §4.4.11), so one in a
+                    # hundred is enough.
                     if removed % _BATCH == 0:
                         message.acknowledge()
                         bars.update(bars.task_ids[0], completed=removed)

@@ -55,6 +55,8 @@ def _files(sources: Sequence[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for source in sources:
         files = sorted(source.rglob("*.java")) if source.is_dir() else [source]
+        # A dictionary keeps the order and each file once, also if a folder and a file in it are named. The two stems
+        # hold no classes.
         found.update(dict.fromkeys(each for each in files if each.stem not in {"package-info", "module-info"}))
     if not found:
         raise CommandError("there are no .java files")
@@ -71,12 +73,14 @@ def _ported(files: Sequence[Path]) -> list[PortedFile]:
     texts = {}
     for file in files:
         try:
+            # Editors on Windows write a byte order mark, which is no Java.
             texts[file.as_posix()] = file.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise CommandError(f"{file} is no UTF-8; convert it first") from error
     made = translate(texts)
     places: dict[tuple[str, ...], str] = {}
     for each in made:
+        # Two classes of one package and name would be written over each other.
         other = places.setdefault(each.module, each.name)
         if other != each.name:
             raise CommandError(
@@ -90,6 +94,7 @@ def _place(module: tuple[str, ...]) -> Path:
 
 
 def _write(made: Sequence[PortedFile], output: Path, *, force: bool) -> None:
+    # All are looked at before the first is written, so that a refusal leaves nothing half done.
     there = [output / _place(each.module) for each in made if (output / _place(each.module)).exists()]
     if there and not force:
         raise CommandError(f"{there[0]} is there already; --force writes over it, --output takes another folder")

@@ -87,11 +87,13 @@ def receive(
     1 too few came in time, or none with --count 0, or it broke off; 2 it cannot be done as asked; 130 Ctrl-C.
     """
     with errors_told("receive"):
+        # Before the log-in, so that a mistake at the command line asks for no password.
         if durable is not None and client_id is None:
             raise CommandError("a durable subscription belongs to a client; name it with --client-id")
         if save is not None:
             save.mkdir(parents=True, exist_ok=True)
         with Login(user, password_file).connect(url, client_id=client_id) as connection:
+            # CLIENT_ACKNOWLEDGE: with AUTO_ACKNOWLEDGE a message would be gone before it is printed or in its file.
             session = connection.create_session(transacted, Session.CLIENT_ACKNOWLEDGE)
             consumer = _consumer(session, source, selector, durable)
             connection.start()
@@ -101,6 +103,7 @@ def receive(
                 message = consumer.receive(timeout)
                 if message is None:
                     break
+                # First the output, then the acknowledgement: if the process dies in between, the message comes again.
                 output.put(message)
                 if not transacted:
                     message.acknowledge()
@@ -140,13 +143,16 @@ class _Output:
             show_message(tables(), message)
         elif file is not None:
             sys.stdout.write(f"{file}\n")
+        # Raw bytes for a file or a program; a terminal could be steered by them.
         elif type_of(message) == "bytes" and not sys.stdout.isatty():
+            # The text layer has a buffer of its own, whose content must come before these bytes.
             sys.stdout.flush()
             sys.stdout.buffer.write(body_bytes(message) + b"\n")
         elif type_of(message) == "text" and not sys.stdout.isatty():
             sys.stdout.write(f"{body_bytes(message).decode('utf-8', 'replace')}\n")
         else:
             sys.stdout.write(f"{printable(text_of(body_to_json(message)))}\n")
+        # Flushed before the message is acknowledged, as a reader that has gone shows only then.
         sys.stdout.flush()
 
     def _save(self, folder: Path, message: Message) -> Path:
@@ -155,9 +161,11 @@ class _Output:
             path = folder / f"{self._next:06}.{_ENDINGS[type_of(message)]}"
             self._next += 1
             try:
+                # x: a file that is there is never overwritten, also if two commands save into one folder.
                 with path.open("xb") as file:
                     file.write(body)
                     file.flush()
+                    # On the disk before the acknowledgement removes the message at the broker.
                     os.fsync(file.fileno())
             except FileExistsError:
                 continue

@@ -94,6 +94,7 @@ def _check(file: _RulesFile, as_json: AsJson = False) -> None:
             note(f"{counted(len(error.problems), 'problem')} in {file}", style="red")
             raise typer.Exit(FAILED) from error
         if "route" in data:
+            # A file may hold rules alone: url and source are options of the command then.
             _look_at_route(file, _settings(file, data, None, None))
         if as_json:
             put_json([])
@@ -122,6 +123,7 @@ def _settings(file: Path, data: Any, url: str | None, source: str | None) -> dic
     if not isinstance(given, dict):
         raise CommandError(f"{file}: write the settings of the route below [route]")
     settings = {name: value for name, value in given.items() if name not in {"name", "password_file"}}
+    # The file and not what was read: the route watches it for changes.
     settings |= {"rules_file": str(file)}
     settings |= {} if url is None else {"url": url}
     settings |= {} if source is None else {"source": queue_name(source)}
@@ -206,6 +208,8 @@ def _explain(
         except RulesError as error:
             raise _cannot_be_read(file, error) from error
         envelope = _envelope(rules, body, body_file, jms_type, sender, properties or [], kind_before or kind)
+        # The decision is the route's own code; the explanation is a second evaluation of each condition, and a test
+        # compares the two.
         choices = CompiledRules(rules).decide(envelope)
         explained = explain(rules, envelope)
         targets = [choice.target for choice in choices]
@@ -235,6 +239,7 @@ def _envelope(
     message = JmsTextMessage()
     message.jms_type = jms_type
     set_properties(message, properties)
+    # By way of a message, so that the types of properties are checked as in a send.
     made = freeze(message, Address(AddressKind.QUEUE, "explained"), None, 0, 0, 2, 4)
     named = {} if sender is None else {rules.sender_properties[0]: sender}
     made = replace(made, properties={**made.properties, **named}, body_kind=BodyKind.NONE, body=None)

@@ -128,8 +128,10 @@ def send(
             deliver_at_ms=_deliver_at(deliver_at, delay),
             duplicate_id=duplicate_id,
         )
+        # A generator: with --lines each line is sent when it comes, as from tail -f.
         bodies = read_bodies(body, file, lines=lines)
         with Login(user, password_file).connect(url) as connection:
+            # Before anything is sent: another broker would take these properties for the application's, and do nothing.
             choices.check(connection.meta_data.jms_provider_name)
             session = connection.create_session(bool(batch), Session.AUTO_ACKNOWLEDGE)
             producer = session.create_producer(destination(session, to))
@@ -210,10 +212,12 @@ def _send_all(
                 if batch and sent % batch == 0:
                     session.commit()
                 if not batch or sent % batch == 0:
+                    # What a broken-off command reports: sends of an open transaction do not count.
                     safe = sent
                     bars.advance(bars.task_ids[0], batch or 1)
             if batch and safe < sent:
                 session.commit()
+    # CommandError, too: a later line may be no JSON, when earlier ones have been sent.
     except (CommandError, JMSException, KeyboardInterrupt):
         if safe:
             note(f"{counted(safe, 'message was', 'messages were')} sent before that", style="yellow")

@@ -23,17 +23,20 @@ def told_of_signals(end: Callable[[], None]) -> Iterator[None]:
 
     Afterwards they do again what they did: what is left of the command may be broken off.
     """
+    # Python sets handlers of signals in the main thread alone; a test runs commands in others.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     reader, writer = socket.socketpair()
     with reader, writer:
+        # A thread of its own: `end` may wait and take locks, which a handler in the main thread must not.
         teller = threading.Thread(target=_tell, args=(reader, end), name="pyjms signals", daemon=True)
         teller.start()
         try:
             with signals_as_bytes(ENDING, writer, put_back=True):
                 yield
         finally:
+            # Closing the writer ends the thread's recv; it is joined so that no call of `end` comes after the command.
             writer.close()
             teller.join()
 
@@ -71,10 +74,12 @@ def _poke(reader: socket.socket, main_thread: int) -> None:
             number = reader.recv(1)
         except TimeoutError:
             is_due = False
+            # A system call that waits is cut by any signal; Python then runs the handler of the Ctrl-C before.
             signal.pthread_kill(main_thread, _POKE)
             continue
         if not number:
             return
+        # The poke itself arrives as a byte, too, and must not be followed by another one.
         is_due = is_due or number[0] in ENDING
 
 

@@ -93,6 +93,7 @@ def _address(name: str) -> Address:
 
 
 def _queue(session: Session, name: str, selector: str | None) -> dict[str, Any]:
+    # A browser would make the queue that it looks for, at brokers that create queues on first use.
     if isinstance(session, JmsSession) and session.provider_session.has_destination(_address(name)) is False:
         return {"queue": queue_name(name), "depth": None, "redelivered": None, "oldest_ms": None}
     depth, oldest_ms, redelivered = 0, None, 0
@@ -101,8 +102,10 @@ def _queue(session: Session, name: str, selector: str | None) -> dict[str, Any]:
             depth += 1
             redelivered += message.jms_redelivered
             sent_ms = message.jms_timestamp
+            # 0 means that the producer switched timestamps off (JMS 1.1 §3.4.4).
             if sent_ms and (oldest_ms is None or sent_ms < oldest_ms):
                 oldest_ms = sent_ms
+    # Not below 0: the sender's clock may be ahead of this one.
     age_ms = None if oldest_ms is None else max(0, int(SystemClock().time_ms()) - oldest_ms)
     return {"queue": queue_name(name), "depth": depth, "redelivered": redelivered, "oldest_ms": age_ms}
 

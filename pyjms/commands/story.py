@@ -63,6 +63,7 @@ class BrokerStories:
                 items = found.get("items")
                 if not isinstance(items, list):
                     raise _foreign(self.url)
+                # Each part is quoted by itself, as a name may contain a slash.
                 hosts = ["/".join(quote(name, safe="") for name in each["names"]) for each in items]
             answers = {
                 host: self._ask(
@@ -80,6 +81,7 @@ class BrokerStories:
             raise NoAnswerError(
                 f"nothing answers at {self.url}: {said_by_system(error)}; see whether the broker runs"
             ) from error
+        # JSON of another shape than a pyjms broker's.
         except (KeyError, TypeError) as error:
             raise _foreign(self.url) from error
         finally:
@@ -100,6 +102,7 @@ class BrokerStories:
                 f"{self.url} tells no stories (PYJMS-STORY-UNAVAILABLE): a pyjms broker is asked at its http port, as "
                 "--url http://127.0.0.1:8161; of other brokers there are recordings of their clients: --history DIR"
             )
+        # A URL is visible to other users in the list of processes.
         if parts.username is not None:
             raise CommandError("a URL is no place for a user's name and password; say --user NAME")
         if parts.scheme == "http":
@@ -126,9 +129,11 @@ class BrokerStories:
         if response.status < 300 and isinstance(found, dict):
             return found
         error = found.get("error") if isinstance(found, dict) else None
+        # An answer of another server, such as a proxy, must not be told as the broker's.
         if not isinstance(error, dict) or not str(error.get("code", "")).startswith("PYJMS-"):
             raise _foreign(self.url)
         reason = str(error.get("reason"))
+        # The broker could not, which trying again may help; codes below say that the question is wrong.
         if response.status >= 500:
             raise NoAnswerError(reason)
         hint = "; log in with --user NAME" if response.status == 401 and self.user is None else ""

@@ -53,6 +53,7 @@ def judge(destination: str, expected: Iterable[Entry], found: Iterable[Entry]) -
     wanted = {entry.record_id: entry for entry in expected}
     arrived = list(found)
     times = Counter(entry.record_id for entry in arrived)
+    # A record that was not expected is told as that, so it counts as unaltered here.
     altered = {entry.record_id for entry in arrived if wanted.get(entry.record_id, entry) != entry}
     return Verdict(
         destination=destination,
@@ -188,6 +189,7 @@ class Pages:
         page.set_int_property(Happening.REDELIVERED.name, sum(message.jms_redelivered for message in messages))
         for entry in map(_entry, messages):
             page.write_int(entry.record_id)
+            # As an object, which keeps whether the amount was a whole number.
             page.write_object(entry.amount)
             page.write_string(entry.label)
         self._producer.send(page)
@@ -203,10 +205,12 @@ def begin_or_resume(connection: Connection, plan: Plan) -> tuple[str, bool]:
     with closing(connection.create_session(False, Session.AUTO_ACKNOWLEDGE)) as session:
         queue = session.create_queue(RUNS)
         with closing(session.create_browser(queue)) as browser:
+            # Read whole before anything is purged: the loop below takes messages out of this queue.
             sheets = list(browser)
         for sheet in sheets:
             run = sheet.get_string_property("run") or ""
             if sheet.get_boolean_property("finished"):
+                # A run that was killed while its queues were being emptied: its outcome was told, so the rest goes now.
                 _purge(connection, Names(prefix=run, lanes=sheet.get_int_property("lanes")))
                 continue
             if sheet.get_string_property("plan") != plan.fingerprint:
@@ -253,6 +257,8 @@ def close_books(connection: Connection, names: Names) -> None:
     with closing(connection.create_session(True, Session.SESSION_TRANSACTED)) as session:
         queue = session.create_queue(RUNS)
         with closing(session.create_consumer(queue, f"run = '{names.prefix}' AND finished = FALSE")) as consumer:
+            # In one transaction: the sheet is open or finished, never missing, so that a killed process leaves one of
+            # the two.
             if consumer.receive_no_wait() is not None:
                 sheet = session.create_message()
                 sheet.set_string_property("run", names.prefix)
@@ -269,9 +275,11 @@ def _purge(connection: Connection, names: Names) -> None:
         for queue, selector in (
             *((name, None) for name in names.queues),
             (DEAD_LETTERS, names.dead_letters),
+            # The sheet last: as long as it is there, a killed purge is taken up again.
             (RUNS, f"run = '{names.prefix}' AND finished = TRUE"),
         ):
             with closing(session.create_consumer(session.create_queue(queue), selector)) as consumer:
+                # In portions, so that no transaction holds a whole queue.
                 while _take(consumer, _PURGE_BATCH):
                     session.commit()
 
@@ -338,6 +346,7 @@ class StageCounter:
     def attempt(self, record_id: int) -> int:
         """Count one more attempt at the record; return which one it is, from 1."""
         with self._lock:
+            # Counted in this process alone: after a restart the attempts begin again, and with them the same failures.
             self._attempts[record_id] += 1
             return self._attempts[record_id]
 

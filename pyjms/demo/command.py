@@ -113,6 +113,7 @@ def demo(
         process.reach()
     except (InputError, OtherRunError, JMSException) as error:
         raise failure(error, CANNOT_BE_USED) from error
+    # With --json, standard output is for the document alone.
     console = Console(stderr=as_json, quiet=as_json, emoji=False)
     show_plan(console, plan, url if store is None else f"{url} on {store}")
     if process.is_resumed:
@@ -133,12 +134,14 @@ def _is_one_site(context: typer.Context, *, asked: bool) -> bool:
 
 def _given(context: typer.Context, names: tuple[str, ...]) -> list[str]:
     """Return which of these options were typed."""
+    # Where a value comes from, and not the value: a default and PYJMS_URL choose no kind of demo.
     typed = (name for name in names if str(getattr(context.get_parameter_source(name), "name", "")) == "COMMANDLINE")
     return [f"--{name.replace('_', '-')}" for name in typed]
 
 
 def _over_two_sites(plan: Plan, folder: Path | None, kills: int, *, as_json: bool) -> None:
     try:
+        # Imported late: one site needs neither SQLAlchemy nor the STOMP server.
         from pyjms.demo.sites.command import over_two_sites
     except ModuleNotFoundError as error:
         raise InputError(
@@ -166,9 +169,11 @@ def _work_off(process: Process, console: Console, *, as_json: bool) -> None:
         typer.echo(json.dumps(as_data(plan, settings, process, outcome, seconds), indent=2))
     else:
         show_outcome(console, plan, process.counters, outcome, seconds, is_kept=settings.is_kept)
+    # The run is kept then: its queues are the evidence.
     if not outcome.adds_up:
         raise typer.Exit(DOES_NOT_ADD_UP)
     try:
+        # After the outcome was told: a process that is killed in between tells it once more.
         process.finish()
     except JMSException as error:
         raise failure(error, BROKE_OFF) from error

@@ -69,10 +69,12 @@ def typed(text: str) -> Value:
     if text.lower() in _BOOLEANS:
         return _BOOLEANS[text.lower()]
     if _INTEGER.fullmatch(text):
+        # A number of 64 bits has 19 digits and a sign; Python refuses to read texts of more than 4,300 digits.
         number = int(text) if len(text) < 21 else 2**64
         return number if -(2**63) <= number < 2**63 else text
     if _DECIMAL.fullmatch(text):
         decimal = float(text)
+        # 1e999 is read as infinity, which no sum survives.
         return decimal if math.isfinite(decimal) else text
     return text
 
@@ -83,6 +85,7 @@ def read_table(path: Path, limit: int | None = None) -> Table:
     Raises:
         InputError: There is no such file, or it is not a CSV file with a header and records.
     """
+    # newline="": the csv module finds the ends of lines itself, also within quotation marks.
     text = io.StringIO(_decompressed(path), newline="")
     rows = csv.reader(text, delimiter=_delimiter(text), strict=True)
     try:
@@ -98,8 +101,10 @@ def read_table(path: Path, limit: int | None = None) -> Table:
 def _decompressed(path: Path) -> str:
     try:
         data = path.read_bytes()
+        # By the first bytes and not by the name, which may be anything.
         if data.startswith(_GZIP):
             data = gzip.decompress(data)
+        # Spreadsheets write a byte order mark, which would become a part of the first column's name.
         text = data.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise InputError(f"There is no file {path}.") from error
@@ -133,6 +138,7 @@ def _columns(path: Path, header: list[str]) -> tuple[str, ...]:
 def _records(path: Path, rows: Iterator[list[str]], width: int, limit: int | None) -> Iterator[Record]:
     number = 0
     for row in rows:
+        # csv returns an empty list for an empty line.
         if not row:
             continue
         if limit is not None and number >= limit:
@@ -191,6 +197,7 @@ class Plan:
     def lane_of(self, record: Record) -> Lane:
         """Return the lane in which the record must arrive; found without selectors."""
         key = self.key_of(record)
+        # Without selectors, on purpose: this is the expectation that the broker's selectors are judged by.
         return next((lane for lane in self.lanes if lane.key == key), self.lanes[-1])
 
     def amount_of(self, record: Record) -> int | float:
@@ -212,7 +219,9 @@ class Plan:
         """Return the properties of the record's message. Those that route are text, so that they compare alike."""
         properties = dict(zip(self.properties, record.values, strict=True))
         for column in self.route:
+            # As text, so that one selector fits: a text and a number are never equal in a selector (JMS 1.1 §3.8.1.1).
             properties[self.properties[column]] = _text(record.values[column])
+        # A missing value is a missing property, which a selector finds by IS NULL.
         return {name: value for name, value in properties.items() if value is not None}
 
     @property
@@ -238,6 +247,7 @@ class Plan:
         records = [record.values for record in table.records]
         labels = sorted((key_name(key), kind.label) for key, kind in self.kinds.items())
         text = repr((table.columns, records, self.route, self.amount, self.properties, lanes, labels))
+        # A text may hold half of a surrogate pair, which UTF-8 refuses.
         return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
@@ -261,6 +271,7 @@ def make_plan(
     adding = _amount_column(table, amount, routing)
     properties = _property_names(table.columns)
     keys = Counter(tuple(_text(record.values[column]) for column in routing) for record in table.records)
+    # The name decides among equals, so that a resumed run has the same lanes.
     ranked = sorted(keys, key=lambda key: (-keys[key], key_name(key)))[:lanes]
     names = [properties[column] for column in routing]
     return Plan(
@@ -285,6 +296,7 @@ def _kinds(table: Table, route: tuple[int, ...], amount: int | None, labels: Map
         key = tuple(_text(record.values[column]) for column in route)
         value = 1 if amount is None else record.values[amount]
         records[key] += 1
+        # Fractions, as sums of floats depend on their order.
         totals[key] = totals.get(key, Fraction(0)) + Fraction(value if _is_number(value) else 0)
     return {
         key: Kind(label=labels.get(key[0] or "", key_name(key)), records=records[key], total=float(totals[key]))
@@ -343,9 +355,11 @@ def _property_names(columns: Iterable[str]) -> tuple[str, ...]:
     """Return a legal, distinct property name for each column: what selectors may call it (JMS 1.1 §3.8.1.1)."""
     names: list[str] = []
     for column in columns:
+        # ASCII only: a Java identifier may have more letters, but not every broker's selectors read them.
         name = re.sub(r"[^A-Za-z0-9_]", "_", column)
         if not re.match(r"[A-Za-z]", name) or name.upper().startswith("JMS"):
             name = "c_" + name
+        # Words of the selector language, such as IN, are refused as property names (JMS 1.1 §3.5.1).
         while name in names or name in _OWN_PROPERTIES or is_reserved(name):
             name += "_"
         names.append(name)
@@ -367,9 +381,12 @@ def _lane_for_the_rest(names: Sequence[str], keys: Sequence[Key]) -> Lane:
     (JMS 1.1 §3.8.1.2). So a value that is missing is always asked for by name.
     """
     if not keys:
+        # Not an empty selector: the dead letters of this lane are found by the same text within an AND.
         return Lane(name=ELSE, key=None, selector="record_id > 0")
     if len(names) == 1:
         return Lane(name=ELSE, key=None, selector=_none_of(names[0], [key[0] for key in keys]))
+    # NOT (a = 'x' AND b = 'y') is unknown where a is missing and b is 'y', and would not select that message. Hence an
+    # OR of parts, each of which asks for NULL.
     others = (
         f"({' OR '.join(_none_of(name, [value]) for name, value in zip(names, key, strict=True))})" for key in keys
     )
@@ -380,6 +397,7 @@ def _none_of(name: str, values: Sequence[str | None]) -> str:
     """Return the condition that a property has none of the values, of which None is a missing one."""
     literals = ", ".join(quote(value) for value in values if value is not None)
     if None not in values:
+        # NOT IN alone is unknown for a missing value, and what is unknown is not selected (JMS 1.1 §3.8.1.2).
         return f"{name} IS NULL OR {name} NOT IN ({literals})"
     return f"{name} NOT IN ({literals})" if literals else f"{name} IS NOT NULL"
 

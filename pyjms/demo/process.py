@@ -97,6 +97,7 @@ class Process:
         with self._factory.create_connection() as connection:
             if not self.settings.is_kept:
                 return
+            # The names of the queues begin with the run's, so they are known only once the broker has been asked.
             run, self.is_resumed = begin_or_resume(connection, self.plan)
             self.names = Names(prefix=run, lanes=len(self.plan.lanes))
             counts = read_books(connection, self.names).counts
@@ -113,18 +114,25 @@ class Process:
             JMSException: The broker cannot be reached, or has refused something.
         """
         with ExitStack() as stack:
+            # Before the first message is sent: an ordinary subscriber would miss it, and requests would find no desk.
             receivers = self._subscribe(stack)
             pool = stack.enter_context(
+                # A thread for each job that may run at the same time: two stages of workers, a dispatcher for each
+                # lane, three receivers, loader and audit.
                 ThreadPoolExecutor(2 * self.settings.workers + len(self.plan.lanes) + 5, thread_name_prefix="demo")
             )
             stack.callback(self._stop.set)  # on leaving comes first: the pool waits for its threads
             rest = self._signals()
             receiving = [self._start(pool, receiver.run, rest) for receiver in receivers]
+            # All that is sent to the topic is committed when this returns; only then may receivers take silence for the
+            # end.
             self._work_off(pool, watch)
             rest.drain.set()
             self._wait(receiving, watch)
             self._wait([self._start(pool, self._audit)], watch)
         with self._factory.create_connection() as connection:
+            # Judged by what is committed at the broker, not by this process's counters: a resumed run did not see all
+            # of it.
             books = read_books(connection, self.names)
         return judge_all(self.plan, self._found(books))
 
@@ -147,6 +155,7 @@ class Process:
 
     def _subscribe(self, stack: ExitStack) -> tuple[Subscriber, ...]:
         """Open the desk and the subscriptions: they must be there before the first message is sent."""
+        # Entered first and so closed last: workers ask the desk until their end.
         stack.enter_context(open_desk(self._factory, self.plan, self.names, self.settings.workers))
         is_kept = self.settings.is_kept
         ledger = stack.enter_context(closing(Ledger(self._factory, self._account(self.ledger))))
@@ -172,6 +181,8 @@ class Process:
         ]
         self._wait([self._start(pool, self._load)], watch)
         for crew in crews:
+            # One stage after the other: when a stage has ended, all that it sent is committed, and the next one may end
+            # with its queue.
             crew.signals.drain.set()
             self._wait(crew.futures, watch)
 
@@ -205,10 +216,12 @@ class Process:
             producer = session.create_producer(session.create_queue(self.names.intake))
             stamps = Stamps(session, self.names, self.load.name)
             records = self.plan.table.records
+            # The stamp tells how many records are in the intake, and they were sent in the order of the file.
             for first in range(self.load.before, len(records), LOAD_BATCH):
                 batch = records[first : first + LOAD_BATCH]
                 for record in batch:
                     producer.send(record_message(session, self.plan, record))
+                # Before the commit: what was sent of this batch is rolled back, and loaded by the next run.
                 if self._stop.is_set():
                     return
                 stamps.put({Happening.DONE: len(batch)})
@@ -233,6 +246,7 @@ class Process:
         with self._factory.create_connection() as connection:
             connection.start()
             session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+            # Looked at and not taken: a run that does not add up must leave the evidence where it is.
             browsers = {queue: session.create_browser(session.create_queue(queue)) for queue in self.names.work}
             dead_letters = session.create_queue(DEAD_LETTERS)
             browsers[DEAD_LETTERS] = session.create_browser(dead_letters, self.names.dead_letters)
@@ -248,11 +262,14 @@ class Process:
         pending = set(futures)
         while pending:
             _, pending = wait(pending, LOOK_S, FIRST_EXCEPTION)
+            # All of them, not only those waited for: a thread that failed may be what the others wait for.
             for future in self._futures:
                 if future.done():
                     future.result()
             watch()
 
     def _signals(self) -> Signals:
+        # An embedded broker hands out at once what it has; over a network a queue seems empty while a message is on its
+        # way.
         local = self.settings.url.startswith("vm:")
         return Signals(stop=self._stop, drain=Event(), idle_ms=IDLE_MS if local else IDLE_REMOTE_MS)

@@ -60,6 +60,7 @@ def number(value: Fraction) -> int | float:
 
 def without_password(url: str) -> str:
     """Return the URL as it may be shown."""
+    # The user's name stays, as it helps to find a wrong URL.
     return re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:***@", url)
 
 
@@ -116,6 +117,7 @@ def progress(console: Console, counters: tuple[StageCounter, ...]) -> Iterator[C
         TimeElapsedColumn(),
         TextColumn("{task.fields[mishaps]}", style="yellow"),
     )
+    # In a pipe, bars would fill a log with lines.
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
         tasks = [(counter, bars.add_task(counter.name, total=counter.total, mishaps="")) for counter in counters]
 
@@ -159,6 +161,7 @@ def show_outcome(
 def _stages(counters: tuple[StageCounter, ...]) -> Table:
     table = Table(title="Who did what", title_justify="left")
     table.add_column("stage")
+    # The column for earlier processes only where there was one.
     is_resumed = any(counter.before for counter in counters)
     happenings = [
         happening

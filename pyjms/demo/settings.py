@@ -34,6 +34,7 @@ class Chance:
 
     def fate(self, stage: str, record_id: int, attempt: int) -> Fate:
         """Return how this attempt at the record ends."""
+        # A generator for each question: a shared one would give answers in the order in which threads ask.
         drawn = Random(f"{self.seed}/{stage}/{record_id}/{attempt}").random()  # noqa: S311  no secret is made of it
         if drawn >= self.rate:
             return Fate.DONE

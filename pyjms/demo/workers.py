@@ -95,6 +95,8 @@ class StepMakers:
         The properties of a received message are read-only until they are cleared (JMS 1.1 §3.10), so they are taken
         out, cleared, and set again; those of the provider, whose names begin with JMS, are its own business.
         """
+        # Received properties are read-only until they are cleared (JMS 1.1 §3.10), so they are taken out and set again.
+        # Names with JMS are the provider's.
         kept = {name: message.get_object_property(name) for name in message.property_names if name[:3] != "JMS"}
         message.clear_properties()
         for name, value in {**kept, **properties}.items():
@@ -111,10 +113,13 @@ class Enquiry:
     """
 
     def __init__(self, connection: Connection, names: Names) -> None:
+        # Not the worker's session: a request sent in its transaction would stay invisible until the commit, which waits
+        # for the answer.
         self._session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
         self._reply_to = self._session.create_temporary_queue()
         self._replies = self._session.create_consumer(self._reply_to)
         self._requests = self._session.create_producer(self._session.create_queue(names.desk))
+        # Asking twice does no harm, so a lost request costs one more question and no write to the disk.
         self._requests.delivery_mode = DeliveryMode.NON_PERSISTENT
 
     def ask(self, key: list[str | None]) -> MapMessage:
@@ -207,9 +212,12 @@ class Worker:
 
     def _serve(self) -> Fate:
         """Work over one connection. Leaving it closes it; a unit that is not committed is rolled back (§4.3.5)."""
+        # A connection for each life of a worker, as if it were a process: closing it in the midst of a unit is the
+        # crash.
         with self.factory.create_connection() as connection:
             session = connection.create_session(True, Session.SESSION_TRANSACTED)
             consumer = session.create_consumer(session.create_queue(self.source), self.selector)
+            # In the worker's own session, so that a dead letter is worked off in one unit, too.
             source = Source(session, consumer, self.names.dead_letters_of(self.source, self.selector))
             stamps = Stamps(session, self.names, self.counter.name)
             step = self.maker(connection, session)
@@ -224,6 +232,7 @@ class Worker:
                 if nothing_more_comes:
                     break
                 continue
+            # The fate is known after the work and before the commit, where a failure has the most to undo.
             fate = self._unit(step, as_map(message))
             if fate is Fate.CRASHED:
                 return fate
@@ -231,8 +240,10 @@ class Worker:
                 session.rollback()
                 self._note(Happening.ROLLED_BACK)
             else:
+                # The stamp is in the same transaction as the work: a killed run counts neither too much nor too little.
                 self._commit(session, stamps, done=1)
                 self.counter.add(Happening.DONE)
+        # What failed after the last commit would otherwise be missing in the counts of a resumed run.
         if self.unwritten:
             self._commit(session, stamps)
         return Fate.DONE
@@ -241,6 +252,7 @@ class Worker:
         record_id = message.get_int_property("record_id")
         if message.jms_redelivered:
             self._note(Happening.REDELIVERED)
+        # A dead letter comes as a new message, without the flag of a redelivery.
         elif message.property_exists("JMS_pyjms_deadDestination"):
             self._note(Happening.SET_ASIDE)
         step(message)
@@ -248,6 +260,7 @@ class Worker:
 
     def _note(self, happening: Happening) -> None:
         self.counter.add(happening)
+        # Counted at once for the screen, and written with the next commit: a rollback must not take it back.
         self.unwritten[happening] += 1
 
     def _commit(self, session: Session, stamps: Stamps, done: int = 0) -> None:
@@ -282,11 +295,13 @@ class Account:
             message = source.receive(signals.idle_ms)
             if message is not None:
                 batch.append(message)
+                # The batch is not committed: closing the connection gives it back, as in a crash.
                 if enough is not None and self.count + len(batch) >= enough:
                     return
             if batch and (message is None or len(batch) == BATCH):
                 pages.put(batch)
                 session.commit()
+                # After the commit, so that the counts never show what is coming again.
                 self._count(batch)
                 batch = []
             if message is None and nothing_more_comes:
@@ -320,6 +335,7 @@ class Subscriber:
         self._factory = factory
         self._selector = selector
         self._is_durable = is_durable
+        # Subscribed when it is made: an ordinary subscription gets only what is published afterwards.
         self._first: Visit | None = self._visit()
 
     def run(self, signals: Signals) -> None:
@@ -332,6 +348,7 @@ class Subscriber:
         with closing(visit.connection):
             self.account.collect(visit.session, visit.source, signals, enough)
             if self._is_durable and enough is None and not signals.stop.is_set():
+                # JMS refuses to delete a subscription that has a subscriber.
                 visit.source.close()
                 visit.session.unsubscribe(self.account.name)
 
@@ -345,6 +362,7 @@ class Subscriber:
         names, name = self.account.names, self.account.name
         connection = self._factory.create_connection()
         if self._is_durable:
+            # Before any other use of the connection (JMS 1.1 §4.3.2).
             connection.client_id = names.client_id(name)
         session = connection.create_session(True, Session.SESSION_TRANSACTED)
         topic = session.create_topic(names.dispatched)
@@ -371,11 +389,13 @@ class Ledger(Subscriber):
     def run(self, signals: Signals) -> None:
         """Receive half, go away, come back, receive the rest, and end the subscription."""
         half = self.account.counter.total // 2
+        # In the middle of a batch, so that some messages come again, marked as redelivered.
         enough = half - half % BATCH + min(half, BATCH // 2)
         if self.account.count < enough:
             self.stay(signals, enough)
         else:
             self.close()  # it was away when the process ended
+        # Away until all others are done: everything published meanwhile must be kept for the subscription.
         while not signals.is_over():
             signals.drain.wait(signals.idle_ms / 1000)
         self.stay(signals, enough=None)
@@ -390,6 +410,7 @@ class Clerk(MessageListener):
     def __init__(self, session: Session, plan: Plan) -> None:
         self._session = session
         self._plan = plan
+        # Without a destination, as each request names the queue of its reply.
         self._producer = session.create_producer(None)
         self._producer.delivery_mode = DeliveryMode.NON_PERSISTENT
 
@@ -414,6 +435,7 @@ def open_desk(factory: ConnectionFactory, plan: Plan, names: Names, clerks: int)
     """Open the desk with so many clerks; closing the connection closes it."""
     connection = factory.create_connection()
     for _ in range(clerks):
+        # A session for each clerk: its listener runs on the session's own thread, so that clerks answer side by side.
         session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
         consumer = session.create_consumer(session.create_queue(names.desk))
         consumer.message_listener = Clerk(session, plan)

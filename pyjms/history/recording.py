@@ -189,7 +189,7 @@ class BufferedLog(_Log):
             self._files.fail(error)
 
     def _write(self) -> Exception | None:
-        # A count taken at the beginning: clients go on appending, and a loop until the buffer is empty might never end.
+        # One buffer's worth for a file at most, counted first: clients go on appending meanwhile.
         calls = [self._buffer.popleft() for _ in range(min(len(self._buffer), BUFFER_EVENTS))]
         try:
             rows = [row for call in calls for row in rows_of(self._digests, *call)]

@@ -85,10 +85,13 @@ def work_of(name: str) -> Callable[[Mapping[str, Any], Unit], None]:
     """Return what the company does: a function of the order's data and the unit that it belongs to."""
 
     def work(data: Mapping[str, Any], unit: Unit) -> None:
+        # The last step refuses, so that an incomplete order has three steps to be compensated.
         if name == "deliver" and data["missing"]:
             raise StepRefused(f"these records lack a value: {', '.join(map(str, data['missing']))}")
         number = data["order"]
         lines = [{"work": name, "number": number, "id": id_, "amount": amount} for id_, amount in data["records"]]
+        # In the transaction of the unit, which also keeps the reply: the lines are written exactly once, however often
+        # the step is asked for.
         unit.connection.execute(text("INSERT INTO lines VALUES (:work, :number, :id, :amount)"), lines)
 
     return work
@@ -100,6 +103,7 @@ def open_books(file: str) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: object) -> None:
+        # The demo reads while the site writes, in another process: SQLite allows both at once with a write-ahead log.
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=20000"):
             connection.execute(f"PRAGMA {pragma}")
 

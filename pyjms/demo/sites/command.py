@@ -41,6 +41,7 @@ def over_two_sites(plan: Plan, folder: Path | None, kills: int, *, as_json: bool
         except JMSException as error:
             raise failure(error, BROKE_OFF) from error
         finally:
+            # Whatever happened: no process of a site may outlive the demo.
             run.close()
 
 
@@ -59,6 +60,7 @@ def _work_off(run: Run, console: Console, *, as_json: bool) -> None:
         show_outcome(console, run, outcome, seconds)
     if not outcome.adds_up:
         raise typer.Exit(DOES_NOT_ADD_UP)
+    # After the outcome was told, and only if it adds up: a run with a fault stays, to be looked into.
     run.finish()
 
 
@@ -66,6 +68,7 @@ def _work_off(run: Run, console: Console, *, as_json: bool) -> None:
 def _folder(chosen: Path | None) -> Iterator[Path]:
     """Give the folder of the run: the user's, or one that is removed at the end."""
     if chosen is not None:
+        # Absolute, as the sites' processes run in folders of their own.
         yield chosen.absolute()
         return
     with TemporaryDirectory(prefix="pyjms-demo-") as temporary:

@@ -65,6 +65,7 @@ class Order:
 def make_orders(plan: Plan) -> tuple[Order, ...]:
     """Return the orders, in the order of the file."""
     records = plan.table.records
+    # One instance for each of 6,099 records would take minutes (decision 0502).
     size = min(_RECORDS_MAX, max(1, len(records) // _ORDERS_WANTED))
     parts = [records[first : first + size] for first in range(0, len(records), size)]
     return tuple(
@@ -191,6 +192,7 @@ class Run:
 
     def reach(self) -> None:
         """Start the sites. Raises `SiteError`; `OtherRunError` when the folder holds an unfinished run over other records."""
+        # Before any process starts: a folder that cannot be used must leave nothing running.
         self._open_sheet()
         self.sites = {name: SiteProcess(name, self.folder) for name in SITES}
         here = self.sites[HERE]
@@ -204,6 +206,7 @@ class Run:
             site.announced()
         for site in self.sites.values():
             site.tell(self._urls())
+        # Also in a resumed run: an instance has a fixed id, so that asking again begins none twice.
         self._begin_orders(here.url)
 
     def run(self, watch: Watch = lambda: None, tell: Tell = lambda _: None) -> Outcome:
@@ -212,11 +215,14 @@ class Run:
         watch: called several times a second. tell: called with a line when a site was killed, or is back.
         """
         for number in range(self._kills):
+            # Spread over the run: a death at its very beginning or end would meet little work.
             mark = len(self.orders) * (number + 1) // (self._kills + 2)
             ended = self._wait_for(mark, watch)
             if ended < len(self.orders):
+                # The sites take turns, beginning with the one that does not run the engine.
                 self._kill_and_start(SITES[(number + 1) % len(SITES)], ended, watch, tell)
         self._wait_for(len(self.orders), watch)
+        # Before the judgement, which must not run while late answers still change the queues.
         left_over = self._left_over(watch)
         instances = self._store.instances(flow=FLOW.name, limit=len(self.orders))
         written = {work: lines for books in self._books.values() for work, lines in read_lines(books).items()}
@@ -231,6 +237,7 @@ class Run:
         """End all processes that were started."""
         for site in self.sites.values():
             site.kill()
+        # The store is opened after the sites were made; a run that ended before that has neither.
         if self.sites:
             self._store.close()
             for books in self._books.values():
@@ -242,6 +249,7 @@ class Run:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             sheet = self._read_sheet()
+            # A folder with anything else in it is somebody else's, and this run would remove two folders from it.
             others = {each.name for each in self.folder.iterdir()} - {
                 self._new_sheet.name
             }  # left by a death in the first write
@@ -260,6 +268,7 @@ class Run:
         if sheet is None and others:
             raise self._others_folder()
         for name in SITES:
+            # The last run is finished, so its stores go; a new run in them would find its orders done.
             shutil.rmtree(self.folder / name.lower(), ignore_errors=True)
         self._write_sheet(is_finished=False)
 
@@ -289,6 +298,7 @@ class Run:
     def _write_sheet(self, *, is_finished: bool) -> None:
         sheet = {"plan": self.plan.fingerprint, "title": self.plan.title, "finished": is_finished}
         self._new_sheet.write_text(json.dumps(sheet), encoding="utf-8")
+        # A rename is atomic, so that a death leaves the old sheet or the new one, and never half of one.
         self._new_sheet.replace(self._sheet)
 
     # The work
@@ -312,6 +322,7 @@ class Run:
             watch()
             if ended >= wanted:
                 return ended
+            # After the count: a site that dies when all orders have ended is no failure of the run.
             self._check_sites()
             self._pause.wait(_LOOK_S)
 
@@ -319,6 +330,7 @@ class Run:
         lines = {work: count for books in self._books.values() for work, count in count_lines(books).items()}
         lines[_ENDED] = sum(self._store.count(status=each) for each in Status if each.is_final)
         for counter in self.counters:
+            # The databases have totals, and a counter adds: so the difference.
             counter.add(Happening.DONE, lines.get(counter.name, 0) - counter[Happening.DONE])
         return lines[_ENDED]
 
@@ -329,6 +341,7 @@ class Run:
 
     def _kill_and_start(self, name: str, ended: int, watch: Watch, tell: Tell) -> None:
         site, began_ms = self.sites[name], self._clock.monotonic_ms()
+        # Read before the kill, which forgets the process.
         pid = site.pid
         site.kill()
         tell(
@@ -439,6 +452,7 @@ class SiteProcess:
             assert self._process.stdout is not None
             line = self._process.stdout.readline()
             if line.startswith("listening "):
+                # The first time any free port; afterwards the same one, which the other site's routes know.
                 self._port = int(line.rpartition(":")[2])
                 return
             self.kill()
@@ -464,6 +478,7 @@ class SiteProcess:
         if process is None:
             return
         process.kill()
+        # Reaped at once, so that no zombie is left, and the port and the files are free when this returns.
         process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None:

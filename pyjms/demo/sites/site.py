@@ -28,11 +28,14 @@ _COMMANDS = "pyjms.commands"
 
 def main(name: str, port: str) -> None:
     """Serve until the standard input ends."""
+    # By its entry point: the client's package must not import the broker's.
     broker, *_ = metadata.entry_points(group=_COMMANDS, name="broker")
     try:
         commands = broker.load()
     except ModuleNotFoundError as error:
         sys.exit(f"the package {error.name} is missing; install what a site needs with: {INSTALL}")
+    # The broker has the main thread, since signal handlers can be set there alone; the work waits for the URLs in
+    # another one.
     _start("site", lambda: _work(name))
     listen = f"stomp://127.0.0.1:{port}"
     run = ["run", "--listen", listen, "--anonymous", "--store", "sqlite:///messages.db", "--name", name.lower()]
@@ -41,6 +44,7 @@ def main(name: str, port: str) -> None:
 
 def _work(name: str) -> None:
     urls: Mapping[str, str] = json.loads(sys.stdin.readline() or "{}")
+    # Without a line the demo has died before it told: then only the end is left.
     if urls:
         factory = ConnectionFactory(urls[name])
         books = open_books("books.db")
@@ -63,11 +67,13 @@ def _forward(queue: str, here: str, there: str) -> None:
     source, target = (
         Target(site=Site(url=f"{url}?reconnect=no"), address=Address(AddressKind.QUEUE, queue)) for url in (here, there)
     )
+    # Once only, as the books must add up: both sites have brokers of pyjms, which find duplicates.
     settings = RouteSettings(name=queue, source=source, require=Guarantee.ONCE_ONLY)
     RouteThread(Transfer(settings, to_all([target]), lambda: [target], SystemClock()))
 
 
 def _start(name: str, work: Callable[[], object]) -> None:
+    # Daemons: a site may end at any moment, and nothing of it has to be brought to an end.
     Thread(target=work, name=f"demo {name}", daemon=True).start()
 
 
