@@ -86,6 +86,7 @@ class _Environment:
     def add(self, key: str, value: object, where: str) -> None:
         """Take one key of a file or a mapping."""
         prefix, _, name = key.partition(".")
+        # Java's files write connectionfactory in whatever case, tables of TOML connection_factory.
         kind = prefix.lower().replace("_", "")
         if isinstance(value, Mapping):
             self._add_table(key, kind, value, where)
@@ -332,6 +333,7 @@ def _load(given: Mapping[str, Any] | str | os.PathLike[str] | None) -> _Environm
     else:
         environment = _Environment(os.fspath(given))
         _add_file(environment, Path(given))
+    # Last, as an option may stand before its factory in the file.
     environment.add_options()
     return environment
 

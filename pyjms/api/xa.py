@@ -67,6 +67,7 @@ class XAException(CheckedThrowable, Exception, declares=True):
 
     def __init__(self, reason: str | int | None = None, error_code: int = 0) -> None:
         super().__init__(*([] if reason is None else [reason]))
+        # Java has two constructors, one with a text and one with a code.
         self.errorCode = reason if isinstance(reason, int) else error_code
 
     @property

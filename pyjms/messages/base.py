@@ -313,6 +313,7 @@ def is_shown(name: str) -> bool:
 
     Messages of clients without JMS may have other names too, such as ``content-type`` or ``JMSPriority``.
     """
+    # Most names were looked at before, by a setter or in an earlier message.
     if name in KNOWN_NAMES:
         return True
     if not is_identifier(name) or not (is_client_name(name) or is_provider_name(name)):
@@ -483,6 +484,7 @@ class Properties(HeaderFields):
 
     def _set(self, name: str, value: object, store: Store) -> None:
         """Set a property the long way: every check, and the dictionary made this message's own."""
+        # Any other set says that an envelope shares the dictionary, or that the message is read-only.
         if self._settable is not KNOWN_NAMES:
             self._own_properties()
         if type(name) is not str or name not in KNOWN_NAMES:

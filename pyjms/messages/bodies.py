@@ -69,6 +69,7 @@ class JmsTextMessage(JmsMessage, TextMessage):
 
     def __init__(self, text: str | None = None) -> None:
         JmsMessage.__init__(self)
+        # By the exact class: a text of a subclass becomes a plain one, whose methods nobody has changed.
         self._body = text if type(text) is str else store_string(text, "body", "text")
 
     @property
@@ -253,6 +254,7 @@ class JmsBytesMessage(JmsMessage, BytesMessage):
         self._check_readable()
         start = self._position
         end = start + size
+        # Before the position moves: a read that fails leaves it where it was (decision 0202).
         if end > len(self._body):
             raise MessageEOFException(f"{size} bytes are needed and {len(self._body) - start} are left")
         self._position = end
@@ -438,6 +440,7 @@ class JmsStreamMessage(JmsMessage, StreamMessage):
         self._fields.append(store(value, _FIELD, len(self._fields)))
 
     def _read(self, kind: JavaType[T]) -> T:
+        # The position moves after the conversion only: a field can be read once more, as another type (§3.11.3).
         value = kind.read(self._current(), _FIELD, self._position)
         self._position += 1
         return value
@@ -599,6 +602,7 @@ class JmsObjectMessage(JmsMessage, ObjectMessage):
             if body.local:
                 return pickle.loads(body.data)  # noqa: S301  made by this process, never seen by another one
             return TrustingUnpickler(body.data, self._trusted()).load()
+        # This error says already what is wrong, such as the class that is not trusted.
         except MessageFormatException:
             raise
         except Exception as error:

@@ -105,6 +105,8 @@ class JavaType(Generic[T]):
                 continue
             convert = parse if row.written == "String" and parse is not None else construct
             if name == "String":
+                # Whole numbers have one text in Java and Python; `int.__repr__` is that of the plain
+                # number, whatever the class.
                 convert = _AS_TEXT.get(row.written, int.__repr__)  # type: ignore[assignment]
             self._converters.update(dict.fromkeys(_STORED_AS[row.written], convert))
 
@@ -175,6 +177,7 @@ def _refuse(value: object, wanted: str, what: str, name: object) -> MessageForma
 def _checked_integral(value: object, kind: type[Byte | Short | Int | Long], what: str, name: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _refuse(value, f"an int in the range of {kind.__name__}", what, name)
+    # The plain number: an enumeration's member, for instance, has a class and methods of its own.
     number = int.__int__(value)
     if not kind.minimum <= number <= kind.maximum:
         # `str()` of a huge number takes time by the square of its length, and raises beyond 4,300 digits.

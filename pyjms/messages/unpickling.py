@@ -97,6 +97,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
                 f"the object holds an instance of {shorten(name, _CLASS_NAME_MAX)}, a class that is not trusted: if its sender may make "
                 f"such objects here, add it to the trusted= option of the ConnectionFactory"
             )
+        # Imported only now that the name is trusted: an import runs code.
         found: Any = import_module(module_name)
         # A nested class has dots in its name; what this finds on the way need be no class, so the result is checked.
         for part in global_name.split("."):
@@ -142,6 +143,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         _dispatch[pickle.NEWOBJ_EX[0]](self)
 
     def _instantiate(self, klass: Any, args: Any) -> None:
+        # INST and OBJ, of the protocols 0 and 1, come here; no plain class is pickled by them.
         if self._build_of(klass) is not None:
             raise _not_pickled_so(klass)
         self._checked_arguments(tuple(args))

@@ -107,6 +107,7 @@ class SystemClock:
         return type(time.monotonic) is BuiltinFunctionType
 
     def time_ms(self) -> int:
+        # Looked up at each call: freezegun replaces the function in the module, and its stand-in is not built in.
         now = time.time
         return int((now() if type(now) is BuiltinFunctionType else _from_below(now)) * 1000)
 

@@ -439,6 +439,7 @@ class ProviderSession(ABC):
 class ProviderConsumer(ABC):
     """One consumer's end at one destination."""
 
+    # On the class, so that a provider's consumer need not call a constructor of this one.
     _polled: Delivery | None = None
     """What `poll_or_wait`, as given here, has taken and not returned."""
 

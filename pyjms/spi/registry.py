@@ -38,6 +38,7 @@ def make(point: EntryPoint, kind: type[_Made], where: str, error: Callable[[str]
     """
     try:
         made = point.load()()
+    # What is missing can be installed; any other error is a mistake of the package.
     except ImportError as failure:
         raise error(f"{where} cannot be imported ({failure}); {advice}") from failure
     except Exception as failure:

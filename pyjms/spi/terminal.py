@@ -93,6 +93,7 @@ def results() -> Console:
     console = Console(highlight=False, emoji=False)
     if console.is_terminal or os.environ.get("COLUMNS"):
         return console
+    # In a pipe rich would take 80 columns for the width, and fold the cells.
     return Wide(width=_WIDEST, highlight=False, emoji=False)
 
 

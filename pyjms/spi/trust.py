@@ -62,6 +62,7 @@ def explained(
         )
     if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
         return TrustError(f"{place} answers, but not in HTTP; name the http port of the broker")
+    # A port with TLS ends a connection that does not begin with a handshake: only then is it asked.
     is_cut_off = isinstance(error, (HTTPException, ConnectionResetError, BrokenPipeError))
     if scheme == "http" and is_cut_off and _speaks_tls(host, port or 80):
         return TrustError(f"{place} speaks TLS; write https://{rest}, and say whom to trust: --ca-file FILE")

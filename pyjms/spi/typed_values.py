@@ -193,6 +193,7 @@ def read_map(text: str) -> dict[str, Stored]:
     """Return what `write_map` was given. Raises `ValueError`, `TypeError`, `KeyError`, `RecursionError` for what is no such text."""
     entries: dict[str, Stored] = {}
     for entry in _list(json.loads(text)):
+        # A fourth part says that the name is in base64, as UTF-8 cannot hold it.
         name, letter, value, *spelled = _list(entry)
         if spelled not in ([], ["U"]) or type(name) is not str:
             raise ValueError("no entry of a map")

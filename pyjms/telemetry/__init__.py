@@ -47,6 +47,7 @@ def instrument_if_wanted(environment: Mapping[str, str] = os.environ) -> None:
         return
     try:
         instrument()
+    # A variable of the environment must not keep a program from starting.
     except ImportError as error:
         _log.warning("PYJMS-OTEL-1 %s=1, but messages are not traced: %s", WANTED, error)
 

@@ -117,6 +117,7 @@ class OpenTelemetryTracer(MessageTracer):
         context: Context | None = None,
         links: tuple[Link, ...] = (),
     ) -> Iterator[Span]:
+        # OpenTelemetry's conventions for messaging name a span by the operation and the destination.
         name, attributes = f"{operation} {address.name}", _attributes(operation, address)
         with self.tracer.start_as_current_span(
             name,

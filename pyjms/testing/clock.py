@@ -71,6 +71,7 @@ class VirtualClock:
             kept = [run_due for run_due in work if not run_due()]
         finally:
             self._end_waits()
+        # What a waiting thread kept from being done is done now that its wait has ended.
         for run_due in kept:
             run_due()
 

@@ -102,6 +102,7 @@ class Faults(Closeable):
     def gone(self, connection: _Connection) -> None:
         """Forget a connection that was closed or dropped."""
         with self._lock:
+            # A connection that has dropped is closed as well, so it may come here twice.
             if connection in self._connections:
                 self._connections.remove(connection)
 

@@ -61,6 +61,7 @@ def jms_broker_url() -> Iterator[str]:
     from pyjms.spi.registry import find_provider
     from pyjms.spi.url import ProviderUrl
 
+    # A name for each test: connections to one name in a process share one broker.
     url = f"vm://pytest-{next(_numbers)}"
     yield url
     find_provider("vm").stop_broker(ProviderUrl.parse(url))
