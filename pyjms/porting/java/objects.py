@@ -347,7 +347,7 @@ def hash_code(value: Any) -> int:
         # Long folds its upper half into the lower one (JDK, Long.hashCode).
         return as_int(int(value)) if not isinstance(value, Long) else as_int(number ^ number >> 32)
     if isinstance(value, float):
-        # All NaN have the bits of the canonical one in `doubleToLongBits`.
+        # All NaN have the bits of the canonical one in Double.doubleToLongBits.
         bits = int.from_bytes(struct.pack(">d", math.nan if math.isnan(value) else value), "big")
         return as_int(bits ^ bits >> 32)
     if isinstance(value, (list, tuple)):
@@ -481,7 +481,7 @@ def parse_uuid(value: str) -> str:
 
 def uuid_of_bytes(value: bytes | bytearray) -> str:
     """Return ``UUID.nameUUIDFromBytes``."""
-    # Java hashes the bytes alone; `uuid.uuid3` puts a namespace in front.
+    # Java hashes the bytes alone; uuid3 of Python puts a namespace in front.
     digest = hashlib.md5(bytes(value), usedforsecurity=False).digest()
     return str(UUID(bytes=digest, version=3))
 
