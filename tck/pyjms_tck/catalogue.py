@@ -228,6 +228,7 @@ def part_of(requirement: Requirement) -> str | None:
 
 def _matches(requirement: Requirement, text: str) -> bool:
     if re.fullmatch(r"\d+(\.\d+)*", text):
+        # The dots at the ends keep 3.4 from matching 3.40.
         return f"{requirement.section}.".startswith(f"{text}.")
     return (
         text in (requirement.id, *requirement.assertions)

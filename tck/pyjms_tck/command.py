@@ -212,6 +212,7 @@ def _judge(
             except OSError as error:
                 _refuse(f"{file} cannot be written: {error}")
     try:
+        # On standard error: standard output has the report alone.
         with LiveProgress(Console(stderr=True)) as progress:
             report = asyncio.run(_awaited(judge(task, progress)))
     except KeyboardInterrupt:
@@ -219,6 +220,7 @@ def _judge(
         sys.exit(INTERRUPTED)
     except asyncio.CancelledError:
         typer.echo("pyjms-tck: ended by SIGTERM", err=True)
+        # As a shell tells of a process that a signal has ended.
         sys.exit(128 + SIGTERM)
     except SelectionError as error:
         _refuse(str(error))

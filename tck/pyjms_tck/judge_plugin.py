@@ -93,6 +93,7 @@ class JudgePlugin:
         except (SelectionError, JMSException) as error:
             raise pytest.UsageError(str(error)) from error
         dropped = [item for item in judging if not selected & set(requirements_of(item))]
+        # In place: pytest goes on with the list that it has.
         items[:] = [item for item in items if item not in set(dropped)]
         config.hook.pytest_deselected(items=dropped)
         for item in items:
@@ -227,6 +228,7 @@ def describe(
 
 
 def _of_assertion(text: str, statement: str, compared: tuple[str, str] | None) -> tuple[str, str]:
+    # pytest puts a test's own message first, and its explanation, which begins with `assert`, below.
     message, _, rest = f"\n{text}".partition("\nassert ")
     message = message.strip()
     if compared and rest:
@@ -252,6 +254,7 @@ def _relative(path: Path) -> str:
 
 def without_places(text: str) -> str:
     """Return `text` without what differs between two runs or two machines: addresses of objects, paths of folders."""
+    # The package itself first: it may lie below the others, whose part of its path would be cut off before.
     folders = (str(_PACKAGE), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), sys.prefix, str(Path.cwd()))
     for folder in folders:
         short = "pyjms_tck/" if folder == str(_PACKAGE) else ""

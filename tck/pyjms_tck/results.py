@@ -376,6 +376,7 @@ def lacking(
 def lacks_requirement(requirement: Requirement, capabilities: Capability, profile: Profile) -> str | None:
     """Return why a provider is not judged by `requirement`, or None."""
     for name, reason in profile.unsupported.items():
+        # The dots at the ends keep 3.4 from matching 3.40.
         if requirement.id == name or f"{requirement.section}.".startswith(f"{name}."):
             return f"{PROFILE_SAYS}{reason}"
     return _lacks_feature(requirement.feature, capabilities, profile) if requirement.feature else None

@@ -22,6 +22,7 @@ def load(name: str) -> Any:
 
 def value_of_bits(bits: str) -> float:
     """Return the number that has these bits, in hexadecimal: 8 digits for a float, 16 for a double."""
+    # As bits: JSON has neither infinities nor NaN, and a decimal text may be rounded.
     return float(struct.unpack(">f" if len(bits) == 8 else ">d", bytes.fromhex(bits))[0])
 
 

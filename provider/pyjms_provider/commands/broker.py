@@ -401,6 +401,7 @@ def _announce(broker: ServedBroker) -> None:
         )
     for address in addresses:
         typer.echo(f"listening {address}")
+    # A supervisor waits for these lines at the end of a pipe, which Python flushes only when its buffer is full.
     sys.stdout.flush()
 
 

@@ -236,6 +236,7 @@ def _make(file: Path, data: Path, operator: str, password: str, text: str) -> No
             )
         finally:
             store.close()
+        # "x" refuses a file that another `init` has written since the check.
         with file.open("x", encoding="utf-8") as written:
             written.write(text)
         undo.pop_all()

@@ -40,6 +40,7 @@ def read_values(texts: Sequence[str], declared: Mapping[str, Any], resolve: Reso
         elif value == "?":
             found[name] = _ask(name)
         elif value.startswith("@"):
+            # Editors end a file with a line break, which is no part of a password.
             found[name] = Path(value[1:]).read_text(encoding="utf-8").rstrip("\r\n")
         else:
             found[name] = _convert(value, declared.get(name, {}), resolve, name)
@@ -62,6 +63,7 @@ def _json(text: str, name: str) -> Any:
 def _convert(text: str, schema: Mapping[str, Any], resolve: Resolve, name: str) -> Any:
     """Return a text as the schema wants it; what does not fit stays a text, which the broker may know to read."""
     if "anyOf" in schema:
+        # A schema that takes the text as another kind of value wins; where none does, it stays a text.
         for each in schema["anyOf"]:
             value = _convert(text, each, resolve, name)
             if not isinstance(value, str):
@@ -333,6 +335,7 @@ def call(
             stop(f"a {category} has no operation {operation!r}; it has: {known}")
         names = _whole(described, "" if address == "-" else address)
         arguments = read_values(values or (), found.arguments, client.resolved)
+        # On standard error: the result on standard output stays readable for programs.
         bars = Progress(console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal)
         with bars:
             task = bars.add_task(operation, total=None)
@@ -385,12 +388,14 @@ def _client(url: str, user: str | None, password_file: Path | None, ca_file: Pat
         except NoAnswerError as error:
             stop(error.reason, FAILED)
         except RefusedError as error:
+            # Other refusals are told by `errors_told`, with code 2: what was asked for cannot be done.
             if error.is_failure:
                 stop(error.reason, FAILED)
             raise
 
 
 def _names(address: str) -> list[str]:
+    # Split before it is decoded, as by the API: a name may hold a slash, written as %2F.
     return [unquote(each) for each in address.strip("/").split("/")] if address.strip("/") else []
 
 

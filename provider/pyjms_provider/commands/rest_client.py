@@ -94,6 +94,7 @@ class RestClient:
             raise UrlError(f"{url!r} is no URL: {error}; write for instance http://127.0.0.1:8161") from error
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise UrlError(f"{url!r} is no address of a broker's REST API; write for instance http://127.0.0.1:8161")
+        # The list of processes and the shell's history show URLs.
         if parts.username is not None or parts.password is not None:
             raise UrlError("a URL is no place for a user's name and password; say --user NAME")
         self._place = f"{parts.scheme}://{parts.netloc}"
@@ -269,6 +270,7 @@ class RestClient:
             raise NoAnswerError(
                 f"nothing answers at {self._place}: {said_by_system(error)}; see whether the broker runs"
             ) from error
+        # Redirections among them: following one would send the credentials to another place.
         if response.status >= 300:
             raise RefusedError(response.status, self._reason(response.status, response.reason, text))
         if not text:

@@ -226,6 +226,7 @@ def page_of_source(category: str, source: ChildSource, request: ListRequest) -> 
     """Return a page of objects that their source finds by itself; None: it cannot. Raises as `list_objects`."""
     selector, _ = _read(category, request)
     equal = {} if selector is None else _equalities(selector)
+    # A source finds pages by equal values and one order; `list_objects` does all else.
     if equal is None or len(request.order) > 1:
         return None
     order = request.order[0] if request.order else "name"
@@ -288,6 +289,7 @@ def _chosen(rows: list[_Row], needed: Sequence[str], selector: Selector) -> list
     chosen: list[_Row] = []
     for row in rows:
         fields.clear()
+        # Lists, maps and null are no values of a selector: such a field counts as a property that was never set.
         values = zip(needed, row[_FIRST:], strict=True)
         fields.update((name, value) for name, value in values if isinstance(value, _SCALARS))
         if selector.matches(envelope):

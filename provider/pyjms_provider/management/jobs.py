@@ -86,6 +86,7 @@ class Jobs:
             thread.start()
         except RuntimeError as error:
             with self._lock:
+                # A job without a thread would keep its place among those that run for ever.
                 del self._jobs[job.id], self._threads[job.id]
             raise JobError(f"{what} cannot be begun now: {error}; wait for other work to end, and try again") from error
         return job

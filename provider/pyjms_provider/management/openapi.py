@@ -326,6 +326,7 @@ class _Category:
     def _declare(self) -> None:
         given: dict[str, Any] = {}
         shown: dict[str, Any] = {"name": {"type": "string"}, "type": {"type": "string"}, **_FACTS}
+        # Types of a category may share a class, which is described once.
         for kind in dict.fromkeys(tree.class_of(self._category, name)[1] for name in tree.types_of(self._category)):
             for name, declared in declarations(kind.attributes_class).items():
                 given[name] = {**inlined(declared.schema, self._schemas), "description": declared.description}
@@ -442,6 +443,7 @@ class _Category:
         arguments = inlined(declared.parameters, self._schemas)
         found: dict[str, Any] = {}
         if not declared.changes:
+            # A query has texts only: objects and lists are given by POST.
             query = [
                 {
                     **parameter(name, schema.get("description", ""), schema),

@@ -132,6 +132,8 @@ def check_changed_privileges(
     actual = {name: value for name, value in merged.items() if name not in changes or value is not None}
     before = set() if seen.attributes is None else set(seen.attributes.reaches())
     found = effective(kind, parent, managed.category, actual)
+    # Only what is new is asked: a caller without the right to what the
+    # object does already may change its other attributes.
     _check(principal, access, parent, managed.category, managed.name, set(found.reaches()) - before)
     known = set() if seen.attributes is None else set(seen.attributes.places())
     # Without this check an operator who may not see a secret could have it sent to a server of their own choice.
@@ -219,6 +221,7 @@ def _lost(principal: Principal, access: AccessPolicy, managed: ManagedObject, ne
     """Return by what the change would lock its author out; "": by nothing."""
     who = principal.name[:200]
     if isinstance(managed, AccessControl) and isinstance(new, AccessControlAttributes):
+        # The new rules are asked in a policy of their own, before they are in force.
         if not _may(principal, RuleAccessPolicy(managed.rules_of(new)), managed):
             return f"by these rules {who!r} may not administer it"
     elif isinstance(managed, Port) and isinstance(new, PortAttributes):

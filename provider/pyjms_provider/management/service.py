@@ -88,6 +88,7 @@ def tag_of(managed: ManagedObject) -> str:
     facts = managed.facts()
     configuration = [facts["id"], facts["updated_at_ms"], facts["updated_by"], managed.attribute_values(actual=True)]
     seen = [*configuration, managed.revision_seen]
+    # Descriptions and names may hold half of a surrogate pair, which plain UTF-8 would refuse.
     text = json.dumps(seen, sort_keys=True, default=str)
     return f'"{hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:_LENGTH]}"'
 
@@ -173,6 +174,7 @@ class ManagementService:
 
         Who may not see an object does not hear either whether there is one.
         """
+        # Before anything is looked for: what is said of a wrong address must not depend on what is there.
         check_names(category, names)
         try:
             managed = find_by_names(self.system.broker, category, names)
@@ -312,6 +314,7 @@ class ManagementService:
         given_name = attributes.get("name")
         name = given_name if isinstance(given_name, str) else ""  # the model says what is wrong with any other
         target = "/".join((category, *names, name))
+        # Made before anything is asked: an attempt that is refused is written down, too.
         facts = {"after": attributes, "secure": _secure(category, attributes.get(_TYPED), attributes)}
         try:
             parent = self._parent(category, names)
@@ -470,6 +473,7 @@ class ManagementService:
         """Return a job of the caller's; `end`: have it end half way. Raises `UnknownJobError`."""
         job = self.jobs.get(job_id)
         if not job.is_of(caller.principal):
+            # The same text as for an id that there is not: others' jobs are not told apart from none.
             raise UnknownJobError(f"there is no job {job_id[:40]!r} of yours")
         return self.jobs.end(job_id) if end else job
 
@@ -549,6 +553,8 @@ class ManagementService:
     ) -> None:
         """Ask whether somebody may do that with the object, and write to what the arguments name beside it."""
         self._check(caller, declared.needs, managed)
+        # An argument may name a destination that the operation writes to, as
+        # that of a move: the caller needs the right to send there.
         for name, schema in declared.parameters.get("properties", {}).items():
             category, other = schema.get(WRITES_TO), arguments.get(name)
             if category is None or not isinstance(other, str) or managed.parent is None:
@@ -624,6 +630,7 @@ def _secure(category: str, type_name: object, given: Collection[str]) -> frozens
     try:
         _, kind = tree.class_of(category, None if type_name is None else str(type_name))
     except ProviderError:
+        # An unknown category or type declares nothing, so any of the values may be a secret.
         return frozenset(given)
     known = declarations(kind.attributes_class)
     return frozenset(name for name in {*known, *given} if name not in known or known[name].is_secure)

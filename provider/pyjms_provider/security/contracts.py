@@ -172,6 +172,7 @@ class TooManyAttemptsError(AccessDeniedError):
         self.wait_ms = wait_ms
 
     def __reduce__(self) -> tuple[object, ...]:
+        # Python would pickle the text, and pass it to `__init__` in place of the milliseconds.
         return type(self), (self.wait_ms,)
 
 
@@ -184,6 +185,7 @@ class LogInsBusyError(AccessDeniedError):
         super().__init__("too many log in at this moment: try again in some seconds")
 
     def __reduce__(self) -> tuple[object, ...]:
+        # Python would pass the text to `__init__`, which takes nothing.
         return type(self), ()
 
 

@@ -156,6 +156,7 @@ class _KeySet:
         """
         now = self._clock.monotonic_ms()
         is_old = self._fetched_ms is None or now >= self._fetched_ms + self._keep_ms
+        # An unknown name may be that of a new key: an issuer may change keys long before the kept ones are old.
         if is_old or not self._serving(name, algorithm):
             self._refresh(now)
         if self._fetched_ms is None:

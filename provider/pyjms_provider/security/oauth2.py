@@ -101,6 +101,7 @@ def check_scopes(claims: Mapping[str, object], required: Iterable[str]) -> None:
 def principal_of(claims: Mapping[str, object], user_claim: str, groups_claim: str, provider: str) -> Principal:
     """Return whom the claims are about. Raises `ClaimError`."""
     name = _at(claims, user_claim)
+    # The name gets into logs and audit records: no line breaks, no control characters, no length without end.
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
         raise ClaimError(f"its claim {user_claim} is no name")
     value = _at(claims, groups_claim) if groups_claim else None
@@ -112,6 +113,7 @@ def principal_of(claims: Mapping[str, object], user_claim: str, groups_claim: st
 
 def _at(claims: Mapping[str, object], path: str) -> object:
     """Return the claim of that name, or for ``a.b`` the member b of the claim a."""
+    # The whole name first: some servers name claims by URLs, which have dots.
     if path in claims:
         return claims[path]
     value: object = claims
@@ -128,6 +130,7 @@ def _seconds(claims: Mapping[str, object], claim: str) -> float | None:
     value = claims.get(claim)
     if value is None:
         return None
+    # A bool is an int in Python, and no time.
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ClaimError(f"its claim {claim} is no time")
     return float(value)

@@ -83,6 +83,7 @@ class ScramVerifier:
 
     def accepts(self, password: str) -> bool:
         """Tell whether this is the verifier of `password`; costs as much as making one."""
+        # Compared in constant time: the duration must not tell how many bytes were right.
         return hmac.compare_digest(self.make(password, self.iterations, self.salt).stored_key, self.stored_key)
 
     def __str__(self) -> str:
@@ -268,6 +269,7 @@ class PasswordAuthenticator(Authenticator):
         if not isinstance(credentials, PasswordCredentials):
             raise AccessDeniedError(NO_CREDENTIALS)
         name, password = credentials.user_name, credentials.password
+        # Before the hash: how much is hashed must not be a client's choice.
         if len(name) > LONGEST_NAME or len(password) > LONGEST_PASSWORD:
             raise wrong_credentials()
         user = self._users.find(name)

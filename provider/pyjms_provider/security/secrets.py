@@ -74,6 +74,7 @@ class SecretBox:
         `context` (which object, which attribute) is not part of the result, but is needed to decrypt: so that nobody who
         can write the configuration moves a secret to where it is shown.
         """
+        # A new nonce each time: with one that is used twice, Galois/Counter mode gives its texts away.
         nonce = os.urandom(_NONCE_BYTES)
         sealed = self._ciphers[self._current].encrypt(nonce, text.encode("utf-8", "surrogatepass"), context.encode())
         return f"{_PREFIX}{self._current}:{base64.urlsafe_b64encode(nonce + sealed).decode('ascii')}"

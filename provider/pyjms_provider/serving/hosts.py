@@ -89,6 +89,7 @@ class EmbeddedHost:
         if address.temporary or address.kind is AddressKind.TOPIC:
             return False
         queue = self._broker.virtual_host.find_queue(address.name)
+        # A queue that is not there yet is made by the send, perhaps with a limit.
         return queue is None or (queue.policy.is_limited and queue.policy.overflow is Overflow.BLOCK)
 
     def send_together(self, sendings: Sequence[Sending]) -> Sequence[ProviderError | None]:

@@ -141,6 +141,8 @@ class HttpConnection(H11Protocol):
         """Return why the newest connection is hung up on; None: it is not."""
         config = self._limited
         found = self.transport.get_extra_info("socket")
+        # The last files that the process may open are for its stores:
+        # connections that say nothing could hold all of them.
         if found is not None and is_kept(found.fileno(), KEPT_FROM_OPERATORS):
             return Report.FEW_FILES
         most, most_each = config.listener.max_connections, config.listener.max_connections_per_address
@@ -194,6 +196,8 @@ class HttpConnection(H11Protocol):
             self.transport.close()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
+            # The handler finds the client gone: what it still sends would be an
+            # error in h11, and a traceback in the log.
             cycle.disconnected = True
             cycle.message_event.set()
         self._await_reading()
@@ -270,6 +274,7 @@ class _Server(uvicorn.Server):
             await super().startup([])  # which would give a handshake of TLS a minute
             await self._listen(sockets or [])
         except (Exception, CancelledError) as error:
+            # False where `_await_start` has given up: then nobody waits for the error.
             if self.ready.set_running_or_notify_cancel():
                 self.ready.set_exception(error)
             raise
@@ -349,6 +354,7 @@ class HttpListeningPort:
         self._network = network
         self._config = config
         self._server = _Server(config)
+        # Bound on the caller's thread: an address that is taken is an error of this call, not a line of the log.
         listening = bind(settings)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host

@@ -186,6 +186,7 @@ class MessageService:
         # An answer to this queue itself would be taken for a request, and be answered again, for ever.
         if where is None or where == _ADDRESS:
             return
+        # An answer lives for a minute: a sender that has gone must not leave its answers in a queue for ever.
         now_ms = self._broker.clock.time_ms()
         envelope = Envelope(
             destination=where,
@@ -371,6 +372,7 @@ class MessageRequest:
         except ValueError:
             raise BadRequestError("id is no UUID") from None
         found = self._management.find_by_id(self._caller, category, object_id)
+        # Ids are those of the whole broker, and this queue is about one virtual host.
         if found.names[: len(self._scope)] != self._scope:
             raise UnknownObjectError(f"there is no {category} with the id {object_id} here")
         return found
@@ -395,6 +397,7 @@ def _checked(data: Any) -> dict[str, Any]:
         kind, text = _TYPES.get(name, (None, ""))
         if kind is None:
             raise BadRequestError(f"there is no word {name[:40]!r} here; there are: {', '.join(_TYPES)}")
+        # A bool is an int in Python: true is no number here.
         is_right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         if is_right and kind is list:
             is_right = all(isinstance(each, str) for each in value)

@@ -61,6 +61,7 @@ class UserWatch(ConfigurationChangeListener):
         # The revocation is noted by this call: a STOMP log-in that enters its
         # connection after the loop is refused by its own check.
         self._management(provider).end_sessions(provider.name, user_name)
+        # The host of `$management` is in no tree, and has clients, too.
         for host in (*_running(provider), self._synthetic):
             for connection_id, client in host.clients().items():
                 who = client.principal

@@ -98,6 +98,8 @@ def with_recovered_deliveries(scene: Scene) -> None:
     scene.session.recover([scene.receiver.take(), scene.receiver.take()])
 
 
+# What was delivered and not acknowledged comes back marked, whichever
+# of consumer, session and connection was closed first.
 STATES: dict[Callable[[Scene], None], list[tuple[object, bool]]] = {
     as_opened: [("a", False), ("b", False), ("c", False)],
     started: [("a", False), ("b", False), ("c", False)],
@@ -209,6 +211,7 @@ def test_closing_while_another_thread_receives_loses_nothing(environment: Enviro
         session = connection.open_session(transacted=False)
         with Threads() as threads:
             threads.start(partial(poll_until, closed, environment.receiver(session, queue), busy))
+            # The other thread is polling from here on, so the close meets it in its work.
             busy.wait()
             environment.send(sender, queue, str(number))
             (session if what == "session" else connection).close()
@@ -271,6 +274,7 @@ def test_closing_while_another_thread_commits_leaves_all_or_nothing(environment:
                 session.commit()
                 moved.add(delivery.envelope.body)
                 busy.set()
+        # Also where nothing was left to move: the test waits for it.
         busy.set()
 
     for _ in range(10):
@@ -287,6 +291,7 @@ def test_closing_while_another_thread_commits_leaves_all_or_nothing(environment:
         for queue in (source, target)
     )
     assert sorted(left + arrived, key=lambda name: int(str(name))) == names
+    # A commit whose call was cut off may have been done or not; one that returned has been done.
     assert moved <= set(arrived)
 
 

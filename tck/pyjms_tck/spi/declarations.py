@@ -181,6 +181,7 @@ def replay(environment: Environment, connection: ProviderConnection) -> bool:
     opened = groups.open(GroupRequest(name=environment.name("group"), address=queue))
     upto = groups.reserve(opened, after=0, max_messages=2, max_bytes=None, wait_ms=0)
     group = opened.group
+    # Read twice: what is reserved reads the same each time.
     readings = [groups.read(group.name, group.generation, after=0, upto=upto) for _ in range(2)]
     groups.acknowledge(opened, upto)
     groups.release(group.name)

@@ -23,6 +23,7 @@ def test_poll_does_not_wait(environment: Environment) -> None:
     queue, connection = environment.queue(), environment.connect(started=False)
     session = connection.open_session(transacted=False)
     receiver = environment.receiver(session, queue)
+    # The system's clock: the environment's own is a virtual one, which stands still.
     clock = SystemClock()
     start_ms = clock.monotonic_ms()
     assert receiver.consumer.poll() is None  # stopped
@@ -259,6 +260,7 @@ def test_many_threads_share_a_queue_and_each_message_comes_once(environment: Env
         with Threads() as producers:
             for number in range(3):
                 producers.start(partial(produce, number))
+        # Sent when all producers have ended, one for each consumer.
         environment.send(environment.session(), queue, *["no more"] * 3)
     assert sorted(map(str, received)) == [f"{producer}-{number:02}" for producer in range(3) for number in range(40)]
 

@@ -240,6 +240,7 @@ class RestApi:
         except AccessDeniedError as error:
             self._management.note_login(None, user_name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
             return refuse(error, status=401)
+        # Written once the session is there: a user who was revoked meanwhile has been refused above.
         self._management.note_login(principal, user_name, peer, AuditAction.LOG_IN, AuditResult.DONE)
         response = JSONResponse(_who(session))
         name, is_secure = self._settings.cookie, self._settings.is_secure
@@ -342,6 +343,7 @@ class RestApi:
         managed = await self._threads.run(self._management.find_or_none, caller, address.category, names)
         if managed is not None:
             return await self._change(request, caller, managed, body)
+        # `If-Match` of an object that is not there is never true (RFC 9110 §13.1.1).
         if _expected(request).tags:
             raise ChangedMeanwhileError(f"there is no {address.category} {names[-1]!r} any more, so nothing was done")
         if body.get("name", names[-1]) != names[-1]:
@@ -359,6 +361,7 @@ class RestApi:
         return Response(status_code=204)
 
     async def _change(self, request: Request, caller: Caller, managed: ManagedObject, body: dict[str, Any]) -> Response:
+        # A client may send back the whole object that it was shown, with the name that it has.
         changes = {name: value for name, value in body.items() if name != "name" or value != managed.name}
         force = read_force(request)
         await self._threads.run(
@@ -417,6 +420,7 @@ def make_app(
     monitoring = monitoring_routes(
         management.system, identity, login=login, queues=settings.metrics_queues, note_refused=api.note_refused
     )
+    # Before the routes: neither the log-in nor the metrics nor the console answers to another host.
     hosts = Middleware(AllowedHosts, names=settings.allowed_hosts)
     app = Starlette(routes=[*api.routes(), *monitoring, *extra], middleware=[hosts])
     app.add_exception_handler(Exception, _fail)

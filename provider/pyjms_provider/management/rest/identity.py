@@ -134,6 +134,7 @@ def read_credentials(header: str | None) -> Credentials | None:
             decoded = base64.b64decode(text, validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
             decoded = ""
+        # RFC 7617 §2: the name ends at the first colon, and the password may have more of them.
         user_name, colon, password = decoded.partition(":")
         if colon:
             return PasswordCredentials(user_name=user_name, password=password)
@@ -177,6 +178,7 @@ class Identity:
 
     async def identify(self, request: Request) -> Caller:
         """Return the caller. Raises `AccessDeniedError`, `ForgedRequestError`, `BusyError`."""
+        # Without a thread: logged-in operators are known even while all threads for log-ins wait for another server.
         caller = self.by_session(request)
         if caller is None:
             caller = await self.log_ins.run(peer_of(request), self.by_credentials, request)

@@ -82,6 +82,7 @@ class SteadySums:
         without = set(own)
         with self._lock:
             before = self._sums.get(key)
+            # The first look counts all that the queues have counted so far, as the counter of a single queue does.
             if before is None:
                 before = self._sums[key] = _Sum(0, {}, 0.0)
             if look > before.look:  # else somebody who began later was quicker
@@ -118,6 +119,7 @@ class Metrics(Collector):
         self._system = system
         self._queues = queues
         self._sums = SteadySums()
+        # A registry of its own: the global one of prometheus_client would refuse the same collectors for a second port.
         self._registry = CollectorRegistry(auto_describe=False)
         for own in (ProcessCollector, PlatformCollector, GCCollector):
             own(registry=self._registry)

@@ -91,6 +91,7 @@ async def _run(turns: Sequence[CapacityLimiter], patience_s: float, waits: str, 
             with fail_after(patience_s):
                 for each in turns:
                     await each.acquire_on_behalf_of(turn)
+                    # Noted one by one: a wait that ends half way gives back what it has.
                     held.append(each)
         except TimeoutError as error:
             raise BusyError(f"{waits}; try again, and look in the log what keeps them") from error

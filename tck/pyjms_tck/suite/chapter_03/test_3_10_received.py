@@ -68,6 +68,7 @@ def test_3_10_a_header_fields_of_a_received_message_can_be_set(
     with Checks() as check:
         for field, value in values.items():
             check.gives(f"setting {field} of a received message", None, setattr, received, field, value)
+        # After all setters: no field may share its place with another one.
         for field, value in values.items():
             check.same(f"{field} afterwards", getattr(received, field), value)
 

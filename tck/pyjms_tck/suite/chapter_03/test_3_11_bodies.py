@@ -535,6 +535,7 @@ def test_3_11_ai_bytes_that_are_written_cannot_be_read(session: Session, roundtr
 
 _NULLS = ("boolean", "byte", "short", "int", "long", "float", "double", "String", "byte[]")
 _TRUE = ("true", "TRUE", "True", "tRUe")
+# The last one begins with a Cyrillic letter that looks like a t.
 _FALSE = ("false", "", " true", "true ", "1", "yes", "t", "truth", "\u0442rue")
 
 
@@ -597,6 +598,7 @@ def test_3_11_3_y_null_reads_as_value_of_null(session: Session, roundtrip: Round
             for type in ("String", "byte[]"):
                 message: Any = carrier.create(session)
                 if carrier is STREAM and type == "byte[]":
+                    # `writeBytes` takes no null; as an object it is stored.
                     message.write_object(None)
                 else:
                     carrier.put(message, 0, type, None)

@@ -136,6 +136,7 @@ def test_4_6_e_what_was_sent_is_there_when_send_returns(
 def test_4_6_f_the_hint_about_message_ids_is_kept(session: Session, queue: Queue) -> None:
     producer = session.createProducer(queue)
     assert producer.getDisableMessageID() is False, "at first"
+    # The value is kept; whether the provider heeds the hint is its own choice (§3.4.3).
     producer.setDisableMessageID(True)
     assert producer.getDisableMessageID() is True
     producer.setDisableMessageID(False)
@@ -146,6 +147,7 @@ def test_4_6_f_the_hint_about_message_ids_is_kept(session: Session, queue: Queue
 def test_4_6_g_the_hint_about_time_stamps_is_kept(session: Session, queue: Queue) -> None:
     producer = session.createProducer(queue)
     assert producer.getDisableMessageTimestamp() is False, "at first"
+    # The value is kept; whether the provider heeds the hint is its own choice (§3.4.4).
     producer.setDisableMessageTimestamp(True)
     assert producer.getDisableMessageTimestamp() is True
     producer.setDisableMessageTimestamp(False)

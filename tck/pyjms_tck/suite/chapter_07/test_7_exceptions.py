@@ -95,6 +95,7 @@ def test_7_3_a_standard_exceptions_are_made_with_reason_and_code(name: str) -> N
 def test_7_3_b_illegal_state_reports_a_call_at_the_wrong_time(
     connect: Connect, session: Session, queue: Queue, make_name: MakeName
 ) -> None:
+    # `used` is started: after any use of the connection its identifier comes too late (§4.3.2).
     consumer, used, ended = session.create_consumer(queue), connect(started=True), connect()
     consumer.close()
     ended.close()
@@ -111,6 +112,7 @@ def test_7_3_c_security_reports_refused_credentials(
     wrong_credentials: tuple[str, str], factory: ConnectionFactory
 ) -> None:
     with Checks() as check:
+        # Each way to connect has credentials of its own, and each must be refused.
         for create in (factory.create_connection, factory.create_queue_connection, factory.create_topic_connection):
             check.fails(create.__name__, JMSSecurityException, create, *wrong_credentials)
 

@@ -165,6 +165,7 @@ def test_8_5_b_the_work_of_a_branch_is_committed(
     resource = _work(connection, branch, session, (inbound, outbound), waits)
     assert leftovers(results, waits) == [], "before the commit nobody sees what the branch sent"
     if not one_phase:
+        # Not XA_RDONLY: a branch that has sent and received is to be committed.
         assert resource.prepare(branch) == XAResource.XA_OK
         assert leftovers(results, waits) == [], "nor when it is prepared"
     resource.commit(branch, one_phase)
