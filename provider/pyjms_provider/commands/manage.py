@@ -40,7 +40,7 @@ def read_values(texts: Sequence[str], declared: Mapping[str, Any], resolve: Reso
         elif value == "?":
             found[name] = _ask(name)
         elif value.startswith("@"):
-            # Editors end a file with a line break, which is no part of a password.
+            # Editors end a file with a line break, which is no part of the value.
             found[name] = Path(value[1:]).read_text(encoding="utf-8").rstrip("\r\n")
         else:
             found[name] = _convert(value, declared.get(name, {}), resolve, name)

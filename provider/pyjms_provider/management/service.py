@@ -88,7 +88,6 @@ def tag_of(managed: ManagedObject) -> str:
     facts = managed.facts()
     configuration = [facts["id"], facts["updated_at_ms"], facts["updated_by"], managed.attribute_values(actual=True)]
     seen = [*configuration, managed.revision_seen]
-    # Descriptions and names may hold half of a surrogate pair, which plain UTF-8 would refuse.
     text = json.dumps(seen, sort_keys=True, default=str)
     return f'"{hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:_LENGTH]}"'
 
@@ -473,7 +472,6 @@ class ManagementService:
         """Return a job of the caller's; `end`: have it end half way. Raises `UnknownJobError`."""
         job = self.jobs.get(job_id)
         if not job.is_of(caller.principal):
-            # The same text as for an id that there is not: others' jobs are not told apart from none.
             raise UnknownJobError(f"there is no job {job_id[:40]!r} of yours")
         return self.jobs.end(job_id) if end else job
 

@@ -146,8 +146,7 @@ class RevocationGuard:
     def check(self, principal: Principal, mark: int) -> None:
         """Raise `AccessDeniedError` if the user was revoked since `mark` was taken, or may have been, as too many others were."""
         with self._lock:
-            # A user without an entry may be one that was dropped: then the log-in
-            # is refused, and the client repeats it.
+            # A user without an entry may be one that was dropped since the mark: the client has to log in again.
             latest = self._latest.get((principal.provider, principal.name), self._forgotten)
         if latest > mark:
             raise wrong_credentials()

@@ -206,7 +206,7 @@ class Endpoint:
 
     def _read(self, answer: http.client.HTTPResponse) -> bytes:
         data = bytearray()
-        # `read1` returns what has come; `read` would collect any size before the limit could be checked.
+        # `read1` returns what has come, so that the size is checked portion by portion.
         while chunk := answer.read1(_CHUNK):
             data += chunk
             if len(data) > _LIMIT:
