@@ -161,7 +161,6 @@ def show_outcome(
 def _stages(counters: tuple[StageCounter, ...]) -> Table:
     table = Table(title="Who did what", title_justify="left")
     table.add_column("stage")
-    # The column for earlier processes only where there was one.
     is_resumed = any(counter.before for counter in counters)
     happenings = [
         happening

@@ -284,7 +284,6 @@ class Sink:
             self.link.drop()
             return
         try:
-            # In a transacted session the SPI allows this only after a rollback.
             session.rollback()
         except ProviderError:
             self.link.drop()
@@ -368,8 +367,8 @@ class Source:
 
     def close(self) -> None:
         """Give back, in their places, what was taken and not settled."""
-        # They are given back as unseen before the connection closes, which would count a delivery for each of them
-        # and mark it redelivered.
+        # What is held is given back as unseen before the connection closes, which would count a delivery for each
+        # message and mark it redelivered.
         held, self._held = list(self._held), deque()
         self._consumer = self._naming = None
         if held and self.link.is_open:
@@ -385,6 +384,7 @@ class Source:
     def _give_back(self, deliveries: list[Delivery]) -> None:
         session = self.link.session()
         try:
+            # In a transacted session, deliveries can be given back only after a rollback.
             session.rollback()
             session.give_back_unseen(deliveries)
         except ProviderError:

@@ -109,7 +109,7 @@ def undeliverable(envelope: Envelope, address: Address, route: str, target: str,
 def readdressed(
     envelope: Envelope, address: Address, properties: Mapping[str, Stored], reply_to: Address | None
 ) -> Envelope:
-    """Return a copy with other properties, for another destination or the same. Made for every message, so without `dataclasses.replace`, which is slow."""
+    """Return a copy with other properties, for another destination or the same."""
     # By position and without dataclasses.replace, which is slow: this runs for every message.
     return Envelope(
         address,
