@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import sys
-import sysconfig
 from collections.abc import Generator, Iterable
 from pathlib import Path
 
@@ -18,7 +14,7 @@ from pyjms_tck.catalogue import Catalogue, SelectionError, load_catalogue, selec
 from pyjms_tck.checks import CheckError
 from pyjms_tck.environment import Environment
 from pyjms_tck.profile import ProfileError, load_profile
-from pyjms_tck.results import Failure, Outcome, TestResult, lacking
+from pyjms_tck.results import PACKAGE, Failure, Outcome, TestResult, lacking, without_places
 
 __all__ = [
     "PROPERTY",
@@ -28,7 +24,6 @@ __all__ = [
     "describe",
     "requirements_of",
     "test_name",
-    "without_places",
 ]
 
 
@@ -163,10 +158,8 @@ def _problems(item: pytest.Item, catalogue: Catalogue) -> Iterable[str]:
             yield f"{item.nodeid}: {name} is no member of pyjms.spi.Capability"
 
 
-_PACKAGE = Path(__file__).parent
 _OPERATORS = {"==": "", "!=": "other than ", "is": "the same object as ", "is not": "another object than ", "in": "one of ",
               "not in": "none of ", "<": "less than ", "<=": "at most ", ">": "more than ", ">=": "at least "}  # fmt: skip
-_ADDRESS = re.compile(r" (object )?at 0x[0-9A-Fa-f]+")
 _TEXT_MAX = 600
 
 
@@ -241,7 +234,7 @@ def _of_assertion(text: str, statement: str, compared: tuple[str, str] | None) -
 
 
 def _is_ours(path: Path) -> bool:
-    return path.is_relative_to(_PACKAGE)
+    return path.is_relative_to(PACKAGE)
 
 
 def _is_test_file(path: Path) -> bool:
@@ -249,14 +242,4 @@ def _is_test_file(path: Path) -> bool:
 
 
 def _relative(path: Path) -> str:
-    return path.relative_to(_PACKAGE).as_posix() if _is_ours(path) else path.name
-
-
-def without_places(text: str) -> str:
-    """Return `text` without what differs between two runs or two machines: addresses of objects, paths of folders."""
-    # The package itself first: it may lie below the others, whose part of its path would be cut off before.
-    folders = (str(_PACKAGE), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), sys.prefix, str(Path.cwd()))
-    for folder in folders:
-        short = "pyjms_tck/" if folder == str(_PACKAGE) else ""
-        text = text.replace(folder + os.sep, short)
-    return _ADDRESS.sub("", text)
+    return path.relative_to(PACKAGE).as_posix() if _is_ours(path) else path.name

@@ -6,10 +6,15 @@ The JSON has a fixed order and no times, so that two reports can be compared lin
 from __future__ import annotations
 
 import json
+import os
+import re
+import sys
+import sysconfig
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -37,6 +42,7 @@ __all__ = [
     "judge",
     "lacking",
     "lacks_requirement",
+    "without_places",
     "writable",
 ]
 
@@ -426,3 +432,17 @@ def _judge(requirement: Requirement, tests: tuple[TestResult, ...], lack: str | 
     elif Outcome.PASSED not in outcomes:
         outcome, reason = Outcome.NOT_SUPPORTED, tests[0].reason
     return Judgement(requirement=requirement, outcome=outcome, reason=reason, tests=tests)
+
+
+PACKAGE = Path(__file__).parent
+_ADDRESS = re.compile(r" (object )?at 0x[0-9A-Fa-f]+")
+
+
+def without_places(text: str) -> str:
+    """Return `text` without what differs between two runs or two machines: addresses of objects, paths of folders."""
+    # The package itself first: it may lie below the others, whose part of its path would be cut off before.
+    folders = (str(PACKAGE), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), sys.prefix, str(Path.cwd()))
+    for folder in folders:
+        short = "pyjms_tck/" if folder == str(PACKAGE) else ""
+        text = text.replace(folder + os.sep, short)
+    return _ADDRESS.sub("", text)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyjms_tck.judge_plugin import Comparisons, describe, without_places
-from pyjms_tck.results import Failure
+from pyjms_tck.judge_plugin import Comparisons, describe
+from pyjms_tck.results import Failure, without_places
 
 HEAD = """
 import pytest

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pyjms.spi.words import counted
-from pyjms_tck.judge_plugin import without_places
-from pyjms_tck.results import NOT_RUN, Failure, Outcome, TestResult
+from pyjms_tck.results import NOT_RUN, Failure, Outcome, TestResult, without_places
 from pyjms_tck.runner.messages import Collected, Job, Order, Refused, Test, answer_from_line, to_line
 
 # Reads what `faulthandler` writes about a test that takes too long: where each thread stands.

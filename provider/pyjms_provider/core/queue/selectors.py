@@ -43,10 +43,6 @@ def durable_selector(text: str | None) -> Selector | None:
     """Return the selector that had this text, None for none: one of JMS, or of a plain client. Raises `InvalidSelectorError`."""
     if text is None or not text.startswith(PLAIN):
         return selector_or_none(text)
-    from pyjms_provider.core.queue.selectors import (
-        plain_selector,  # with the parser, which takes a while to import
-    )
-
     return plain_selector(text)
 
 
